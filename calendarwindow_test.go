@@ -8,7 +8,9 @@ import (
 	_ "time/tzdata"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func inZone(t *testing.T, name string) *time.Location {
@@ -30,11 +32,11 @@ func on(t *testing.T, z *time.Location, text string) int64 {
 }
 
 // calendarKeys are keys, and a limiter, with the same windows on the same clock.
-func calendarKeys(t *testing.T, start, limit int64, c weir.Calendar) (
-	*weir.Keyed[string], *weir.Limiter, *weir.ManualClock,
+func calendarKeys(t *testing.T, start, limit int64, c algo.Calendar) (
+	*weir.Keyed[string], *weir.Limiter, *manualclock.Clock,
 ) {
 	t.Helper()
-	clock := weir.NewManualClock(start)
+	clock := manualclock.New(start)
 	k, err := weir.NewKeyed[string](weir.CalendarWindow(limit, c), weir.KeyedOptions{
 		Clock: clock, MaxKeys: 1,
 	})
@@ -51,7 +53,7 @@ func calendarKeys(t *testing.T, start, limit int64, c weir.Calendar) (
 // TestAMonthIsAMonth takes a quota on a billing day, in a month in which the clocks are changed.
 func TestAMonthIsAMonth(t *testing.T) {
 	vienna := inZone(t, "Europe/Vienna")
-	c := weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 15}
+	c := algo.Calendar{Unit: algo.CalendarMonth, Zone: vienna, Day: 15}
 	k, w, clock := calendarKeys(t, on(t, vienna, "2026-03-20 12:00"), 100, c)
 	for _, step := range []struct {
 		at      string
@@ -85,7 +87,7 @@ func TestAMonthIsAMonth(t *testing.T) {
 func TestCalendarWindowsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kathmandu := inZone(t, "Asia/Kathmandu")
-		k, err := weir.NewKeyed[int](weir.CalendarWindow(2, weir.Calendar{Unit: weir.CalendarDay, Zone: kathmandu}), weir.KeyedOptions{
+		k, err := weir.NewKeyed[int](weir.CalendarWindow(2, algo.Calendar{Unit: algo.CalendarDay, Zone: kathmandu}), weir.KeyedOptions{
 			QueueLimit: 5,
 		})
 		if err != nil {
@@ -121,12 +123,12 @@ func TestCalendarWindowsInABubble(t *testing.T) {
 
 // TestCalendarLimitsOfKeys gives keys limits of their own and overrides one: what was taken in the window stays taken.
 func TestCalendarLimitsOfKeys(t *testing.T) {
-	limit := func(burst int64, unit weir.CalendarUnit) weir.Limit {
-		return weir.CalendarWindow(burst, weir.Calendar{Unit: unit})
+	limit := func(burst int64, unit algo.CalendarUnit) weir.Limit {
+		return weir.CalendarWindow(burst, algo.Calendar{Unit: unit})
 	}
-	limits := map[string]weir.Limit{"small": limit(5, weir.CalendarDay), "months": limit(50, weir.CalendarMonth)}
-	clock := weir.NewManualClock(on(t, time.UTC, "2026-03-20 12:00"))
-	k, err := weir.NewKeyedFunc(weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay}), weir.KeyedOptions{
+	limits := map[string]weir.Limit{"small": limit(5, algo.CalendarDay), "months": limit(50, algo.CalendarMonth)}
+	clock := manualclock.New(on(t, time.UTC, "2026-03-20 12:00"))
+	k, err := weir.NewKeyedFunc(weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarDay}), weir.KeyedOptions{
 		Clock: clock,
 	}, func(key string) weir.Limit { return limits[key] })
 	if err != nil {
@@ -144,7 +146,7 @@ func TestCalendarLimitsOfKeys(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", key, d, want)
 		}
 	}
-	if err := keyset.Of(k).Override("small", limit(8, weir.CalendarMonth), time.Hour); err != nil {
+	if err := keyset.Of(k).Override("small", limit(8, algo.CalendarMonth), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if d := k.Take("small", 3); !d.Allowed || d.Remaining != 0 || d.ResetAfter != 11*24*time.Hour+12*time.Hour {
@@ -161,9 +163,9 @@ func TestCalendarLimitsOfKeys(t *testing.T) {
 
 // TestCalendarCancelAcrossLimits goes from days to months and back, and cancels what was taken in the meantime.
 func TestCalendarCancelAcrossLimits(t *testing.T) {
-	k, _, clock := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 10, weir.Calendar{Unit: weir.CalendarMonth})
+	k, _, clock := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 10, algo.Calendar{Unit: algo.CalendarMonth})
 	l := k.TryReserve("a", 10)
-	days := weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay})
+	days := weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarDay})
 	if err := keyset.Of(k).Override("a", days, 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -180,16 +182,16 @@ func TestCalendarCancelAcrossLimits(t *testing.T) {
 
 func TestCalendarText(t *testing.T) {
 	vienna := inZone(t, "Europe/Vienna")
-	for want, c := range map[string]weir.Calendar{
-		"minute, UTC":                         {Unit: weir.CalendarMinute},
-		"hour from minute 30, Asia/Kathmandu": {Unit: weir.CalendarHour, Minute: 30, Zone: inZone(t, "Asia/Kathmandu")},
-		"day from 02:30, Europe/Vienna":       {Unit: weir.CalendarDay, Hour: 2, Minute: 30, Zone: vienna},
-		"week from Sunday 08:00, UTC":         {Unit: weir.CalendarWeek, Weekday: 7, Hour: 8},
-		"week, UTC":                           {Unit: weir.CalendarWeek, Weekday: 1},
-		"month from day 15, Europe/Vienna":    {Unit: weir.CalendarMonth, Day: 15, Zone: vienna},
-		"quarter from February 1, UTC":        {Unit: weir.CalendarQuarter, Month: time.February},
-		"year from January 6 01:00, UTC":      {Unit: weir.CalendarYear, Day: 6, Hour: 1},
-		"year, Europe/Vienna":                 {Unit: weir.CalendarYear, Zone: vienna},
+	for want, c := range map[string]algo.Calendar{
+		"minute, UTC":                         {Unit: algo.CalendarMinute},
+		"hour from minute 30, Asia/Kathmandu": {Unit: algo.CalendarHour, Minute: 30, Zone: inZone(t, "Asia/Kathmandu")},
+		"day from 02:30, Europe/Vienna":       {Unit: algo.CalendarDay, Hour: 2, Minute: 30, Zone: vienna},
+		"week from Sunday 08:00, UTC":         {Unit: algo.CalendarWeek, Weekday: 7, Hour: 8},
+		"week, UTC":                           {Unit: algo.CalendarWeek, Weekday: 1},
+		"month from day 15, Europe/Vienna":    {Unit: algo.CalendarMonth, Day: 15, Zone: vienna},
+		"quarter from February 1, UTC":        {Unit: algo.CalendarQuarter, Month: time.February},
+		"year from January 6 01:00, UTC":      {Unit: algo.CalendarYear, Day: 6, Hour: 1},
+		"year, Europe/Vienna":                 {Unit: algo.CalendarYear, Zone: vienna},
 	} {
 		l := weir.CalendarWindow(1000000, c)
 		if got := c.String(); got != want || l.String() != "1000000 per "+want || l.Check() != nil {
@@ -199,7 +201,7 @@ func TestCalendarText(t *testing.T) {
 			t.Errorf("%v is read as %v, %v", l, parsed, err)
 		}
 	}
-	var u weir.CalendarUnit
+	var u algo.CalendarUnit
 	for _, name := range []string{"minute", "hour", "day", "week", "month", "quarter", "year"} {
 		if err := u.UnmarshalText([]byte(name)); err != nil {
 			t.Error(err)
@@ -208,18 +210,18 @@ func TestCalendarText(t *testing.T) {
 			t.Errorf("%s, %v, want %s", text, err, name)
 		}
 	}
-	if err := u.UnmarshalText([]byte("decade")); err == nil || u != weir.CalendarYear {
+	if err := u.UnmarshalText([]byte("decade")); err == nil || u != algo.CalendarYear {
 		t.Errorf("%v, %v", u, err)
 	}
 }
 
 func TestCalendarOptionsThatCannotBeUsed(t *testing.T) {
-	month := weir.Calendar{Unit: weir.CalendarMonth}
+	month := algo.Calendar{Unit: algo.CalendarMonth}
 	for want, l := range map[string]weir.Limit{
 		"weir: Limit.Permits is 0: must be from 1 to 10^15":                                                     weir.CalendarWindow(0, month),
-		"weir: Limit.Calendar.Unit is CalendarUnit(0): must be minute, hour, day, week, month, quarter or year": weir.CalendarWindow(1, weir.Calendar{}),
-		"weir: Limit.Calendar.Day is 32: must be from 1 to 31":                                                  weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth, Day: 32}),
-		"weir: Limit.Calendar.Weekday is 3: must be 0 with the unit month":                                      weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth, Weekday: 3}),
+		"weir: Limit.Calendar.Unit is CalendarUnit(0): must be minute, hour, day, week, month, quarter or year": weir.CalendarWindow(1, algo.Calendar{}),
+		"weir: Limit.Calendar.Day is 32: must be from 1 to 31":                                                  weir.CalendarWindow(1, algo.Calendar{Unit: algo.CalendarMonth, Day: 32}),
+		"weir: Limit.Calendar.Weekday is 3: must be 0 with the unit month":                                      weir.CalendarWindow(1, algo.Calendar{Unit: algo.CalendarMonth, Weekday: 3}),
 	} {
 		if err := l.Check(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -244,13 +246,13 @@ func TestCalendarOptionsThatCannotBeUsed(t *testing.T) {
 
 func TestCalendarQuota(t *testing.T) {
 	for _, c := range []struct {
-		calendar weir.Calendar
+		calendar algo.Calendar
 		want     time.Duration
 	}{
-		{weir.Calendar{Unit: weir.CalendarMonth}, 0},
-		{weir.Calendar{Unit: weir.CalendarDay}, 24 * time.Hour},
-		{weir.Calendar{Unit: weir.CalendarDay, Zone: inZone(t, "Europe/Vienna")}, 0},
-		{weir.Calendar{Unit: weir.CalendarMinute, Zone: inZone(t, "Europe/Vienna")}, time.Minute},
+		{algo.Calendar{Unit: algo.CalendarMonth}, 0},
+		{algo.Calendar{Unit: algo.CalendarDay}, 24 * time.Hour},
+		{algo.Calendar{Unit: algo.CalendarDay, Zone: inZone(t, "Europe/Vienna")}, 0},
+		{algo.Calendar{Unit: algo.CalendarMinute, Zone: inZone(t, "Europe/Vienna")}, time.Minute},
 	} {
 		k, w, _ := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 7, c.calendar)
 		if n, window := w.Limit().Quota(); n != 7 || window != c.want {
@@ -267,13 +269,13 @@ func TestCalendarQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Limit().Calendar() != (weir.Calendar{}) {
+	if k.Limit().Calendar() != (algo.Calendar{}) {
 		t.Error("a token bucket has no calendar")
 	}
 }
 
 func TestCalendarWindowDoesNotAllocate(t *testing.T) {
-	c := weir.Calendar{Unit: weir.CalendarMonth, Zone: inZone(t, "Europe/Vienna")}
+	c := algo.Calendar{Unit: algo.CalendarMonth, Zone: inZone(t, "Europe/Vienna")}
 	k, err := weir.NewKeyed[string](weir.CalendarWindow(1e6, c), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -293,11 +295,11 @@ func TestCalendarWindowDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkCalendarWindow(b *testing.B) {
-	w, err := weir.New(weir.CalendarWindow(1e15, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{})
+	w, err := weir.New(weir.CalendarWindow(1e15, algo.Calendar{Unit: algo.CalendarMonth}), weir.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	k, err := weir.NewKeyed[string](weir.CalendarWindow(1e15, weir.Calendar{Unit: weir.CalendarMonth}), weir.KeyedOptions{})
+	k, err := weir.NewKeyed[string](weir.CalendarWindow(1e15, algo.Calendar{Unit: algo.CalendarMonth}), weir.KeyedOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func mustChain(t *testing.T, limiters ...weir.Acquirer) *weir.Chain {
@@ -487,7 +488,7 @@ func TestDeadlineOfAChain(t *testing.T) {
 
 func TestDeadlineIsNotComparedWithTheTimeOfAClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		c := mustChain(t, mustBucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{QueueLimit: 1, Clock: clock}))
 		c.TryAcquire(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

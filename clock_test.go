@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func TestManualClockStandsStill(t *testing.T) {
-	var zero weir.ManualClock
-	if zero.Now() != 0 || weir.NewManualClock(42).Now() != 42 {
-		t.Errorf("%d, %d", zero.Now(), weir.NewManualClock(42).Now())
+	var zero manualclock.Clock
+	if zero.Now() != 0 || manualclock.New(42).Now() != 42 {
+		t.Errorf("%d, %d", zero.Now(), manualclock.New(42).Now())
 	}
 	zero.Advance(5 * time.Second)
 	zero.Advance(-2 * time.Second)
@@ -30,7 +31,7 @@ func TestManualClockStandsStill(t *testing.T) {
 }
 
 func TestManualClockCallsInOrder(t *testing.T) {
-	c := weir.NewManualClock(100)
+	c := manualclock.New(100)
 	var log []string
 	call := func(name string) func() {
 		return func() { log = append(log, fmt.Sprintf("%s at %d", name, c.Now())) }
@@ -67,7 +68,7 @@ func TestManualClockCallsInOrder(t *testing.T) {
 }
 
 func TestManualClockThatGoesBackCallsLater(t *testing.T) {
-	c := weir.NewManualClock(100)
+	c := manualclock.New(100)
 	called := int64(0)
 	c.AfterFunc(10, func() { called = c.Now() })
 	c.Advance(-50)
@@ -88,7 +89,7 @@ func TestManualClockThatGoesBackCallsLater(t *testing.T) {
 }
 
 func TestManualClockIsAdvancedByTheSum(t *testing.T) {
-	var c weir.ManualClock
+	var c manualclock.Clock
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -105,7 +106,7 @@ func TestManualClockIsAdvancedByTheSum(t *testing.T) {
 }
 
 // onManualClock runs f for every kind with a ManualClock.
-func onManualClock(t *testing.T, kinds []kind, o setup, f func(t *testing.T, s *subject, c *weir.ManualClock)) {
+func onManualClock(t *testing.T, kinds []kind, o setup, f func(t *testing.T, s *subject, c *manualclock.Clock)) {
 	t.Helper()
 	for _, k := range append(keyedKinds(kinds), kinds...) {
 		if k.clocked {
@@ -114,7 +115,7 @@ func onManualClock(t *testing.T, kinds []kind, o setup, f func(t *testing.T, s *
 		t.Run(k.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := o
-				clock := weir.NewManualClock(1e18)
+				clock := manualclock.New(1e18)
 				o.clock = clock
 				f(t, k.new(t, o), clock)
 			})
@@ -123,7 +124,7 @@ func onManualClock(t *testing.T, kinds []kind, o setup, f func(t *testing.T, s *
 }
 
 func TestLimiterWithAClockKnowsNoOtherTime(t *testing.T) {
-	onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *weir.ManualClock) {
+	onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *manualclock.Clock) {
 		s.drain(4)
 		time.Sleep(10 * s.kind.regain)
 		s.available(0)
@@ -142,7 +143,7 @@ func TestLimiterWithAClockKnowsNoOtherTime(t *testing.T) {
 }
 
 func TestThoseWhoWaitAreServedWhenTheClockIsMoved(t *testing.T) {
-	onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *weir.ManualClock) {
+	onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *manualclock.Clock) {
 		s.drain(4)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of real time, of which none passes
 		defer cancel()
@@ -164,7 +165,7 @@ func TestThoseWhoWaitAreServedWhenTheClockIsMoved(t *testing.T) {
 
 // TestClockThatIsMovedWhileSomebodyComes moves the clock at the very time at which a caller reads it and sets a timer.
 func TestClockThatIsMovedWhileSomebodyComes(t *testing.T) {
-	var clock weir.ManualClock
+	var clock manualclock.Clock
 	b := mustBucket(t, weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{QueueLimit: 10, Clock: &clock})
 	for range 2000 {
 		b.TryAcquire(2)
@@ -188,7 +189,7 @@ func TestClockThatIsMovedWhileSomebodyComes(t *testing.T) {
 
 // hastyClock moves on when a timer is about to be set.
 type hastyClock struct {
-	weir.ManualClock
+	manualclock.Clock
 
 	haste time.Duration
 }
@@ -196,7 +197,7 @@ type hastyClock struct {
 func (c *hastyClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	c.Advance(c.haste)
 	c.haste = 0
-	return c.ManualClock.AfterFunc(d, f)
+	return c.Clock.AfterFunc(d, f)
 }
 
 func TestTimerThatIsSetTooLateIsNotWaitedFor(t *testing.T) {
@@ -215,7 +216,7 @@ func TestTimerThatIsSetTooLateIsNotWaitedFor(t *testing.T) {
 }
 
 // stuckClock calls nobody.
-type stuckClock struct{ weir.ManualClock }
+type stuckClock struct{ manualclock.Clock }
 
 func (*stuckClock) AfterFunc(time.Duration, func()) (stop func() bool) {
 	return func() bool { return true }
@@ -244,7 +245,7 @@ func TestRetryAfterWhenTheTimerIsLate(t *testing.T) {
 func TestClockThatGoesBackNeitherMintsNorFreezes(t *testing.T) {
 	for _, jump := range []time.Duration{1, time.Second, regain, time.Hour, 30 * 365 * day} {
 		t.Run(jump.String(), func(t *testing.T) {
-			onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *weir.ManualClock) {
+			onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *manualclock.Clock) {
 				c.Advance(3 * time.Second)
 				s.drain(3)
 				c.Advance(-jump)
@@ -278,7 +279,7 @@ func TestClockThatGoesBackNeitherMintsNorFreezes(t *testing.T) {
 }
 
 func TestClockThatJumpsForwardNeverExceedsTheLimit(t *testing.T) {
-	onManualClock(t, timed, setup{limit: 4}, func(t *testing.T, s *subject, c *weir.ManualClock) {
+	onManualClock(t, timed, setup{limit: 4}, func(t *testing.T, s *subject, c *manualclock.Clock) {
 		for _, jump := range []time.Duration{2 * s.kind.regain, time.Hour, 100 * 365 * day} {
 			s.drain(4)
 			c.Advance(jump)
@@ -291,7 +292,7 @@ func TestClockThatJumpsForwardNeverExceedsTheLimit(t *testing.T) {
 }
 
 func TestThoseWhoWaitAreServedThoughTheClockWentBack(t *testing.T) {
-	onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *weir.ManualClock) {
+	onManualClock(t, timed, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject, c *manualclock.Clock) {
 		s.drain(4)
 		a := s.wait(t.Context(), 4)
 		c.Advance(time.Second)
@@ -313,7 +314,7 @@ func TestThoseWhoWaitAreServedThoughTheClockWentBack(t *testing.T) {
 func TestBucketOnAJumpyClock(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		rate := weir.Per(7, 3*time.Second)
 		b := mustBucket(t, weir.TokenBucket(rate, 10), weir.Options{Clock: clock})
 		var forward time.Duration

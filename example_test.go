@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // Admit ten requests a second, and twenty at once after a quiet time.
 func ExampleTokenBucket() {
-	clock := weir.NewManualClock(0) // a clock that stands until it is moved, for this example
+	clock := manualclock.New(0) // a clock that stands until it is moved, for this example
 	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
@@ -35,7 +36,7 @@ func ExampleTokenBucket() {
 // Tell the caller when to come back.
 func ExampleLimiter_Take() {
 	limiter, err := weir.New(weir.TokenBucket(weir.PerMinute(2), 3), weir.Options{
-		Name: "search", Clock: weir.NewManualClock(0),
+		Name: "search", Clock: manualclock.New(0),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -100,7 +101,7 @@ func ExampleLimiter_Acquire() {
 // then commit what was used.
 func ExampleLease_Commit() {
 	tokens, err := weir.New(weir.TokenBucket(weir.PerMinute(60_000), 10_000), weir.Options{
-		Clock: weir.NewManualClock(0),
+		Clock: manualclock.New(0),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -131,7 +132,7 @@ func ExampleLease_Commit() {
 // Hold a client to a rate in the short and in the long term, and to a number of requests at a time. A request that one
 // of them refuses costs nothing of the others.
 func ExampleChain() {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	perSecond, err := weir.New(weir.TokenBucket(weir.PerSecond(2), 0), weir.Options{Name: "second", Clock: clock})
 	if err != nil {
 		fmt.Println(err)
@@ -169,7 +170,7 @@ func ExampleChain() {
 // Limit requests and tokens together where a request costs one of the one and many of the other: reserve both, and
 // cancel the first if the second refuses.
 func ExampleLease_Cancel() {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	requests, err := weir.New(weir.TokenBucket(weir.PerMinute(60), 0), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
@@ -246,7 +247,7 @@ func ExampleKeyed() {
 
 // Spread requests evenly over a sliding window.
 func ExampleSlidingWindow() {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	limiter, err := weir.New(weir.SlidingWindow(weir.Per(4, 8*time.Second), 4), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
@@ -275,24 +276,4 @@ func ExampleParseRate() {
 	// 1000/day: one each 1m26.4s
 	// 1/2m: one each 2m0s
 	// weir: rate "fast": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s
-}
-
-// Simulate an hour of traffic in no time.
-func ExampleManualClock() {
-	clock := weir.NewManualClock(0)
-	limiter, err := weir.New(weir.TokenBucket(weir.PerMinute(1), 5), weir.Options{Clock: clock})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	admitted := 0
-	for range 3600 {
-		if limiter.Allow() {
-			admitted++
-		}
-		clock.Advance(time.Second)
-	}
-	fmt.Println(admitted)
-	// Output:
-	// 64
 }

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // TestForgivenSaturates: costs that are far too large do not turn the count negative.
 func TestForgivenSaturates(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 3), weir.Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

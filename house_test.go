@@ -24,7 +24,7 @@ const modulePath = "github.com/weirhq/weir"
 var rooms = [][]string{
 	{"algo"},
 	{"internal"},
-	{"clientip"},
+	{"clientip", "manualclock"},
 	{"."},
 	{"guard", "overload", "keyset", "internal/limits"},
 	{"tiers"},

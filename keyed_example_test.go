@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/keyset"
 )
 
@@ -74,7 +75,7 @@ func docsKeyedCalendar(customer string) error {
 	if err != nil {
 		return err
 	}
-	month := weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 15, Hour: 8}
+	month := algo.Calendar{Unit: algo.CalendarMonth, Zone: vienna, Day: 15, Hour: 8}
 	quota, err := weir.NewKeyed[string](weir.CalendarWindow(1_000_000, month), weir.KeyedOptions{})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inside"
 )
 
@@ -68,7 +69,7 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 		case "approximate sliding window":
 			limitOf = func(n int64) weir.Limit { return weir.SlidingCounter(weir.Per(n, regain)) }
 		case "calendar window":
-			limitOf = func(n int64) weir.Limit { return weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarMinute}) }
+			limitOf = func(n int64) weir.Limit { return weir.CalendarWindow(n, algo.Calendar{Unit: algo.CalendarMinute}) }
 		case "concurrency":
 			limitOf = weir.AtOnce
 		case "chain", "adaptive":

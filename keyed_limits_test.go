@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // chosen returns a Keyed whose keys are held to what limit is at the moment.
@@ -41,7 +43,7 @@ func TestKeyedFuncChoosesForEachKey(t *testing.T) {
 		"free": weir.TokenBucket(weir.PerDay(1), 1),
 		"paid": weir.TokenBucket(weir.PerDay(100), 10),
 	}
-	o := weir.KeyedOptions{Clock: weir.NewManualClock(1)}
+	o := weir.KeyedOptions{Clock: manualclock.New(1)}
 	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerDay(3), 0), o, func(key string) weir.Limit { return plans[key] })
 	if err != nil {
 		t.Fatal(err)
@@ -408,7 +410,7 @@ func TestLimitText(t *testing.T) {
 		"sliding-window 5/s in 10 segments": weir.SlidingWindow(weir.PerSecond(5), 0),
 		"sliding-counter 5/h":               weir.SlidingCounter(weir.PerHour(5)),
 		"3 at once":                         weir.AtOnce(3),
-		"3 per month, UTC":                  weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarMonth}),
+		"3 per month, UTC":                  weir.CalendarWindow(3, algo.Calendar{Unit: algo.CalendarMonth}),
 	} {
 		if l.String() != text || l.Check() != nil {
 			t.Errorf("%q, %v, want %q", l.String(), l.Check(), text)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func mustKeyed[K comparable](t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[K] {
@@ -255,7 +256,7 @@ func TestClosedKeyed(t *testing.T) {
 
 func TestKeyedOnAClockThatGoesBack(t *testing.T) {
 	for _, jump := range []time.Duration{1, time.Second, time.Hour, 30 * 365 * day} {
-		var clock weir.ManualClock
+		var clock manualclock.Clock
 		k := mustKeyed[string](t, weir.TokenBucket(weir.PerSecond(1), 4), weir.KeyedOptions{Clock: &clock})
 		clock.Advance(time.Hour)
 		k.Take("a", 3)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/keyset"
 )
 
@@ -18,7 +19,7 @@ func TestCancelAfterResetGivesNothingBack(t *testing.T) {
 		weir.FixedWindow(weir.PerHour(10)),
 		weir.SlidingWindow(weir.PerHour(10), 0),
 		weir.SlidingCounter(weir.PerHour(10)),
-		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarHour}),
+		weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarHour}),
 	} {
 		for _, overridden := range []bool{false, true} { // then its state is in a gate
 			for _, others := range []int{0, 70_000} { // are reset, too: more than are remembered

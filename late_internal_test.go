@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirhq/weir/manualclock"
 )
 
 // TestLateTimerCostsNoDeadline: where all timers are late, a permit that came before the deadline of who waits for it is his, and
@@ -85,7 +87,7 @@ func (e *ending) Err() error {
 
 // TestAcquireTriesBeforeItLooksAtTheTime: once a call has begun, permits that are there are taken before the deadline counts.
 func TestAcquireTriesBeforeItLooksAtTheTime(t *testing.T) {
-	clock := NewManualClock(0)
+	clock := manualclock.New(0)
 	bucket, err := New(TokenBucket(PerSecond(1), 9), Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

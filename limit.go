@@ -68,7 +68,7 @@ type Limit struct {
 	segments  int
 	rate      Rate
 	permits   int64 // 0 for windows of a rate, which have its permits
-	calendar  Calendar
+	calendar  algo.Calendar
 }
 
 // TokenBucket is a limit of burst permits that come back evenly at a rate: from 1 to 10^15, such that an empty bucket is full
@@ -111,7 +111,7 @@ const defaultSegments = 10
 // SlidingCounter is an approximate [SlidingWindow], by two counters: see [algo.SlidingCounter] for what it gets wrong.
 func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingCounter, rate: rate} }
 
-// CalendarWindow is a limit of so many permits, from 1 to 10^15, in each window of a calendar: in each month of a zone, however
+// CalendarWindow is a limit of so many permits, from 1 to 10^15, in each window of a calendar, such as [Month]: in each month of a zone, however
 // long it is, from its 15th at 08:00, say. RetryAfter and ResetAfter are exact, also where the clocks are changed.
 //
 // Like a [FixedWindow] it allows up to twice the permits in an arbitrarily short time around the border of two windows.
@@ -119,7 +119,7 @@ func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingC
 // Windows end by the wall clock, which is compared with the process clock once a second and at the end of each window: a
 // correction takes effect within a second, for callers that wait as well. One that sets the clock back returns nothing that was
 // used in a window that has begun already. See [algo.CalendarWindow] for corrections by more than a window.
-func CalendarWindow(permits int64, c Calendar) Limit {
+func CalendarWindow(permits int64, c algo.Calendar) Limit {
 	return Limit{algorithm: AlgorithmCalendarWindow, permits: permits, calendar: c}
 }
 
@@ -146,7 +146,7 @@ func (l Limit) Permits() int64 {
 func (l Limit) Segments() int { return l.segments }
 
 // Calendar says where the windows of a [CalendarWindow] begin. It is zero for all others.
-func (l Limit) Calendar() Calendar { return l.calendar }
+func (l Limit) Calendar() algo.Calendar { return l.calendar }
 
 // WithPermits is l with n permits at once: another burst of a token bucket, more or fewer permits in a window, or at a time.
 func (l Limit) WithPermits(n int64) Limit {

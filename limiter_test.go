@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -38,11 +39,11 @@ func (o setup) window() time.Duration {
 }
 
 // calendar has windows of a minute: a bubble begins with one. Slow ones are of an hour, and the next one begins in half an hour.
-func (o setup) calendar() weir.Calendar {
+func (o setup) calendar() algo.Calendar {
 	if o.slow {
-		return weir.Calendar{Unit: weir.CalendarHour, Minute: time.Now().UTC().Add(30 * time.Minute).Minute()}
+		return algo.Calendar{Unit: algo.CalendarHour, Minute: time.Now().UTC().Add(30 * time.Minute).Minute()}
 	}
-	return weir.Calendar{Unit: weir.CalendarMinute}
+	return algo.Calendar{Unit: algo.CalendarMinute}
 }
 
 // kind is one kind of limiter, so that what holds for every kind is tested for every kind.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/algo"
 )
 
 // String is the limit in words, which [ParseLimit] reads: "10/s, burst 20", "fixed-window 100/min",
@@ -139,8 +141,8 @@ func (l *Limit) UnmarshalText(text []byte) error {
 var errCalendarSyntax = errors.New(`must be a calendar such as "day", "month, Europe/Vienna", "month from day 15", ` +
 	`"week from Sunday 08:00, UTC", "year from April 6" or "hour from minute 30"`)
 
-// parseCalendar reads what [Calendar.String] writes.
-func parseCalendar(s string) (c Calendar, err error) {
+// parseCalendar reads what [algo.Calendar.String] writes.
+func parseCalendar(s string) (c algo.Calendar, err error) {
 	text, zone, zoned := strings.Cut(s, ",")
 	if zoned {
 		if c.Zone, err = loadZone(strings.TrimSpace(zone)); err != nil {
@@ -155,20 +157,20 @@ func parseCalendar(s string) (c Calendar, err error) {
 	if !starts {
 		return c, nil
 	}
-	if c.Unit == CalendarHour {
+	if c.Unit == algo.CalendarHour {
 		if len(words) != 2 || words[0] != "minute" {
 			return c, errCalendarSyntax
 		}
 		c.Minute, err = parseWithin(words[1], 59)
 		return c, err
 	}
-	err = c.parseBeginning(words)
-	c.defaults()
+	err = parseBeginning(&c, words)
+	leaveOutDefaults(&c)
 	return c, err
 }
 
-// defaults leaves out what is the default, so that two texts of the same windows are equal calendars.
-func (c *Calendar) defaults() {
+// leaveOutDefaults leaves out what is the default, so that two texts of the same windows are equal calendars.
+func leaveOutDefaults(c *algo.Calendar) {
 	if c.Month == time.January {
 		c.Month = 0
 	}
@@ -181,7 +183,7 @@ func (c *Calendar) defaults() {
 }
 
 // parseBeginning reads where windows of a day or more begin: a day, a time of day, or both.
-func (c *Calendar) parseBeginning(words []string) (err error) {
+func parseBeginning(c *algo.Calendar, words []string) (err error) {
 	of := len(words)
 	switch {
 	case of == 0:
@@ -249,7 +251,7 @@ func loadZone(name string) (*time.Location, error) {
 	}
 	switch name {
 	case "UTC":
-		return nil, nil //nolint:nilnil // which Calendar takes for UTC
+		return nil, nil //nolint:nilnil // which algo.Calendar takes for UTC
 	case "", "Local":
 		return nil, errCalendarSyntax
 	}

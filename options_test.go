@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 const day = 24 * time.Hour
 
 // TestLimitsOutOfRange has every parameter of every limit that can be out of range: all that take a limit refuse it with the same words.
 func TestLimitsOutOfRange(t *testing.T) {
-	month := weir.Calendar{Unit: weir.CalendarMonth}
+	month := algo.Calendar{Unit: algo.CalendarMonth}
 	for _, c := range []struct {
 		limit        weir.Limit
 		option, text string
@@ -54,7 +55,7 @@ func TestLimitsOutOfRange(t *testing.T) {
 
 		{weir.CalendarWindow(0, month), "Limit.Permits", "0: must be from 1 to 10^15"},
 		{weir.CalendarWindow(1e15+1, month), "Limit.Permits", "1000000000000001: must be from 1 to 10^15"},
-		{weir.CalendarWindow(1, weir.Calendar{}), "Limit.Calendar.Unit", "CalendarUnit(0): must be minute, "},
+		{weir.CalendarWindow(1, algo.Calendar{}), "Limit.Calendar.Unit", "CalendarUnit(0): must be minute, "},
 
 		{weir.AtOnce(0), "Limit.Permits", "0: must be from 1 to 10^15"},
 		{weir.AtOnce(-1), "Limit.Permits", "-1: must be from 1 to 10^15"},
@@ -98,7 +99,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		weir.FixedWindow(weir.PerSecond(10)),
 		weir.SlidingWindow(weir.PerSecond(10), 0),
 		weir.SlidingCounter(weir.PerSecond(10)),
-		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMonth}),
+		weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMonth}),
 	} {
 		for _, c := range append(debts, queues...) {
 			var o weir.Options
@@ -167,7 +168,7 @@ func TestOptionsAtTheEndsOfTheirRange(t *testing.T) {
 		{weir.SlidingCounter(weir.Per(1, 1)), weir.Options{}},
 		{weir.SlidingWindow(weir.Per(1e15, 3660*day), 64), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15}},
 		{weir.SlidingCounter(weir.Per(1e15, 3660*day)), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15}},
-		{weir.CalendarWindow(1e15, weir.Calendar{Unit: weir.CalendarYear}), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15}},
+		{weir.CalendarWindow(1e15, algo.Calendar{Unit: algo.CalendarYear}), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15}},
 	} {
 		l, err := weir.New(c.limit, c.o)
 		if err != nil {

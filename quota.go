@@ -3,6 +3,8 @@ package weir
 import (
 	"math/bits"
 	"time"
+
+	"github.com/weirhq/weir/algo"
 )
 
 // Quota is what the limit promises over a longer time: as many permits as are allowed at once, and the window in which they come
@@ -16,7 +18,7 @@ func (l Limit) Quota() (permits int64, window time.Duration) {
 	case AlgorithmConcurrency:
 		return l.permits, 0
 	case AlgorithmCalendarWindow:
-		return l.permits, l.calendar.length()
+		return l.permits, lengthOf(l.calendar)
 	default:
 		return l.rate.Permits, l.rate.Period
 	}
@@ -41,9 +43,9 @@ func (r Rate) fill(permits int64) time.Duration {
 	return time.Duration(d)
 }
 
-// length is how long all windows from now on are, 0 if they differ.
-func (c Calendar) length() time.Duration {
-	if c.Unit > CalendarWeek {
+// lengthOf is how long all windows of a calendar from now on are, 0 if they differ.
+func lengthOf(c algo.Calendar) time.Duration {
+	if c.Unit > algo.CalendarWeek {
 		return 0
 	}
 	w, err := newCalendarWindow("", 1, c, true)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 func TestQuota(t *testing.T) {
@@ -92,7 +93,7 @@ func TestLimitQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calendar := func(c weir.Calendar) weir.Limit {
+	calendar := func(c algo.Calendar) weir.Limit {
 		return weir.CalendarWindow(7, c)
 	}
 	for _, c := range []struct {
@@ -108,11 +109,11 @@ func TestLimitQuota(t *testing.T) {
 		{weir.SlidingWindow(weir.PerMinute(5), 0), 5, time.Minute},
 		{weir.SlidingCounter(weir.PerMinute(5)), 5, time.Minute},
 		{weir.AtOnce(5), 5, 0},
-		{calendar(weir.Calendar{Unit: weir.CalendarDay}), 7, 24 * time.Hour},
-		{calendar(weir.Calendar{Unit: weir.CalendarWeek, Hour: 8}), 7, 7 * 24 * time.Hour},
-		{calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: zone}), 7, 0},
-		{calendar(weir.Calendar{Unit: weir.CalendarMinute, Zone: zone}), 7, time.Minute},
-		{calendar(weir.Calendar{Unit: weir.CalendarMonth}), 7, 0},
+		{calendar(algo.Calendar{Unit: algo.CalendarDay}), 7, 24 * time.Hour},
+		{calendar(algo.Calendar{Unit: algo.CalendarWeek, Hour: 8}), 7, 7 * 24 * time.Hour},
+		{calendar(algo.Calendar{Unit: algo.CalendarDay, Zone: zone}), 7, 0},
+		{calendar(algo.Calendar{Unit: algo.CalendarMinute, Zone: zone}), 7, time.Minute},
+		{calendar(algo.Calendar{Unit: algo.CalendarMonth}), 7, 0},
 	} {
 		if permits, window := c.limit.Quota(); permits != c.permits || window != c.window {
 			t.Errorf("%v: %d in %v, want %d in %v", c.limit, permits, window, c.permits, c.window)
@@ -130,8 +131,8 @@ func TestLimitQuota(t *testing.T) {
 		{},
 		weir.TokenBucket(weir.Rate{Permits: -1, Period: 1}, 0),
 		weir.TokenBucket(weir.Rate{Permits: 1, Period: math.MaxInt64}, math.MaxInt64),
-		calendar(weir.Calendar{}),
-		calendar(weir.Calendar{Unit: 99}),
+		calendar(algo.Calendar{}),
+		calendar(algo.Calendar{Unit: 99}),
 	} {
 		if _, window := l.Quota(); window != 0 {
 			t.Errorf("%+v: %v", l, window)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
@@ -108,7 +109,7 @@ func spent(t *testing.T) []any {
 		must(weir.New(weir.FixedWindow(weir.PerHour(1)), weir.Options{})),
 		must(weir.New(weir.SlidingWindow(weir.PerHour(1), 0), weir.Options{})),
 		must(weir.New(weir.SlidingCounter(weir.PerHour(1)), weir.Options{})),
-		must(weir.New(weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{})),
+		must(weir.New(weir.CalendarWindow(1, algo.Calendar{Unit: algo.CalendarMonth}), weir.Options{})),
 		must(weir.NewConcurrency(1, weir.Options{})),
 		must(overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 1, MaxLimit: 1})),
 	}

@@ -30,7 +30,7 @@ func windowOf(t *testing.T, l *Limiter) *wallWindow {
 
 func hourly(t *testing.T, limit, queue int64) (*Limiter, func(ahead time.Duration)) {
 	t.Helper()
-	w, err := New(CalendarWindow(limit, Calendar{Unit: CalendarHour}), Options{QueueLimit: queue})
+	w, err := New(CalendarWindow(limit, algo.Calendar{Unit: algo.CalendarHour}), Options{QueueLimit: queue})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestWallClockIsFollowedByThoseWhoWait(t *testing.T) {
 // TestWallClockOfKeys does the same with keys, one of which somebody waits for, and sets the clock back by days.
 func TestWallClockOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := NewKeyed[string](CalendarWindow(1, Calendar{Unit: CalendarHour}), KeyedOptions{
+		k, err := NewKeyed[string](CalendarWindow(1, algo.Calendar{Unit: algo.CalendarHour}), KeyedOptions{
 			QueueLimit: 1,
 		})
 		if err != nil {

@@ -3,6 +3,7 @@ package algo
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,20 @@ func (u CalendarUnit) String() string {
 	return calendarUnitNames[u]
 }
 
+// MarshalText returns String.
+func (u CalendarUnit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText. It returns an error for a unit that does not exist.
+func (u *CalendarUnit) UnmarshalText(text []byte) error {
+	for c := CalendarMinute; c < calendarUnits; c++ {
+		if c.String() == string(text) {
+			*u = c
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown calendar unit %.40q: must be minute, hour, day, week, month, quarter or year", text)
+}
+
 // nominal is how long the longest window of the unit is, if the clock is never changed. Only bounds rest on it.
 func (u CalendarUnit) nominal() int64 {
 	const days = 24 * int64(time.Hour)
@@ -45,6 +60,8 @@ func (u CalendarUnit) nominal() int64 {
 // Where the clocks skip the time at which a window should begin, it begins as soon as they have skipped it. Where the clocks go
 // back, so that the time exists twice, the window begins at the first. Minutes and hours are those that the clock shows: an hour
 // that exists twice is two windows. A day that is skipped whole, as when the date line is moved, has no window.
+//
+// Calendars can be compared with ==. Two that differ in the pointer to the same zone differ, so load a zone once.
 type Calendar struct {
 	// Unit is how long a window is. Required.
 	Unit CalendarUnit
@@ -62,6 +79,34 @@ type Calendar struct {
 	// Hour, from 0 to 23, and Minute, from 0 to 59, are the time of day at which windows of a day or more begin. An hour begins
 	// at Minute, and has no Hour; a minute has neither. Default: 0, midnight.
 	Hour, Minute int
+}
+
+// String is the calendar in words: "day, UTC", "month from day 15, Europe/Vienna", "week from Sunday 08:00, UTC".
+func (c Calendar) String() string {
+	var from []string
+	switch {
+	case c.Unit >= CalendarQuarter && (c.Month > 1 || c.Day > 1):
+		from = append(from, fmt.Sprintf("%v %d", max(c.Month, time.January), max(c.Day, 1)))
+	case c.Day > 1:
+		from = append(from, fmt.Sprintf("day %d", c.Day))
+	case c.Weekday > 1:
+		from = append(from, time.Weekday(c.Weekday%7).String())
+	}
+	switch {
+	case c.Unit == CalendarHour && c.Minute != 0:
+		from = append(from, fmt.Sprintf("minute %d", c.Minute))
+	case c.Hour != 0 || c.Minute != 0:
+		from = append(from, fmt.Sprintf("%02d:%02d", c.Hour, c.Minute))
+	}
+	text := c.Unit.String()
+	if len(from) > 0 {
+		text += " from " + strings.Join(from, " ")
+	}
+	zone := c.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	return text + ", " + zone.String()
 }
 
 // check returns an error that names the field.

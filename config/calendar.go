@@ -9,7 +9,7 @@ import (
 	"time"
 	_ "time/tzdata" // a zone must mean the same where the system has no database
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 //go:embed zones.txt
@@ -55,7 +55,7 @@ var (
 
 func unitNames() []string {
 	var names []string
-	for unit := weir.CalendarMinute; unit <= weir.CalendarYear; unit++ {
+	for unit := algo.CalendarMinute; unit <= algo.CalendarYear; unit++ {
 		names = append(names, unit.String())
 	}
 	return names
@@ -67,33 +67,33 @@ var calendarKeys = []struct {
 	low, high   int64
 	names       []string // from low
 	what        string
-	first, last weir.CalendarUnit
-	set         func(c *weir.Calendar, n int)
+	first, last algo.CalendarUnit
+	set         func(c *algo.Calendar, n int)
 }{
 	{
-		keyMonth, 1, 12, monthNames, "a month", weir.CalendarQuarter, weir.CalendarYear,
-		func(c *weir.Calendar, n int) { c.Month = time.Month(n) },
+		keyMonth, 1, 12, monthNames, "a month", algo.CalendarQuarter, algo.CalendarYear,
+		func(c *algo.Calendar, n int) { c.Month = time.Month(n) },
 	},
 	{
-		keyDay, 1, 31, nil, "a day of the month", weir.CalendarMonth, weir.CalendarYear,
-		func(c *weir.Calendar, n int) { c.Day = n },
+		keyDay, 1, 31, nil, "a day of the month", algo.CalendarMonth, algo.CalendarYear,
+		func(c *algo.Calendar, n int) { c.Day = n },
 	},
 	{
-		keyWeekday, 1, 7, weekdayNames, "a day of the week", weir.CalendarWeek, weir.CalendarWeek,
-		func(c *weir.Calendar, n int) { c.Weekday = n },
+		keyWeekday, 1, 7, weekdayNames, "a day of the week", algo.CalendarWeek, algo.CalendarWeek,
+		func(c *algo.Calendar, n int) { c.Weekday = n },
 	},
 	{
-		keyHour, 0, 23, nil, "an hour", weir.CalendarDay, weir.CalendarYear,
-		func(c *weir.Calendar, n int) { c.Hour = n },
+		keyHour, 0, 23, nil, "an hour", algo.CalendarDay, algo.CalendarYear,
+		func(c *algo.Calendar, n int) { c.Hour = n },
 	},
 	{
-		keyMinute, 0, 59, nil, "a minute", weir.CalendarHour, weir.CalendarYear,
-		func(c *weir.Calendar, n int) { c.Minute = n },
+		keyMinute, 0, 59, nil, "a minute", algo.CalendarHour, algo.CalendarYear,
+		func(c *algo.Calendar, n int) { c.Minute = n },
 	},
 }
 
 // calendar reads where windows begin.
-func (d *decoder) calendar(o *object) (c weir.Calendar, ok bool) {
+func (d *decoder) calendar(o *object) (c algo.Calendar, ok bool) {
 	ok = true
 	if every, given := o.get(keyEvery); given {
 		word, known := d.choice(every, unitNames(), unitHints)

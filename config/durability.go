@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -40,7 +41,7 @@ func (d *decoder) durability(o *object, p *placedPolicy) {
 // inStateFile reports whether the program keeps a policy in its file, as nothing says otherwise.
 func (d *decoder) inStateFile(p *placedPolicy) bool {
 	quota := slices.ContainsFunc(p.Limits, func(l policy.Limit) bool {
-		return l.Algorithm() == weir.AlgorithmCalendarWindow && l.Calendar().Unit >= weir.CalendarDay
+		return l.Algorithm() == weir.AlgorithmCalendarWindow && l.Calendar().Unit >= algo.CalendarDay
 	})
 	if d.stateFile == "" || !quota || p.durability.node != p.node || p.Durability != policy.DurabilityMemory ||
 		p.Mode == policy.ModeOff || p.Consistency.Shared() || p.Fail == policy.FailLocal || p.QueueOrder != weir.OldestFirst ||

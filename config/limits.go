@@ -216,7 +216,7 @@ func (d *decoder) limit(v value) placedLimit {
 		kind     weir.Algorithm
 		rate     weir.Rate
 		permits  int64
-		calendar weir.Calendar
+		calendar algo.Calendar
 		known    = true
 	)
 	if algorithm, given := o.get("algorithm"); given {

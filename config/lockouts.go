@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -139,11 +140,11 @@ func lockingRequests(l *weir.Limit, o *policy.Lockout) *big.Int {
 }
 
 // longestOf returns the length of the longest unit of a calendar.
-func longestOf(u weir.CalendarUnit) time.Duration {
+func longestOf(u algo.CalendarUnit) time.Duration {
 	const day = 24 * time.Hour
-	return map[weir.CalendarUnit]time.Duration{
-		weir.CalendarMinute: time.Minute, weir.CalendarHour: time.Hour, weir.CalendarDay: day, weir.CalendarWeek: 7 * day,
-		weir.CalendarMonth: 31 * day, weir.CalendarQuarter: 92 * day, weir.CalendarYear: 366 * day,
+	return map[algo.CalendarUnit]time.Duration{
+		algo.CalendarMinute: time.Minute, algo.CalendarHour: time.Hour, algo.CalendarDay: day, algo.CalendarWeek: 7 * day,
+		algo.CalendarMonth: 31 * day, algo.CalendarQuarter: 92 * day, algo.CalendarYear: 366 * day,
 	}[u]
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -90,7 +91,7 @@ func TestLockoutRatesAreRight(t *testing.T) {
 // lockedOut reports whether so many requests within a time, evenly spaced and for long, lead to a lockout.
 func lockedOut(t *testing.T, set *policy.Set, n int64, within time.Duration) bool {
 	t.Helper()
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	e, err := policy.NewEngine(set, policy.EngineOptions{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

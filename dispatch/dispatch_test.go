@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/dispatch"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/tiers"
 )
 
@@ -57,7 +58,7 @@ type testMessage struct {
 type bench struct {
 	*dispatch.Dispatcher[*testConn, testMessage]
 
-	clock *weir.ManualClock
+	clock *manualclock.Clock
 	ts    *tiers.Tiers
 	g     *guard.Guard
 }
@@ -70,7 +71,7 @@ func attribute(rps, burst int) *tiers.Attribute {
 
 func newBench(t *testing.T, changes ...func(*dispatch.Options[*testConn, testMessage])) bench {
 	t.Helper()
-	clock := new(weir.ManualClock)
+	clock := new(manualclock.Clock)
 	ts, err := tiers.New(tiers.Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

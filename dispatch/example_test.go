@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/dispatch"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/tiers"
 )
 
@@ -17,7 +17,7 @@ func ExampleDispatcher() {
 		op   uint64
 		text string
 	}
-	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	clock := manualclock.New(0) // a clock that stands, for this example
 	options := guard.DefaultOptions()
 	options.Clock = clock
 	g, err := guard.New(options)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 )
 
@@ -14,7 +15,7 @@ func TestAdjustments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
-		month := weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarMonth})
+		month := weir.CalendarWindow(100, algo.Calendar{Unit: algo.CalendarMonth})
 		r := durable.Request{Policy: "tokens", Key: "acme", Limit: month, N: 100}
 		want(t, o.Acquire(t.Context(), r), durable.Granted)
 		r.N, r.Wait, r.QueueLimit = 30, time.Hour, 100

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 )
 
@@ -162,7 +163,7 @@ func TestCalendarFollowsTheClock(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{})) // time begins at midnight
 		clock := new(wallClock)
 		o, _ := owned(t, m, durable.OwnerOptions{Clock: clock})
-		r := durable.Request{Policy: "api", N: 900, Limit: weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarDay})}
+		r := durable.Request{Policy: "api", N: 900, Limit: weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarDay})}
 		take := func(n int64, outcome durable.Outcome) {
 			t.Helper()
 			r.N = n

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
@@ -20,7 +21,7 @@ func ExampleOpenKeyed() {
 		return
 	}
 	defer os.RemoveAll(directory)
-	month := weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarMonth})
+	month := weir.CalendarWindow(3, weir.Month(nil))
 	for range 2 { // as if the program was restarted in between
 		quota, err := durable.OpenKeyed(filepath.Join(directory, "quota"), month, durable.KeyedOptions{})
 		if err != nil {
@@ -56,8 +57,8 @@ func ExampleOpenFile() {
 	}
 	defer node.Close()
 	charges := []store.Charge{
-		{Policy: "day", Key: "acme", N: 2, Limit: weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarDay})},
-		{Policy: "year", Key: "acme", N: 2, Limit: weir.CalendarWindow(5, weir.Calendar{Unit: weir.CalendarYear})},
+		{Policy: "day", Key: "acme", N: 2, Limit: weir.CalendarWindow(100, algo.Calendar{Unit: algo.CalendarDay})},
+		{Policy: "year", Key: "acme", N: 2, Limit: weir.CalendarWindow(5, algo.Calendar{Unit: algo.CalendarYear})},
 	}
 	decisions := make([]weir.Decision, len(charges))
 	for range 3 {
@@ -76,7 +77,7 @@ func ExampleOpenFile() {
 // docsQuota is the code of docs/restart.md.
 func docsQuota(path string) error {
 	quota, err := durable.OpenKeyed(path,
-		weir.CalendarWindow(10_000, weir.Calendar{Unit: weir.CalendarMonth}), durable.KeyedOptions{})
+		weir.CalendarWindow(10_000, weir.Month(nil)), durable.KeyedOptions{})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -25,7 +26,7 @@ func TestKeyedKnowsTheMonth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	month := weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna})
+	month := weir.CalendarWindow(3, algo.Calendar{Unit: algo.CalendarMonth, Zone: vienna})
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	last := time.Date(2026, 11, 30, 23, 59, 58, 0, vienna)
 	for _, step := range []struct {
@@ -63,7 +64,7 @@ func TestKeyedKnowsTheMonth(t *testing.T) {
 func TestKeyedOnDiskThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(2, 2)))
-		limit := weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarYear})
+		limit := weir.CalendarWindow(3, algo.Calendar{Unit: algo.CalendarYear})
 		k, err := OpenKeyed("quota", limit, KeyedOptions{disk: d, Name: "year"})
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/store"
@@ -30,7 +31,7 @@ func openKeyed(t *testing.T, path string, limit weir.Limit, o durable.KeyedOptio
 }
 
 func year(permits int64) weir.Limit {
-	return weir.CalendarWindow(permits, weir.Calendar{Unit: weir.CalendarYear})
+	return weir.CalendarWindow(permits, algo.Calendar{Unit: algo.CalendarYear})
 }
 
 // TestKeyedSurvivesRestart: what was used stays used for each key, under another name and a larger or smaller limit as well.
@@ -324,7 +325,7 @@ func TestDocsRestart(t *testing.T) {
 // TestKeyedInMiddleware: the middleware takes one as any other limiter with keys, tells clients its limit, and does not blame
 // them for a limiter that is closed.
 func TestKeyedInMiddleware(t *testing.T) {
-	k := openKeyed(t, filepath.Join(t.TempDir(), "quota"), weir.CalendarWindow(2, weir.Calendar{Unit: weir.CalendarDay}), durable.KeyedOptions{Name: "day"})
+	k := openKeyed(t, filepath.Join(t.TempDir(), "quota"), weir.CalendarWindow(2, algo.Calendar{Unit: algo.CalendarDay}), durable.KeyedOptions{Name: "day"})
 	limit, err := httplimit.New(httplimit.Options{Keyed: k, Key: httplimit.RequireHeader("X-Customer")})
 	if err != nil {
 		t.Fatal(err)

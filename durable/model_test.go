@@ -183,12 +183,12 @@ func modeledLimit(r *rand.Rand) (l weir.Limit, law reference.Limiter, span, begi
 	case 3:
 		return weir.SlidingCounter(rate), reference.NewSlidingCounter(permits, period, 0), period, 0
 	}
-	unit := weir.CalendarMonth
+	unit := algo.CalendarMonth
 	span, begin = 12*time.Hour, 30*24*time.Hour // which is the last day of January
 	if r.IntN(2) == 0 {
-		unit, span, begin = weir.CalendarMinute, time.Minute, 0
+		unit, span, begin = algo.CalendarMinute, time.Minute, 0
 	}
-	l = weir.CalendarWindow(permits, weir.Calendar{Unit: unit})
+	l = weir.CalendarWindow(permits, algo.Calendar{Unit: unit})
 	return l, reference.NewCalendarWindow(permits, algo.Calendar{Unit: algo.CalendarUnit(l.Calendar().Unit)}), span, begin
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -19,7 +20,7 @@ func FuzzRecord(f *testing.F) {
 		weir.FixedWindow(weir.PerSecond(6)),
 		weir.SlidingWindow(weir.PerSecond(6), 3),
 		weir.SlidingCounter(weir.PerSecond(6)),
-		weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarMonth}),
+		weir.CalendarWindow(6, algo.Calendar{Unit: algo.CalendarMonth}),
 		weir.AtOnce(6),
 	} {
 		r, err := store.NewRecord(l, now)

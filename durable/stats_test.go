@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
@@ -65,7 +66,7 @@ func TestStats(t *testing.T) {
 func TestEveryNodeAdjusts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
-		month := weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarMonth})
+		month := weir.CalendarWindow(100, algo.Calendar{Unit: algo.CalendarMonth})
 		for i, name := range []string{"b", "a", "b"} {
 			n := c.nodes[name]
 			a, err := n.Adjust(t.Context(), month, durable.Adjustment{Policy: "tokens", Key: "acme", Permits: -10, By: name, Reason: "r"})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
@@ -33,7 +34,7 @@ func TestStepsAreAllOrNothing(t *testing.T) {
 
 // yearly is a limit whose permits do not come back, counted in whole permits.
 func yearly(burst int64) weir.Limit {
-	return weir.CalendarWindow(burst, weir.Calendar{Unit: weir.CalendarYear})
+	return weir.CalendarWindow(burst, algo.Calendar{Unit: algo.CalendarYear})
 }
 
 func stepPolicy(i int) string { return fmt.Sprintf("p%d", i) }

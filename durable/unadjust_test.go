@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 )
 
@@ -19,7 +20,7 @@ func TestFailedAdjustment(t *testing.T) {
 		"window":   weir.FixedWindow(weir.Per(100, 400*time.Hour)),
 		"sliding":  weir.SlidingWindow(weir.Per(100, 400*time.Hour), 10),
 		"counter":  weir.SlidingCounter(weir.Per(100, 400*time.Hour)),
-		"calendar": weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarYear}),
+		"calendar": weir.CalendarWindow(100, algo.Calendar{Unit: algo.CalendarYear}),
 	} {
 		for _, used := range []int64{1, 40, 100} {
 			for _, permits := range []int64{-1e15, -150, -20, 20, 150, 1e15} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
@@ -15,7 +16,7 @@ import (
 func FuzzMessage(f *testing.F) {
 	charges := []store.Charge{
 		{Policy: "api", Key: "k", Limit: perSecond, N: 3, Queue: 7},
-		{Policy: "month", Limit: weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarDay}), N: 1},
+		{Policy: "month", Limit: weir.CalendarWindow(6, algo.Calendar{Unit: algo.CalendarDay}), N: 1},
 	}
 	reservation := durable.Reservation{ID: "id", Policy: "api", Key: "k", Permits: 3, Expires: 12345678}
 	all := []durable.Message{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -82,7 +83,7 @@ func TestRefusalOfAnEngineNamesEveryLimit(t *testing.T) {
 	}
 	var seen grpclimit.Refusal
 	client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{
-		Engine: engine(t, set, policy.EngineOptions{Clock: weir.NewManualClock(0)}), Headers: &ratelimitfields.Headers{},
+		Engine: engine(t, set, policy.EngineOptions{Clock: manualclock.New(0)}), Headers: &ratelimitfields.Headers{},
 		OnRefused: func(_ context.Context, r *grpclimit.Refusal) { seen = *r },
 	})}.dial(t)
 	var header, trailer metadata.MD

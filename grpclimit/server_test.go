@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/grpclimit"
 	"github.com/weirhq/weir/keyset"
@@ -188,7 +189,7 @@ func TestOverrideIsToldWithItsWindow(t *testing.T) {
 
 // TestCalendarIsToldAsRequestsWithoutAWindow: months are not alike, and their permits are not for calls at a time.
 func TestCalendarIsToldAsRequestsWithoutAWindow(t *testing.T) {
-	limiter, err := weir.New(weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{
+	limiter, err := weir.New(weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMonth}), weir.Options{
 		Name: "month",
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -13,7 +14,7 @@ import (
 func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 	one := func(l weir.Limit) []policy.Limit { return []policy.Limit{{Limit: l}} }
 	usual := weir.TokenBucket(weir.PerSecond(10), 20)
-	day := weir.CalendarWindow(20, weir.Calendar{Unit: weir.CalendarDay})
+	day := weir.CalendarWindow(20, algo.Calendar{Unit: algo.CalendarDay})
 	e, err := policy.NewEngine(&policy.Set{Policies: []policy.Policy{
 		{
 			Name: "p", Limits: one(usual), Keys: map[string][]policy.Limit{"own": one(weir.TokenBucket(weir.PerMinute(20), 20))},

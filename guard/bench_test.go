@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // BenchmarkGuardCheck is a known endpoint that is allowed, told to slow down, and locked out.
@@ -60,7 +61,7 @@ func BenchmarkGuardNewcomers(b *testing.B) {
 	}{{"no room", 0}, {"room", 24 * time.Hour}} {
 		b.Run(c.name, func(b *testing.B) {
 			o := guard.DefaultOptions()
-			clock := weir.NewManualClock(0)
+			clock := manualclock.New(0)
 			o.Clock, o.CleanupInterval = clock, 1e6*time.Second
 			g, err := guard.New(o)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // longInterval keeps the timer out of a test.
@@ -146,7 +147,7 @@ func TestGuardCleanupBoundsRemovals(t *testing.T) {
 // TestGuardCleanupIsBoundedInTime runs on a clock that moves by a second whenever it is read. The next cleanup goes on where one
 // has ended.
 func TestGuardCleanupIsBoundedInTime(t *testing.T) {
-	clock := &stepClock{ManualClock: weir.NewManualClock(0)}
+	clock := &stepClock{Clock: manualclock.New(0)}
 	o := guard.DefaultOptions()
 	longInterval(&o)
 	o.Clock = clock
@@ -174,14 +175,14 @@ func TestGuardCleanupIsBoundedInTime(t *testing.T) {
 
 // stepClock moves whenever it is read.
 type stepClock struct {
-	*weir.ManualClock
+	*manualclock.Clock
 
 	step atomic.Int64
 }
 
 func (c *stepClock) Now() int64 {
 	c.Advance(time.Duration(c.step.Load()))
-	return c.ManualClock.Now()
+	return c.Clock.Now()
 }
 
 // TestGuardCleanupRotates has cleanups that can forget only a part each. The first part is another one each time, so that endpoints
@@ -353,7 +354,7 @@ func TestGuardLeavesNoGoroutine(t *testing.T) {
 
 // TestGuardCleanupIsNotReentrant calls Cleanup from within one, where the clock is read.
 func TestGuardCleanupIsNotReentrant(t *testing.T) {
-	clock := &callbackClock{ManualClock: weir.NewManualClock(0)}
+	clock := &callbackClock{Clock: manualclock.New(0)}
 	o := guard.DefaultOptions()
 	longInterval(&o)
 	o.Clock = clock
@@ -389,7 +390,7 @@ func afterCleanup(g *guard.Guard) <-chan guard.Cleanup {
 }
 
 type callbackClock struct {
-	*weir.ManualClock
+	*manualclock.Clock
 
 	read func()
 }
@@ -398,7 +399,7 @@ func (c *callbackClock) Now() int64 {
 	if c.read != nil {
 		c.read()
 	}
-	return c.ManualClock.Now()
+	return c.Clock.Now()
 }
 
 // TestGuardLogsCleanups is silent about requests.

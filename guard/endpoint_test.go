@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // TestGuardIdentity says which endpoints are one.
@@ -108,7 +109,7 @@ func FuzzGuardEndpoint(f *testing.F) {
 		f.Add(seed)
 	}
 	o := guard.DefaultOptions()
-	o.Clock, o.MaxTrackedEndpoints = weir.NewManualClock(0), 0
+	o.Clock, o.MaxTrackedEndpoints = manualclock.New(0), 0
 	g, err := guard.New(o)
 	if err != nil {
 		f.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // The functions below are the code of docs/guard.md, line by line.
@@ -69,7 +69,7 @@ func docsGuardOperate(g *guard.Guard) error {
 }
 
 // docsGuardSession is the session of docs/guard.md: its lines, and the report after five seconds.
-func docsGuardSession(t *testing.T, g *guard.Guard, clock *weir.ManualClock) (session, report string) {
+func docsGuardSession(t *testing.T, g *guard.Guard, clock *manualclock.Clock) (session, report string) {
 	t.Helper()
 	var text strings.Builder
 	text.WriteString("at       endpoint         answer         left  retry after\n")

@@ -11,14 +11,15 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 const ms = time.Millisecond
 
 // on is a guard on a clock of its own, with the defaults except for what change changes.
-func on(t testing.TB, change func(o *guard.Options)) (*guard.Guard, *weir.ManualClock) {
+func on(t testing.TB, change func(o *guard.Options)) (*guard.Guard, *manualclock.Clock) {
 	t.Helper()
-	clock := weir.NewManualClock(1e9)
+	clock := manualclock.New(1e9)
 	o := guard.DefaultOptions()
 	o.Clock = clock
 	if change != nil {

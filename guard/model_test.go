@@ -10,6 +10,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // modelGuard is a guard for one endpoint, written to be obviously right: tokens are fractions of any size, and it remembers
@@ -139,7 +140,7 @@ func TestGuardEqualsModel(t *testing.T) {
 		o.MaxLockout = max(o.HardLockout, pick(10*time.Second, 24*time.Hour))
 		o.StaleEntry, o.CleanupInterval = pick(time.Second, time.Minute), pick(time.Second, time.Minute)
 		o.MaxTrackedEndpoints = 2 + rng.IntN(6)
-		clock := weir.NewManualClock(rng.Int64N(1e18) - 5e17)
+		clock := manualclock.New(rng.Int64N(1e18) - 5e17)
 		o.Clock = clock
 		g, err := guard.New(o)
 		if err != nil {

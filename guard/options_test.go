@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 const longestOption = math.MaxInt32 * time.Second
@@ -131,7 +132,7 @@ func TestGuardOptionRanges(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			build := func(f change) (*guard.Guard, error) {
 				o := guard.DefaultOptions()
-				o.Clock = weir.NewManualClock(0)
+				o.Clock = manualclock.New(0)
 				f(&o)
 				return guard.New(o)
 			}

@@ -10,10 +10,11 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // pressed is a guard with endpoints under all kinds of pressure.
-func pressed(t *testing.T) (*guard.Guard, *weir.ManualClock) {
+func pressed(t *testing.T) (*guard.Guard, *manualclock.Clock) {
 	t.Helper()
 	g, clock := on(t, func(o *guard.Options) {
 		o.Name, o.HardLockout, o.MaxSoftViolations, o.LockoutFactor = "door", time.Minute, 2, 2

@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httpclient"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 )
 
 var items = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "items") })
@@ -133,7 +134,7 @@ func ExampleWithSettlement() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"tokens":130}`) }))
 	defer server.Close()
 	tokens, err := weir.New(weir.TokenBucket(weir.PerDay(6000), 0), weir.Options{
-		Name: "tokens", QueueLimit: 100_000, Clock: weir.NewManualClock(0),
+		Name: "tokens", QueueLimit: 100_000, Clock: manualclock.New(0),
 	})
 	if err != nil {
 		panic(err)

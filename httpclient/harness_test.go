@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func request(method string) *http.Request {
@@ -21,7 +22,7 @@ func bucket(tb testing.TB, limit weir.Limit, o weir.Options) *weir.Limiter {
 		limit = weir.TokenBucket(weir.PerSecond(10), 20)
 	}
 	if o.Clock == nil {
-		o.Clock = weir.NewManualClock(0)
+		o.Clock = manualclock.New(0)
 	}
 	b, err := weir.New(limit, o)
 	if err != nil {
@@ -52,7 +53,7 @@ func keyedLimit(t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed
 func perClient(tb testing.TB, burst int64) *weir.Keyed[string] {
 	tb.Helper()
 	k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), burst), weir.KeyedOptions{
-		Name: "per-client", Clock: weir.NewManualClock(0),
+		Name: "per-client", Clock: manualclock.New(0),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -17,7 +18,7 @@ import (
 // are there more at a time than slots, and none of these is lost.
 func TestGateContention(t *testing.T) {
 	const limit, slots = 500, 4
-	e := engineOf(t, policy.EngineOptions{Clock: weir.NewManualClock(0)}, &policy.Set{
+	e := engineOf(t, policy.EngineOptions{Clock: manualclock.New(0)}, &policy.Set{
 		Policies: []policy.Policy{hourly("requests", limit, nil), {
 			Name: "slots", QueueLimit: 100, MaxWait: time.Minute,
 			Limits: []policy.Limit{{Limit: weir.AtOnce(slots)}},

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -51,12 +53,12 @@ func ExamplePerClient() {
 
 // A request is charged to all limits or to none: the second one of an API key has used up nothing of its client's.
 func ExampleOptions_limits() {
-	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	clock := manualclock.New(0) // a clock that stands, for this example
 	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client", Clock: clock})
 	if err != nil {
 		panic(err)
 	}
-	monthly, err := weir.NewKeyed[string](weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth}), weir.KeyedOptions{
+	monthly, err := weir.NewKeyed[string](weir.CalendarWindow(1, algo.Calendar{Unit: algo.CalendarMonth}), weir.KeyedOptions{
 		Name: "monthly", Clock: clock,
 	})
 	if err != nil {
@@ -99,7 +101,7 @@ var _ = listen // it would serve until the process ends
 
 // Each client has a limit of its own.
 func ExampleNew() {
-	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	clock := manualclock.New(0) // a clock that stands, for this example
 	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(2), 0), weir.KeyedOptions{Name: "per-client", Clock: clock})
 	if err != nil {
 		panic(err)
@@ -126,7 +128,7 @@ func ExampleNew_chain() {
 		panic(err)
 	}
 	hourly, err := weir.New(weir.FixedWindow(weir.PerHour(2)), weir.Options{
-		Name: "hourly", Clock: weir.NewManualClock(0),
+		Name: "hourly", Clock: manualclock.New(0),
 	})
 	if err != nil {
 		panic(err)
@@ -152,7 +154,7 @@ func ExampleNew_chain() {
 
 // A hook counts refusals, and answers with a page of its own.
 func ExampleNew_onRefused() {
-	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	clock := manualclock.New(0) // a clock that stands, for this example
 	bucket, err := weir.New(weir.TokenBucket(weir.PerMinute(1), 0), weir.Options{Name: "api", Clock: clock})
 	if err != nil {
 		panic(err)
@@ -290,7 +292,7 @@ func serveByRules(set *policy.Set, options policy.EngineOptions, mux *http.Serve
 func ExampleNewGate() {
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", items)
-	options := policy.EngineOptions{Clock: weir.NewManualClock(0)} // a clock that stands, for this example
+	options := policy.EngineOptions{Clock: manualclock.New(0)} // a clock that stands, for this example
 	handler, err := serveByRules(apiSet(), options, mux)
 	if err != nil {
 		panic(err)
@@ -327,7 +329,7 @@ func ExampleMux() {
 			{Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(5), 0)}}},
 		},
 		Rules: []policy.Rule{{Name: "everything", Limits: []policy.Use{{Policy: "all"}}}},
-	}, policy.EngineOptions{Clock: weir.NewManualClock(0)}, items) // a clock that stands, for this example
+	}, policy.EngineOptions{Clock: manualclock.New(0)}, items) // a clock that stands, for this example
 	if err != nil {
 		panic(err)
 	}
@@ -373,7 +375,7 @@ func ExampleReservation() {
 		Name:   "prompts",
 		Limits: []policy.Use{{Policy: "tokens", Cost: policy.FixedNumber(1000)}},
 	}}
-	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: weir.NewManualClock(0)}) // a clock that stands, for this example
+	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: manualclock.New(0)}) // a clock that stands, for this example
 	if err != nil {
 		panic(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -15,7 +15,7 @@ import (
 // sharing is an engine over a store in memory: the policy "shared", of n permits, is in the store, and "local" in the engine.
 func sharing(t *testing.T, n, local int64) *policy.Engine {
 	t.Helper()
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	s, err := store.NewMemory(store.MemoryOptions{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

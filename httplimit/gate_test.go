@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -59,7 +61,7 @@ func engineOf(tb testing.TB, o policy.EngineOptions, set *policy.Set) *policy.En
 // standing is an engine whose clock stands still.
 func standing(tb testing.TB, set *policy.Set) *policy.Engine {
 	tb.Helper()
-	return engineOf(tb, policy.EngineOptions{Clock: weir.NewManualClock(0)}, set)
+	return engineOf(tb, policy.EngineOptions{Clock: manualclock.New(0)}, set)
 }
 
 func gate(tb testing.TB, o httplimit.GateOptions) *httplimit.Gate {
@@ -528,12 +530,12 @@ func TestMiddlewareToldLimitIsThatOfTheTier(t *testing.T) {
 // TestMiddlewareTellsCalendarWindows is about windows that are not all alike.
 func TestMiddlewareTellsCalendarWindows(t *testing.T) {
 	vienna := time.FixedZone("anywhere", 3600)
-	for want, c := range map[string]weir.Calendar{
-		`"quota";q=9;w=60`:     {Unit: weir.CalendarMinute},
-		`"quota";q=9;w=3600`:   {Unit: weir.CalendarHour, Zone: vienna},
-		`"quota";q=9;w=86400`:  {Unit: weir.CalendarDay, Zone: time.UTC},
-		`"quota";q=9;w=604800`: {Unit: weir.CalendarWeek},
-		`"quota";q=9`:          {Unit: weir.CalendarMonth, Zone: vienna, Day: 15},
+	for want, c := range map[string]algo.Calendar{
+		`"quota";q=9;w=60`:     {Unit: algo.CalendarMinute},
+		`"quota";q=9;w=3600`:   {Unit: algo.CalendarHour, Zone: vienna},
+		`"quota";q=9;w=86400`:  {Unit: algo.CalendarDay, Zone: time.UTC},
+		`"quota";q=9;w=604800`: {Unit: algo.CalendarWeek},
+		`"quota";q=9`:          {Unit: algo.CalendarMonth, Zone: vienna, Day: 15},
 	} {
 		e := engineOf(t, policy.EngineOptions{}, &policy.Set{
 			Policies: []policy.Policy{{Name: "quota", Limits: []policy.Limit{{

@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -98,7 +99,7 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 
 // TestToldLimitIsThatOfTheKey has clients with different limits, and one whose limit is overridden.
 func TestToldLimitIsThatOfTheKey(t *testing.T) {
-	o := weir.KeyedOptions{Name: "per-client", Clock: weir.NewManualClock(0)}
+	o := weir.KeyedOptions{Name: "per-client", Clock: manualclock.New(0)}
 	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(10), 20), o, func(key string) weir.Limit {
 		if key == "192.0.2.9" {
 			return weir.TokenBucket(weir.PerHour(100), 0)

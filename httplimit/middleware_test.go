@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 )
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -36,7 +37,7 @@ func bucket(tb testing.TB, limit weir.Limit, o weir.Options) *weir.Limiter {
 		limit = weir.TokenBucket(weir.PerSecond(10), 20)
 	}
 	if o.Clock == nil {
-		o.Clock = weir.NewManualClock(0)
+		o.Clock = manualclock.New(0)
 	}
 	b, err := weir.New(limit, o)
 	if err != nil {
@@ -58,7 +59,7 @@ func slots(tb testing.TB, limit int64, o weir.Options) *weir.Concurrency {
 func perClient(tb testing.TB, burst int64) *weir.Keyed[string] {
 	tb.Helper()
 	k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), burst), weir.KeyedOptions{
-		Name: "per-client", Clock: weir.NewManualClock(0),
+		Name: "per-client", Clock: manualclock.New(0),
 	})
 	if err != nil {
 		tb.Fatal(err)

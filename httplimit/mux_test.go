@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -25,7 +26,7 @@ func muxSet() *policy.Set {
 func newMux(tb testing.TB, o httplimit.MuxOptions) *httplimit.Mux {
 	tb.Helper()
 	if o.Engine.Clock == nil {
-		o.Engine.Clock = weir.NewManualClock(0)
+		o.Engine.Clock = manualclock.New(0)
 	}
 	m, err := httplimit.NewMux(o)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -18,7 +19,7 @@ func TestChainTellsAllPoliciesAndTheLimitThatBinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	window, err := weir.New(weir.FixedWindow(weir.PerDay(3)), weir.Options{
-		Name: "daily", Clock: weir.NewManualClock(0),
+		Name: "daily", Clock: manualclock.New(0),
 	})
 	if err != nil {
 		t.Fatal(err)

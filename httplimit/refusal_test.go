@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -198,7 +199,7 @@ func TestRealLimitersOutOfCapacity(t *testing.T) {
 		t.Errorf("closed: status %d", resp.status)
 	}
 
-	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: 1, Clock: weir.NewManualClock(0)})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: 1, Clock: manualclock.New(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // TestARefusedRequestIsChargedToNoLimit: a request that one limit of a list refuses has used up nothing of the others, wherever
@@ -21,7 +22,7 @@ func TestARefusedRequestIsChargedToNoLimit(t *testing.T) {
 	t.Parallel()
 	for _, reversed := range []bool{false, true} {
 		client := perClient(t, 20)
-		monthly := keyedLimit(t, weir.FixedWindow(weir.PerDay(1)), weir.KeyedOptions{Name: "monthly", Clock: weir.NewManualClock(0)})
+		monthly := keyedLimit(t, weir.FixedWindow(weir.PerDay(1)), weir.KeyedOptions{Name: "monthly", Clock: manualclock.New(0)})
 		limits := []httplimit.Limit{{Keyed: client}, {Keyed: monthly, Key: httplimit.RequireHeader("X-Api-Key")}}
 		if reversed {
 			slices.Reverse(limits)
@@ -56,7 +57,7 @@ func TestARefusedRequestIsChargedToNoLimit(t *testing.T) {
 // TestSeveralLimitsThatRefuseAreAllNamed in the body, and one for all requests together is about the server's clients as well.
 func TestSeveralLimitsThatRefuseAreAllNamed(t *testing.T) {
 	t.Parallel()
-	o := weir.KeyedOptions{Clock: weir.NewManualClock(0)}
+	o := weir.KeyedOptions{Clock: manualclock.New(0)}
 	var limits []httplimit.Limit
 	for _, name := range []string{"second", "minute", "hour"} {
 		o.Name = name

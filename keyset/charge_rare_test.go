@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func planOf(t testing.TB, k *weir.Keyed[string], l weir.Limit) *keyset.Plan {
@@ -67,7 +68,7 @@ func (c *runningClock) Now() int64 { return c.at.Add(int64(time.Second)) }
 
 // TestChargesHaveOneTimeForALimiter: a key of a request is not forgotten for another one of the same request.
 func TestChargesHaveOneTimeForALimiter(t *testing.T) {
-	k := keyedOf(t, weir.TokenBucket(every(time.Millisecond), 1), weir.KeyedOptions{MaxKeys: 1, Clock: &runningClock{Clock: weir.NewManualClock(1)}})
+	k := keyedOf(t, weir.TokenBucket(every(time.Millisecond), 1), weir.KeyedOptions{MaxKeys: 1, Clock: &runningClock{Clock: manualclock.New(1)}})
 	empty := hourly(t, "empty", 1)
 	empty.Take("", 1)
 	l, b := keyset.TryAcquireAll(nil,
@@ -80,7 +81,7 @@ func TestChargesHaveOneTimeForALimiter(t *testing.T) {
 // manyLimits is a limiter all of whose 65,534 other limits are those of keys, except one that was forgotten again.
 func manyLimits(t *testing.T, o weir.KeyedOptions, forgotten weir.Limit) (k *weir.Keyed[string], p *keyset.Plan) {
 	t.Helper()
-	o.Clock = weir.NewManualClock(1)
+	o.Clock = manualclock.New(1)
 	k = keyedOf(t, weir.TokenBucket(every(time.Hour), 100), o)
 	p = planOf(t, k, forgotten)
 	for i := range int64(65534) {
@@ -210,7 +211,7 @@ func TestChargesCountOnce(t *testing.T) {
 // TestPlansWhileAKeyIsOverridden: a key goes back to the plan that it had, or that those had who came meanwhile.
 func TestPlansWhileAKeyIsOverridden(t *testing.T) {
 	for _, before := range []bool{true, false} {
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		k := keyedOf(t, weir.TokenBucket(every(time.Second), 100), weir.KeyedOptions{Clock: clock})
 		charge := keyset.Charge{Limiter: k, Key: "a", N: 90, Plan: planOf(t, k, perHour(100))}
 		take := func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // keyedOf is a limiter by name whose keys can be under plans.
@@ -66,7 +67,7 @@ func TestSlotsAreChargedWithOthers(t *testing.T) {
 
 func hourly(t testing.TB, name string, n int64) *weir.Keyed[string] {
 	t.Helper()
-	return keyedOf(t, weir.TokenBucket(every(time.Hour), n), weir.KeyedOptions{Name: name, Clock: weir.NewManualClock(1)})
+	return keyedOf(t, weir.TokenBucket(every(time.Hour), n), weir.KeyedOptions{Name: name, Clock: manualclock.New(1)})
 }
 
 func leftOf(k *weir.Keyed[string], key string) int64 { return k.Peek(key, 0).Remaining }
@@ -121,7 +122,7 @@ func TestChargesOfARefusalTellWhatIsLeft(t *testing.T) {
 
 // TestChargesNameTheLimitThatBinds: the one with the longest RetryAfter among those that refuse.
 func TestChargesNameTheLimitThatBinds(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	limiter := func(name string, each time.Duration) *weir.Keyed[string] {
 		return keyedOf(t, weir.TokenBucket(every(each), 1), weir.KeyedOptions{Name: name, Clock: clock})
 	}
@@ -217,7 +218,7 @@ func TestChargesOnFullTables(t *testing.T) {
 		t.Run(when.String(), func(t *testing.T) {
 			a := hourly(t, "a", 5)
 			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{
-				Name: "full", MaxKeys: 1, WhenFull: when, Clock: weir.NewManualClock(1),
+				Name: "full", MaxKeys: 1, WhenFull: when, Clock: manualclock.New(1),
 			})
 			full.Take("first", 5)
 			leases, b := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: a, Key: "x", N: 1}, keyset.Charge{Limiter: full, Key: "second", N: 1})
@@ -237,7 +238,7 @@ func TestChargesOnFullTables(t *testing.T) {
 
 // TestChargesWhereAKeyIsOverridden: the state is in a gate then.
 func TestChargesWhereAKeyIsOverridden(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	limiter := func(name string) *weir.Keyed[string] {
 		return keyedOf(t, weir.TokenBucket(every(time.Hour), 2), weir.KeyedOptions{Name: name, Clock: clock})
 	}
@@ -263,7 +264,7 @@ func TestChargesWhereAKeyIsOverridden(t *testing.T) {
 
 // TestChargesOfAnOverriddenKeyTwice are asked one after the other.
 func TestChargesOfAnOverriddenKeyTwice(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	a := keyedOf(t, weir.TokenBucket(every(time.Hour), 2), weir.KeyedOptions{Name: "a", Clock: clock})
 	b := keyedOf(t, weir.TokenBucket(every(time.Hour), 9), weir.KeyedOptions{Name: "b", Clock: clock})
 	if err := keyset.Of(a).Override("k", weir.TokenBucket(every(time.Hour), 3), time.Minute); err != nil {
@@ -411,7 +412,7 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 
 // TestPlansThatReplaceOthers: a key that is not used regains permits at the old rate until its limit was replaced.
 func TestPlansThatReplaceOthers(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	k := keyedOf(t, weir.TokenBucket(weir.PerSecond(10), 100), weir.KeyedOptions{Clock: clock})
 	plan := func(l weir.Limit) *keyset.Plan {
 		p, err := keyset.Of(k).Plan(l)
@@ -648,7 +649,7 @@ func BenchmarkCharges(b *testing.B) {
 }
 
 func TestSetBounds(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 1), weir.KeyedOptions{MaxKeys: 2, Clock: clock})
 	for _, key := range []string{"a", "b"} {
 		k.Take(key, 1)

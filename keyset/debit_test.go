@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/reference"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func debit(t testing.TB, charges ...keyset.Charge) []weir.Decision {
@@ -26,7 +27,7 @@ func debit(t testing.TB, charges ...keyset.Charge) []weir.Decision {
 }
 
 func TestDebitsAreOwed(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	a := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{Name: "a", Clock: clock})
 	b := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{Name: "b", MaxDebt: 2, Clock: clock})
 	a.Take("x", 5)
@@ -85,7 +86,7 @@ func TestDebitsThatCannotBe(t *testing.T) {
 func TestDebitsOnFullTables(t *testing.T) {
 	for _, when := range []weir.WhenFull{weir.Deny, weir.Admit} {
 		t.Run(when.String(), func(t *testing.T) {
-			clock := weir.NewManualClock(1)
+			clock := manualclock.New(1)
 			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{MaxKeys: 1, WhenFull: when, Clock: clock})
 			full.Take("first", 5)
 			a := hourly(t, "a", 5)
@@ -172,7 +173,7 @@ func TestDebitsMakeOthersWait(t *testing.T) {
 
 // TestDebitsOfOneKeyUnderTwoPlans: the last one holds.
 func TestDebitsOfOneKeyUnderTwoPlans(t *testing.T) {
-	k := keyedOf(t, weir.TokenBucket(every(time.Second), 1), weir.KeyedOptions{Clock: weir.NewManualClock(1)})
+	k := keyedOf(t, weir.TokenBucket(every(time.Second), 1), weir.KeyedOptions{Clock: manualclock.New(1)})
 	ten, twenty := planOf(t, k, perHour(10)), planOf(t, k, perHour(20))
 	ds := debit(t, keyset.Charge{Limiter: k, Key: "x", N: 4, Plan: ten}, keyset.Charge{Limiter: k, Key: "x", N: 3, Plan: twenty})
 	for _, d := range ds {
@@ -266,7 +267,7 @@ func TestDebitsFollowTheReference(t *testing.T) {
 
 func followHistory(t *testing.T, random *rand.Rand, algorithm weir.Algorithm) {
 	t.Helper()
-	clock := weir.NewManualClock(1 + random.Int64N(50))
+	clock := manualclock.New(1 + random.Int64N(50))
 	all := lockstepOf(t, random, algorithm, clock)
 	gates := random.IntN(2) == 0 // then what moves between limits is given back with care, and nothing is given back here
 	forgiven := map[*weir.Keyed[string]]int64{}
@@ -401,7 +402,7 @@ func TestDebitsContention(t *testing.T) {
 	var all []*weir.Keyed[string]
 	for i := range limiters {
 		all = append(all, keyedOf(t, weir.TokenBucket(every(time.Hour), permits), weir.KeyedOptions{
-			Name: strconv.Itoa(i), MaxDebt: debt, Clock: weir.NewManualClock(1),
+			Name: strconv.Itoa(i), MaxDebt: debt, Clock: manualclock.New(1),
 		}))
 	}
 	var spent [limiters]int64

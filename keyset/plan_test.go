@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func TestPlanCalls(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{Name: "calls", Clock: clock})
 	p := planOf(t, k, perHour(5))
 	key := []byte("a")
@@ -106,7 +108,7 @@ func TestPlanCallsAnswerAsKeyed(t *testing.T) {
 		weir.FixedWindow(weir.PerSecond(10)),
 		weir.SlidingWindow(weir.PerSecond(10), 4),
 		weir.SlidingCounter(weir.PerSecond(10)),
-		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMinute}),
+		weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMinute}),
 	} {
 		t.Run(base.Algorithm().String(), func(t *testing.T) {
 			for seed := range uint64(40) {
@@ -119,7 +121,7 @@ func TestPlanCallsAnswerAsKeyed(t *testing.T) {
 func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	chosen := base
 	o := weir.KeyedOptions{Clock: clock}
 	planned := keyedOf(t, base, o)
@@ -241,7 +243,7 @@ func TestPlanCallsServeWaiters(t *testing.T) {
 
 // TestPlanCallsDuringAnOverride: the override decides, and the plan is what the key goes back to.
 func TestPlanCallsDuringAnOverride(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{Clock: clock})
 	p, a := planOf(t, k, perHour(50)), []byte("a")
 	p.TakeBytes(a, 20)
@@ -266,7 +268,7 @@ func TestPlanCallsDuringAnOverride(t *testing.T) {
 
 // TestPlanCallsRenewThePlan: a plan that no key had gives its place to others, and gets it back when there is one.
 func TestPlanCallsRenewThePlan(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 100), weir.KeyedOptions{Clock: clock})
 	p := planOf(t, k, perHour(7))
 	for i := range int64(3000) { // more than there are between two sweeps

@@ -9,10 +9,11 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func TestStateOfAKey(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

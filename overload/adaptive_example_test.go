@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -77,4 +78,4 @@ func ExampleShedder() {
 	// critical true none 0s
 }
 
-var exampleClock = weir.NewManualClock(0)
+var exampleClock = manualclock.New(0)

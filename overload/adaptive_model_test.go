@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // slowAdaptive is what the comment of Adaptive says, with every request of the window in a list.
@@ -118,7 +119,7 @@ func TestAdaptiveEqualsASlowModel(t *testing.T) {
 				WindowSamples: 1 + random.IntN(40), ProbeInterval: time.Duration(100+random.IntN(2000)) * time.Millisecond,
 			}
 			o.defaults()
-			clock := weir.NewManualClock(0)
+			clock := manualclock.New(0)
 			o.Clock = clock
 			a, err := NewAdaptive(o)
 			if err != nil {
@@ -137,7 +138,7 @@ func TestAdaptiveEqualsASlowModel(t *testing.T) {
 	}
 }
 
-func playAdaptive(t *testing.T, random *rand.Rand, clock *weir.ManualClock, a *Adaptive, m *slowAdaptive) {
+func playAdaptive(t *testing.T, random *rand.Rand, clock *manualclock.Clock, a *Adaptive, m *slowAdaptive) {
 	t.Helper()
 	type request struct {
 		lease        weir.Lease

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -182,7 +183,7 @@ func TestAdaptiveDoesNotGrowWhileItIsIdle(t *testing.T) {
 }
 
 // rounds takes all permits, n times, holds them for d and ends each lease.
-func rounds(a weir.Acquirer, clock *weir.ManualClock, n int, d time.Duration, end func(weir.Lease)) {
+func rounds(a weir.Acquirer, clock *manualclock.Clock, n int, d time.Duration, end func(weir.Lease)) {
 	for range n {
 		var out []weir.Lease
 		for {
@@ -200,7 +201,7 @@ func rounds(a weir.Acquirer, clock *weir.ManualClock, n int, d time.Duration, en
 }
 
 func TestAdaptiveDropLowersTheLimit(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	a := mustAdaptive(t, overload.AdaptiveOptions{InitialLimit: 100, Clock: clock, MinLimit: 3, MaxLimit: 200})
 	rounds(a, clock, 100, 10*time.Millisecond, weir.Lease.Release)
 	high := a.Estimate()
@@ -231,7 +232,7 @@ func TestAdaptiveDropLowersTheLimit(t *testing.T) {
 }
 
 func TestAdaptiveLearnsNothingFromCancel(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	a := mustAdaptive(t, overload.AdaptiveOptions{Clock: clock})
 	rounds(a, clock, 100, 10*time.Second, weir.Lease.Cancel)
 	if e := a.Estimate(); e.Windows != 0 || e.Limit != 20 {
@@ -244,7 +245,7 @@ func TestAdaptiveLearnsNothingFromCancel(t *testing.T) {
 
 // TestAdaptiveInAChain ends leases of a chain: what they say must reach the Adaptive.
 func TestAdaptiveInAChain(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	bucket, err := weir.New(weir.TokenBucket(weir.PerDay(1), 10_000), weir.Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -287,7 +288,7 @@ func TestSchedulerPressureSeesWaiting(t *testing.T) {
 }
 
 func TestSystemPressureCanBeRead(t *testing.T) {
-	s, err := overload.NewShedder(overload.ShedderOptions{Clock: weir.NewManualClock(0)})
+	s, err := overload.NewShedder(overload.ShedderOptions{Clock: manualclock.New(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

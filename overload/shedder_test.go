@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -57,7 +58,7 @@ var allPriorities = []overload.Priority{
 
 // TestShedderShedsInProportion compares the share of the requests that are shed with the band of each priority.
 func TestShedderShedsInProportion(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	g := &gauge{}
 	s := directShedder(t, clock, g)
 	for _, c := range []struct {
@@ -107,7 +108,7 @@ func TestShedderShedsInProportion(t *testing.T) {
 // TestShedderSettles has a machine whose use is what is admitted, with three times the load that it can bear. The
 // pressure must settle instead of swinging, and critical requests, a tenth of all, must go through.
 func TestShedderSettles(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	random := rand.New(rand.NewPCG(3, 4))
 	admitted := 0
 	const perInterval, capacity = 3000, 1000 // in 250 ms
@@ -154,7 +155,7 @@ func TestShedderSettles(t *testing.T) {
 }
 
 func TestHysteresisIgnoresWhatTrembles(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	g := &gauge{}
 	s, err := overload.NewShedder(overload.ShedderOptions{
 		Sources: []overload.Pressure{g}, Interval: time.Second, Rise: -1, Fall: -1, Hysteresis: 0.1, Clock: clock,
@@ -188,7 +189,7 @@ func TestHysteresisIgnoresWhatTrembles(t *testing.T) {
 
 // TestShedderSmooths compares the average with the exponential that it is.
 func TestShedderSmooths(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	g := &gauge{}
 	s, err := overload.NewShedder(overload.ShedderOptions{
 		Sources: []overload.Pressure{g}, Interval: 100 * time.Millisecond, Rise: 2 * time.Second, Fall: 4 * time.Second,
@@ -218,7 +219,7 @@ func TestShedderSmooths(t *testing.T) {
 }
 
 func TestShedderReadsOncePerInterval(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	g := &gauge{}
 	s := directShedder(t, clock, g)
 	for range 10 {
@@ -240,7 +241,7 @@ func TestShedderReadsOncePerInterval(t *testing.T) {
 
 // TestNobodyWaitsForAReading has a source that answers only when all other calls have been answered.
 func TestNobodyWaitsForAReading(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	others := make(chan struct{})
 	reading := make(chan struct{})
 	var reads atomic.Int64
@@ -269,7 +270,7 @@ func TestNobodyWaitsForAReading(t *testing.T) {
 
 // TestShedderWithoutSources has sources that fail, lie and are absent, beside one that is right.
 func TestShedderWithoutSources(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	good, bad, absent := &gauge{value: 2}, &gauge{err: errors.New("broken")}, &gauge{err: fmt.Errorf("here: %w", overload.ErrNoPressure)}
 	s := directShedder(t, clock, bad, absent, good)
 	if s.Allow(overload.PriorityCritical) {

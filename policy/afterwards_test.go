@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -51,7 +52,7 @@ func TestCostsToldAfterwardsBind(t *testing.T) {
 		for way, spend := range spending {
 			for _, afterwards := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, %s, %v", name, way, afterwards), func(t *testing.T) {
-					clock := weir.NewManualClock(1)
+					clock := manualclock.New(1)
 					set := spentSet(afterwards, kind(policy.Policy{Name: "p", Limits: one(tokens)})[0])
 					e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, set)
 					ask, spent := spend(t, afterwards)

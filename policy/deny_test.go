@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -166,7 +167,7 @@ func denySet(mode policy.Mode) *policy.Set {
 // TestDeniedRequestChangesNothing: whatever is asked of an engine about a request that is denied, no limit, lockout, queue, policy in
 // shadow, candidate, store or owner is touched, and no policy counts it.
 func TestDeniedRequestChangesNothing(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, denySet(policy.ModeEnforce))
 	ask := func(method, path string) policy.Request {
 		r := request(ann)

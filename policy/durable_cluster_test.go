@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
 )
@@ -126,7 +127,7 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 		set := &policy.Set{
 			Policies: durably(policy.Policy{
 				Name: "budget", Key: policy.HostText(), QueueLimit: 1000, MaxWait: time.Hour,
-				Limits: one(weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarMonth, Zone: zone})),
+				Limits: one(weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarMonth, Zone: zone})),
 			}),
 			Rules: []policy.Rule{{Name: "all", Limits: uses("budget")}},
 		}

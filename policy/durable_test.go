@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -97,7 +98,7 @@ func durably(all ...policy.Policy) []policy.Policy {
 
 // TestDurableAndOthersAreAllOrNothing: whichever of the three kinds refuses, the others are as they were.
 func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	o, s := newOwner(t, clock), memory(t, clock)
 	policies := append(durably(
 		policy.Policy{Name: "durable", Limits: one(perHour(4)), Key: policy.MethodText(), Parent: "total"},
@@ -187,7 +188,7 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 
 // TestDurableReservationsCostWhatTheyCost, of the owner, of the store and of this process.
 func TestDurableReservationsCostWhatTheyCost(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, &policy.Set{
 		Policies: append(append(shared(policy.Policy{Name: "shared", Limits: one(perHour(100))}),
 			durably(policy.Policy{Name: "durable", Limits: one(perHour(100))})...), policy.Policy{Name: "local", Limits: one(perHour(100))}),
@@ -347,7 +348,7 @@ func TestDurableWaitsAtMost(t *testing.T) {
 // TestDurableWithoutOwner: Fail decides, and it is counted and logged.
 func TestDurableWithoutOwner(t *testing.T) {
 	for _, kind := range []string{"alone", "with a store"} {
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		o, s := newOwner(t, clock), memory(t, clock)
 		var log bytes.Buffer
 		closed := inOrder(10, time.Minute)
@@ -401,7 +402,7 @@ func TestDurableWithoutOwner(t *testing.T) {
 
 // TestDurableShadow counts in the cluster, waits for nobody, and refuses nobody.
 func TestDurableShadow(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	p := inOrder(10, time.Hour)
 	p.Mode = policy.ModeShadow
 	o := newOwner(t, clock)
@@ -442,7 +443,7 @@ func TestDurableReloads(t *testing.T) {
 		{of(cluster, local, 10), of(cluster, local, 5), 5, []string{"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 5 (kept)"}},
 		{of(cluster, local, 10), of(cluster, local, 20), 6, []string{"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (kept)"}},
 	} {
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		rules := []policy.Rule{{Name: "all", Limits: uses("p")}}
 		e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, &policy.Set{Policies: []policy.Policy{c.from}, Rules: rules})
 		if v := take(e, policy.Request{Cost: 4}); !v.Allowed {
@@ -488,7 +489,7 @@ func TestDurableNeedsAnOwner(t *testing.T) {
 func TestDurableAllOrNothingContention(t *testing.T) {
 	for _, failing := range []bool{false, true} {
 		const goroutines, requests, most = 8, 300, 900
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		o, s := newOwner(t, clock), memory(t, clock)
 		if failing {
 			fail := func() error {

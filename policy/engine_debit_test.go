@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -76,7 +77,7 @@ func TestDebitAllIsOwed(t *testing.T) {
 	for name, kind := range map[string]func(all ...policy.Policy) []policy.Policy{
 		"local": func(all ...policy.Policy) []policy.Policy { return all }, "shared": shared, "durable": durably,
 	} {
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		set := byPath(kind(policy.Policy{Name: "p", Limits: one(perHour(3))})[0])
 		e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, set)
 		if v := debitAll(t, e, asks("/a", "/a", "/a", "/a", "/a", "/free")...); !v.Allowed || v.Decision().Allowed ||
@@ -96,7 +97,7 @@ func TestDebitAllIsOwed(t *testing.T) {
 
 // TestDebitAllPermitsThatComeBack: limits of concurrency are not charged, and hold nothing, in shadow either.
 func TestDebitAllPermitsThatComeBack(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	pool := func(name string) policy.Policy {
 		return policy.Policy{Name: name, Limits: []policy.Limit{
 			{Limit: perHour(3)}, {Name: "use", Limit: weir.AtOnce(2)},
@@ -140,7 +141,7 @@ func TestDebitAllPermitsThatComeBack(t *testing.T) {
 // TestDebitAllWithoutStore: what a policy says of its store makes no difference, and limits of this process are charged all the same.
 func TestDebitAllWithoutStore(t *testing.T) {
 	for _, fail := range []policy.Fail{policy.FailClosed, policy.FailOpen} {
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		s := memory(t, clock)
 		stored := shared(policy.Policy{Name: "stored", Limits: one(perHour(3)), Fail: fail})[0]
 		e := over(t, s, clock, &policy.Set{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -87,7 +88,7 @@ type history struct {
 	r     *rand.Rand
 	set   *policy.Set
 	e     *policy.Engine
-	clock *weir.ManualClock
+	clock *manualclock.Clock
 	hour  int64
 	began map[string]int64                     // of each policy and limit
 	next  map[string]map[weir.Limit]succession // the same

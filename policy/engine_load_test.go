@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -48,7 +49,7 @@ func TestReloadMintsNothing(t *testing.T) {
 
 // TestReloadOfARateHoldsFromNowOn for keys that nobody uses, too.
 func TestReloadOfARateHoldsFromNowOn(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := engine(t, setOf(weir.TokenBucket(weir.PerSecond(10), 100)), func(o *policy.EngineOptions) { o.Clock = clock })
 	for range 100 {
 		take(e, policy.Request{})
@@ -223,7 +224,7 @@ func TestReloadUnderLoadContention(t *testing.T) {
 		}
 		return s
 	}
-	e := engine(t, set(0), func(o *policy.EngineOptions) { o.Clock = weir.NewManualClock(1) })
+	e := engine(t, set(0), func(o *policy.EngineOptions) { o.Clock = manualclock.New(1) })
 	var granted, asked atomic.Int64
 	var done atomic.Bool
 	var all sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
@@ -35,7 +36,7 @@ func uses(names ...string) (all []policy.Use) {
 
 func engine(t testing.TB, set *policy.Set, changes ...func(*policy.EngineOptions)) *policy.Engine {
 	t.Helper()
-	o := policy.EngineOptions{Clock: weir.NewManualClock(1)}
+	o := policy.EngineOptions{Clock: manualclock.New(1)}
 	for _, change := range changes {
 		change(&o)
 	}
@@ -192,7 +193,7 @@ func TestEnginePolicyHoldsOncePerKey(t *testing.T) {
 }
 
 func TestEngineSeveralWindowsInOnePolicy(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{
 			{Limit: weir.TokenBucket(weir.PerSecond(2), 0)},
@@ -449,7 +450,7 @@ func TestEngineCandidateIsNotAskedWhereOthersRefuse(t *testing.T) {
 }
 
 func TestEngineLockout(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
 			{
@@ -509,7 +510,7 @@ func TestEngineLockout(t *testing.T) {
 
 // TestEngineLockoutWindow: exactly at its end a refusal still counts, and the window slides.
 func TestEngineLockoutWindow(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{
 			Name: "p", Limits: one(perHour(1)), Lockout: &policy.Lockout{Refusals: 3, Within: time.Second, For: time.Minute},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -71,7 +72,7 @@ func ExampleEngine_Override() {
 }
 
 func ExampleEngine_Key() {
-	e := loginEngine(policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	e := loginEngine(policy.EngineOptions{Clock: manualclock.New(0)})
 	defer e.Close()
 	logins(e, "192.0.2.1", 4)
 
@@ -89,7 +90,7 @@ func ExampleEngine_Key() {
 }
 
 func ExampleEngine_Top() {
-	e := loginEngine(policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	e := loginEngine(policy.EngineOptions{Clock: manualclock.New(0)})
 	defer e.Close()
 	logins(e, "192.0.2.1", 1)
 	logins(e, "192.0.2.2", 9)
@@ -119,7 +120,7 @@ func ExampleRefusalLog() {
 		}
 		return a
 	}}
-	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	clock := manualclock.New(0) // a clock that stands, for this example
 	refusals, err := policy.NewRefusalLog(policy.RefusalLogOptions{
 		Logger: slog.New(slog.NewTextHandler(os.Stdout, withoutTime)),
 		Secret: []byte("sixteen bytes or more"),

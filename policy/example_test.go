@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -22,7 +23,7 @@ func ExampleEngine() {
 			{Name: "login", Match: policy.Match{Paths: []string{"/login"}}, Limits: []policy.Use{{Policy: "login"}}},
 			{Name: "health", Match: policy.Match{Paths: []string{"/healthz"}}, Exempt: true},
 		},
-	}, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	}, policy.EngineOptions{Clock: manualclock.New(0)})
 	if err != nil {
 		fmt.Println(err)
 		return

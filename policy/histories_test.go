@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestReloadHistories(t *testing.T) {
 	for seed := range uint64(60) {
 		h := &history{
-			T: t, r: rand.New(rand.NewPCG(7, seed)), clock: weir.NewManualClock(int64(time.Hour) * int64(seed%3)),
+			T: t, r: rand.New(rand.NewPCG(7, seed)), clock: manualclock.New(int64(time.Hour) * int64(seed%3)),
 			keys: map[string]*oldLimit{}, began: map[string]int64{}, next: map[string]map[weir.Limit]succession{},
 		}
 		h.e = engine(t, &policy.Set{}, func(o *policy.EngineOptions) { o.Clock = h.clock })
@@ -48,7 +49,7 @@ func TestReloadHistories(t *testing.T) {
 func TestTakeAllHistories(t *testing.T) {
 	for seed := range uint64(25) {
 		b := &batches{
-			T: t, r: rand.New(rand.NewPCG(8, seed)), clock: weir.NewManualClock(1),
+			T: t, r: rand.New(rand.NewPCG(8, seed)), clock: manualclock.New(1),
 			bursts: map[string]int64{}, left: map[string]int64{}, granted: map[string]uint64{},
 		}
 		for _, name := range []string{"local", "total", "stored", "owned", "watched"} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -27,7 +28,7 @@ func key(t testing.TB, e *policy.Engine, key string) policy.KeyState {
 }
 
 func TestKey(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	e := engine(t, login(func(p *policy.Policy) {
 		p.Limits = []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1), 5), Name: "a"}, {Limit: perHour(100), Name: "b"}}
 		p.Keys = map[string][]policy.Limit{ben: {{Limit: perHour(7)}, {Limit: perHour(8)}}}
@@ -224,7 +225,7 @@ func TestTopOfSeveralLimits(t *testing.T) {
 }
 
 func TestLocked(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	lockout := func(d time.Duration) *policy.Lockout {
 		return &policy.Lockout{Refusals: 1, Within: time.Minute, For: d}
 	}
@@ -307,7 +308,7 @@ type header []string
 func (h header) Values(string) []string { return h }
 
 func TestKeyAndTopOfStoredLimits(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	s := memory(t, clock)
 	set := login(func(p *policy.Policy) {
 		p.Consistency = policy.ConsistencyCoherent

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -50,7 +52,7 @@ func kinds(t *testing.T, clock weir.Clock, set func(func(all ...policy.Policy) [
 // TestLimitBy: a limit that a request brings holds at once and for the state that there is, before that of its key or of everybody;
 // what cannot be used is refused, whatever Fail is.
 func TestLimitBy(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	source := bringing(map[string]weir.Limit{
 		"four": perHour(4), "ten": perHour(10), "zero": {}, "negative": weir.TokenBucket(weir.Rate{Permits: -1, Period: time.Hour}, 0),
 		"use": weir.AtOnce(4), "window": weir.FixedWindow(weir.PerHour(3)),
@@ -119,7 +121,7 @@ func TestLimitByOfSeveral(t *testing.T) {
 			Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
 		}
 	}
-	for name, e := range kinds(t, weir.NewManualClock(1), set) {
+	for name, e := range kinds(t, manualclock.New(1), set) {
 		ask := func(keys ...string) (all []*policy.Request) {
 			for i := 0; i < len(keys); i += 2 {
 				all = append(all, &policy.Request{Method: keys[i], Host: keys[i+1]})
@@ -295,7 +297,7 @@ func TestLimitByContention(t *testing.T) {
 	source := limitBy(func(r *policy.Request) (weir.Limit, bool, error) {
 		switch {
 		case r.Cost > 100:
-			l, _ := parts.Of(weir.Algorithm(r.Cost%5), weir.Rate{}, r.Cost, 0, weir.Calendar{})
+			l, _ := parts.Of(weir.Algorithm(r.Cost%5), weir.Rate{}, r.Cost, 0, algo.Calendar{})
 			return l, true, nil
 		case r.Cost > 50:
 			return weir.Limit{}, false, nil

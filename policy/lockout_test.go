@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
 // lockoutEngine has one policy with a lockout, and virtual time.
-func lockoutEngine(t *testing.T, limit weir.Limit, lockout policy.Lockout) (*policy.Engine, *weir.ManualClock) {
+func lockoutEngine(t *testing.T, limit weir.Limit, lockout policy.Lockout) (*policy.Engine, *manualclock.Clock) {
 	t.Helper()
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	return engine(t, &policy.Set{
 		Policies: []policy.Policy{{Name: "p", Limits: one(limit), Lockout: &lockout}},
 		Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
@@ -98,7 +99,7 @@ func TestLockoutsAgreeWithAListOfRefusals(t *testing.T) {
 
 // TestReloadedLockoutHoldsAtOnce lowers Refusals, and lengthens Within, while refusals are counted.
 func TestReloadedLockoutHoldsAtOnce(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	set := func(o policy.Lockout) *policy.Set {
 		return &policy.Set{
 			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Lockout: &o}},
@@ -156,7 +157,7 @@ func BenchmarkLockout(b *testing.B) {
 // they were to last; forward, they end, and the limit is granted once.
 func TestStepsOfTheClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
-		clock := weir.NewManualClock(int64(24 * time.Hour))
+		clock := manualclock.New(int64(24 * time.Hour))
 		limit := weir.TokenBucket(weir.PerSecond(1), 5)
 		e := engine(t, &policy.Set{
 			Policies: []policy.Policy{{

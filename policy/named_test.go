@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -253,7 +254,7 @@ func TestNamedRequestsMisused(t *testing.T) {
 
 // TestNamedRequestsAcrossStores: named requests and others are one step, and the store sees the same key.
 func TestNamedRequestsAcrossStores(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := over(t, memory(t, clock), clock, &policy.Set{
 		Policies: append(shared(policy.Policy{Name: "far", Limits: one(perHour(3)), Key: policy.ClientIP()}), policy.Policy{Name: "near", Limits: one(perHour(3))}),
 		Rules:    []policy.Rule{{Name: "far", Limits: uses("far")}},
@@ -272,7 +273,7 @@ func TestNamedRequestsAcrossStores(t *testing.T) {
 
 // TestNamedRequestsOfCallersThatHaveGone: the Context of the request bounds how long a store is asked.
 func TestNamedRequestsOfCallersThatHaveGone(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := over(t, memory(t, clock), clock, &policy.Set{Policies: shared(policy.Policy{Name: "far", Limits: one(perHour(3))})})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("gone"))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -37,7 +38,7 @@ func TestOnDecidedOfAPolicy(t *testing.T) {
 			{Name: "deny", Match: policy.Match{Paths: []string{"/banned"}}, Deny: true},
 		},
 	}
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := engine(t, set, manual(clock), func(o *policy.EngineOptions) {
 		o.OnRefused = func([]*policy.Request, *policy.Verdict) uint64 { return 7 }
 	})

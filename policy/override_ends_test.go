@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -26,7 +27,7 @@ func (d *debited) Debit(ctx context.Context, c []store.Charge, to []weir.Decisio
 // TestOverrideEndsUnderTheLimitsInForce: at the end of an override a store is told of the limits that hold then, not of those
 // when it was made.
 func TestOverrideEndsUnderTheLimitsInForce(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	s := &debited{memory(t, clock), make(chan weir.Limit, 10)}
 	of := func(l weir.Limit) *policy.Set {
 		return login(coherent, func(p *policy.Policy) { p.Limits = one(l) })

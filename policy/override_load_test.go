@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -47,7 +48,7 @@ func TestOverrideSurvivesReloads(t *testing.T) {
 		"table full": {login(twoLimits("a", "b", perHour(10), perHour(20)), func(p *policy.Policy) { p.MaxKeys = 1 }), "a 1/h, burst 100; b 1/h, burst 200"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := weir.NewManualClock(0)
+			clock := manualclock.New(0)
 			var log bytes.Buffer
 			e := engine(t, login(before), manual(clock), func(o *policy.EngineOptions) {
 				o.Store, o.Logger = memory(t, clock), slog.New(slog.NewTextHandler(&log, nil))
@@ -100,7 +101,7 @@ func TestOverrideSurvivesReloads(t *testing.T) {
 // TestOverrideKeepsWhatIsLeftThroughReloads: a reload that names limits anew never holds the key to those of the policy, not even
 // for a moment.
 func TestOverrideKeepsWhatIsLeftThroughReloads(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	e := engine(t, login(twoLimits("a", "b", perHour(10), perHour(20))), manual(clock))
 	mustOverride(t, e, policy.Override{
 		Policy: "login", Key: ann, For: 300 * time.Hour, Limits: []policy.Limit{{Limit: perHour(100)}, {Limit: perHour(200)}},
@@ -129,7 +130,7 @@ func TestOverrideKeepsWhatIsLeftThroughReloads(t *testing.T) {
 func TestOverrideOfStoredLimitsHoldsInThisProcess(t *testing.T) {
 	for name, kind := range map[string]func(...policy.Policy) []policy.Policy{"shared": shared, "durable": durably} {
 		t.Run(name, func(t *testing.T) {
-			clock := weir.NewManualClock(1)
+			clock := manualclock.New(1)
 			o := newOwner(t, clock)
 			set := &policy.Set{Policies: kind(login().Policies...), Rules: login().Rules}
 			here, there := ownedBy(t, o, o.watched, clock, set), ownedBy(t, o, o.watched, clock, set)

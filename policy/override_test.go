@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -39,7 +40,7 @@ func mustOverride(t testing.TB, e *policy.Engine, o policy.Override) {
 	}
 }
 
-func manual(clock *weir.ManualClock) func(*policy.EngineOptions) {
+func manual(clock *manualclock.Clock) func(*policy.EngineOptions) {
 	return func(o *policy.EngineOptions) { o.Clock = clock }
 }
 
@@ -66,7 +67,7 @@ func wantTakes(t testing.TB, e *policy.Engine, client string, n, want int) {
 }
 
 func TestOverrideHoldsForOneKeyForAWhile(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	e := engine(t, login(), manual(clock))
 	wantTakes(t, e, ann, 5, 2)
 	wantTakes(t, e, ben, 5, 2)
@@ -103,7 +104,7 @@ func TestOverrideHoldsForOneKeyForAWhile(t *testing.T) {
 }
 
 func TestOverrideIsReplacedAndRestored(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	e := engine(t, login(), manual(clock))
 	o := policy.Override{Policy: "login", Key: ann, Limits: one(weir.TokenBucket(weir.PerSecond(1), 1)), For: time.Minute}
 	mustOverride(t, e, o)
@@ -167,7 +168,7 @@ func TestUnlimitedCountsAndTakesNothing(t *testing.T) {
 // TestLockoutOutlivesAnOverride: somebody who is locked out stays so, whatever the limit is, until Unlock.
 func TestLockoutOutlivesAnOverride(t *testing.T) {
 	for _, unlimited := range []bool{false, true} {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		e := engine(t, login(func(p *policy.Policy) {
 			p.Lockout = &policy.Lockout{Refusals: 2, Within: time.Minute, For: time.Hour}
 		}), manual(clock))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -164,7 +165,7 @@ func TestOverridesToldContention(t *testing.T) {
 	keys := []string{ann, ben}
 	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) { // in which no store is slow, however slow the machine is
-			clock := weir.NewManualClock(0)
+			clock := manualclock.New(0)
 			s := &keeping{watched: memory(t, clock), limit: map[string]weir.Limit{}, delay: func() {
 				for range rand.N(20) {
 					runtime.Gosched()

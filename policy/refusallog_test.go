@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -34,7 +35,7 @@ func logTo(b *bytes.Buffer) *slog.Logger {
 }
 
 func TestRefusalLog(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	var b bytes.Buffer
 	l, err := policy.NewRefusalLog(policy.RefusalLogOptions{
 		Logger: logTo(&b), Clock: clock, Keys: policy.KeysPlain, Rate: weir.PerMinute(2),
@@ -222,7 +223,7 @@ func TestRefusalLogHasUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := engine(t, login(), manual(weir.NewManualClock(0)), func(o *policy.EngineOptions) { o.OnRefused = l.Refused })
+		e := engine(t, login(), manual(manualclock.New(0)), func(o *policy.EngineOptions) { o.OnRefused = l.Refused })
 		takes(e, ann, 3)
 		if !strings.Contains(b.String(), name) {
 			t.Errorf("%s is not in %s", name, b.String())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
@@ -145,7 +146,7 @@ func referenceGrants(n int, from, to weir.Rate, when time.Duration) (all []time.
 
 // TestReloadReachesThoseWhoWaitForOthers: a larger window serves those who wait at once, and so does the end of a policy.
 func TestReloadReachesThoseWhoWaitForOthers(t *testing.T) {
-	minute := weir.Calendar{Unit: weir.CalendarMinute}
+	minute := algo.Calendar{Unit: algo.CalendarMinute}
 	bucket := weir.TokenBucket(weir.Rate{Permits: 1, Period: 5 * time.Minute}, 2)
 	for name, c := range map[string]struct {
 		before, after weir.Limit

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -44,7 +45,7 @@ func searched(t *testing.T) *policy.Engine {
 			Name: p.Name, Match: policy.Match{Paths: []string{"/users/{user}"}}, Limits: []policy.Use{{Policy: p.Name}},
 		})
 	}
-	e, err := policy.NewEngine(set, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	e, err := policy.NewEngine(set, policy.EngineOptions{Clock: manualclock.New(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

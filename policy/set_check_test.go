@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -121,7 +122,7 @@ func TestSetCheck(t *testing.T) {
 
 // month is a limit of one permit in each month.
 func month(zone *time.Location) weir.Limit {
-	return weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth, Zone: zone})
+	return weir.CalendarWindow(1, algo.Calendar{Unit: algo.CalendarMonth, Zone: zone})
 }
 
 // TestSetWithSharedPoliciesNeedsStore, or to be said that the engine is alone.
@@ -197,7 +198,7 @@ func TestSetNamesLimitsByTheirWindows(t *testing.T) {
 	e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{
 		limit(time.Second), limit(time.Minute), limit(24 * time.Hour), limit(90 * time.Second), limit(time.Second), limit(1500 * time.Millisecond),
 		{Limit: weir.AtOnce(1)},
-		{Limit: weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth})},
+		{Limit: weir.CalendarWindow(1, algo.Calendar{Unit: algo.CalendarMonth})},
 	}}}})
 	var got []string
 	for _, l := range e.Set().Policies[0].Limits {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -19,7 +20,7 @@ import (
 // every way at a time and reloaded meanwhile. Every permit that is gone afterwards was granted, once, and none is held.
 func TestSharedAllOrNothingContention(t *testing.T) {
 	const goroutines, requests, most, inUse = 8, 400, 1500, 5
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	s.fail = func() error {
 		if rand.IntN(50) == 0 {

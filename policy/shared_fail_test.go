@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -19,7 +20,7 @@ import (
 // TestSharedAndLocalAreAllOrNothing: what refuses leaves the other one as it was, and a request that this process refuses does
 // not ask the store.
 func TestSharedAndLocalAreAllOrNothing(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	e := over(t, s, clock, &policy.Set{
 		Policies: append(
@@ -183,7 +184,7 @@ func TestSharedStoreFails(t *testing.T) {
 	} {
 		for _, reserve := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/reserve=%v", c.name, reserve), func(t *testing.T) {
-				clock := weir.NewManualClock(1)
+				clock := manualclock.New(1)
 				s := memory(t, clock)
 				var log bytes.Buffer
 				e := engine(t, &policy.Set{
@@ -236,7 +237,7 @@ func TestSharedStoreFails(t *testing.T) {
 
 // TestSharedRequestThatIsCanceled asks in vain, and is counted as such; one whose time is up finds the store unavailable.
 func TestSharedRequestThatIsCanceled(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	e := over(t, s, clock, &policy.Set{
 		Policies: append(shared(policy.Policy{Name: "p", Limits: one(perHour(10)), Fail: policy.FailOpen}),
@@ -275,7 +276,7 @@ func TestSharedRequestThatIsCanceled(t *testing.T) {
 
 // TestSharedEngineThatIsClosed refuses, leaves the store open, and settles what is still held.
 func TestSharedEngineThatIsClosed(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	set := &policy.Set{
 		Policies: shared(
@@ -312,7 +313,7 @@ func TestSharedEngineThatIsClosed(t *testing.T) {
 
 // TestSharedKeyThatIsLong is kept under what stands for it.
 func TestSharedKeyThatIsLong(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	var parts []policy.Text
 	for i := range 12 {
 		parts = append(parts, policy.ConstantText(strings.Repeat(fmt.Sprint(i%10), 100)))

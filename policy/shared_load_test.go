@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -71,7 +73,7 @@ func TestSharedReloads(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			clock := weir.NewManualClock(int64(1000 * time.Hour))
+			clock := manualclock.New(int64(1000 * time.Hour))
 			rules := []policy.Rule{{Name: "all", Limits: uses("p")}}
 			e := over(t, memory(t, clock), clock, &policy.Set{Policies: []policy.Policy{c.from}, Rules: rules})
 			if v := take(e, policy.Request{Cost: 4}); !v.Allowed {
@@ -104,7 +106,7 @@ type pair struct {
 	*testing.T
 
 	r      *rand.Rand
-	clock  *weir.ManualClock
+	clock  *manualclock.Clock
 	shared []*policy.Engine
 	alone  *policy.Engine
 	held   [][2]*policy.Verdict
@@ -120,7 +122,7 @@ func TestSharedDecidesAsAlone(t *testing.T) {
 			return policy.Limit{Limit: []weir.Limit{
 				perHour(n), weir.FixedWindow(weir.Per(n, 10*time.Hour)), weir.SlidingWindow(weir.Per(n, 10*time.Hour), 0),
 				weir.AtOnce(n),
-				weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarDay}),
+				weir.CalendarWindow(n, algo.Calendar{Unit: algo.CalendarDay}),
 			}[r.IntN(5)]}
 		}
 		limits := func() (all []policy.Limit) {
@@ -150,7 +152,7 @@ func TestSharedDecidesAsAlone(t *testing.T) {
 			),
 			Rules: []policy.Rule{{Name: "all", Limits: uses("child")}},
 		}
-		p := &pair{T: t, r: r, clock: weir.NewManualClock(int64(100_000 * time.Hour))}
+		p := &pair{T: t, r: r, clock: manualclock.New(int64(100_000 * time.Hour))}
 		s := memory(t, p.clock)
 		p.shared = []*policy.Engine{over(t, s, p.clock, set), over(t, s, p.clock, set), over(t, s, p.clock, set)}
 		p.alone = engine(t, set, func(o *policy.EngineOptions) { o.Alone, o.Clock = true, p.clock })
@@ -237,7 +239,7 @@ func (p *pair) settle() {
 
 // TestSharedKeysNeedPolicies: what is asked by name must be there, and permits within their range.
 func TestSharedKeysNeedPolicies(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := over(t, memory(t, clock), clock, &policy.Set{Policies: append(
 		shared(
 			policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: perHour(5)}, {Name: "b", Limit: perHour(9)}}},
@@ -319,7 +321,7 @@ func TestSharedTakeAllocatesLittle(t *testing.T) {
 	if race.Enabled {
 		return // the race detector allocates
 	}
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s, err := store.NewMemory(store.MemoryOptions{Clock: clock})
 	if err != nil {
 		t.Fatal(err)

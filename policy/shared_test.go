@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -148,12 +150,12 @@ func enginesAreOneLimiter(
 		weir.SlidingWindow(hour, 0),
 		weir.SlidingCounter(hour),
 		weir.AtOnce(n),
-		weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarMonth}),
+		weir.CalendarWindow(n, algo.Calendar{Unit: algo.CalendarMonth}),
 	} {
 		for name, ask := range ways {
 			t.Run(l.Algorithm().String()+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { // in which no window of an owner, who goes by the time, ends
-					clock := weir.NewManualClock(int64(time.Hour))
+					clock := manualclock.New(int64(time.Hour))
 					set := &policy.Set{
 						Policies: kept(policy.Policy{Name: "p", Limits: one(l), Key: policy.MethodText()}),
 						Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
@@ -221,7 +223,7 @@ func enginesAreOneLimiter(
 
 // TestSharedReservationsCostWhatTheyCost: less is given back, more is charged, in the store and in this process.
 func TestSharedReservationsCostWhatTheyCost(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	local := policy.Policy{Name: "local", Limits: one(perHour(100))}
 	e := over(t, s, clock, &policy.Set{
@@ -288,7 +290,7 @@ func TestSharedReservationsCostWhatTheyCost(t *testing.T) {
 
 // TestSharedReservationThatExpired gives everything back by itself, and its end is counted.
 func TestSharedReservationThatExpired(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	e := over(t, s, clock, &policy.Set{
 		Policies: shared(
@@ -330,7 +332,7 @@ func TestSharedReservationThatExpired(t *testing.T) {
 
 // TestSharedTiersKeysParentsAndCosts hold in a store as they do in this process.
 func TestSharedTiersKeysParentsAndCosts(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	set := &policy.Set{
 		Policies: shared(
@@ -388,7 +390,7 @@ func TestSharedTiersKeysParentsAndCosts(t *testing.T) {
 
 // TestSharedShadowAndOff: a policy in shadow counts in the store and refuses nobody, one that is off is not asked.
 func TestSharedShadowAndOff(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	set := &policy.Set{
 		Policies: shared(
@@ -434,7 +436,7 @@ func TestSharedShadowAndOff(t *testing.T) {
 
 // TestSharedLockoutIsOfTheProcess, and a key that is locked out does not ask the store.
 func TestSharedLockoutIsOfTheProcess(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	s := memory(t, clock)
 	set := &policy.Set{
 		Policies: shared(policy.Policy{
@@ -466,7 +468,7 @@ func TestSharedLockoutIsOfTheProcess(t *testing.T) {
 
 // TestSharedCandidateIsOfTheProcess: it is counted beside the limits in the store.
 func TestSharedCandidateIsOfTheProcess(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	e := over(t, memory(t, clock), clock, &policy.Set{
 		Policies: shared(policy.Policy{Name: "p", Limits: one(perHour(3)), Candidate: one(perHour(2))}),
 		Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},

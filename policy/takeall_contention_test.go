@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -141,7 +141,7 @@ func TestTakeAllSharedContention(t *testing.T) {
 		engines func(set *policy.Set) []*policy.Engine
 	}{
 		"shared": {shared, 300, func(set *policy.Set) []*policy.Engine {
-			s := memory(t, weir.NewManualClock(1))
+			s := memory(t, manualclock.New(1))
 			return []*policy.Engine{over(t, s, nil, set), over(t, s, nil, set)}
 		}},
 		"durable": {durably, 60, func(set *policy.Set) []*policy.Engine {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -35,7 +36,7 @@ type batches struct {
 
 	r      *rand.Rand
 	e      *policy.Engine
-	clock  *weir.ManualClock
+	clock  *manualclock.Clock
 	bursts map[string]int64 // of each policy
 	left   map[string]int64 // of each policy and key
 

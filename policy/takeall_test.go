@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
@@ -134,7 +135,7 @@ func TestTakeAllExemptAndUnlimited(t *testing.T) {
 func TestTakeAllMoreThanThereEverIs(t *testing.T) {
 	for name, e := range map[string]*policy.Engine{
 		"local":  engine(t, byPath(policy.Policy{Name: "p", Limits: one(perHour(5))})),
-		"shared": over(t, memory(t, weir.NewManualClock(1)), nil, byPath(shared(policy.Policy{Name: "p", Limits: one(perHour(5))})[0])),
+		"shared": over(t, memory(t, manualclock.New(1)), nil, byPath(shared(policy.Policy{Name: "p", Limits: one(perHour(5))})[0])),
 	} {
 		three := func(n int) []*policy.Request {
 			all := asks("/a", "/a", "/a")[:n]
@@ -281,7 +282,7 @@ func TestTakeAllConcurrency(t *testing.T) {
 	for name, p := range map[string]policy.Policy{
 		"local": {Name: "p", Limits: one(inUse)}, "shared": shared(policy.Policy{Name: "p", Limits: one(inUse)})[0],
 	} {
-		e := over(t, memory(t, weir.NewManualClock(1)), nil, byPath(p))
+		e := over(t, memory(t, manualclock.New(1)), nil, byPath(p))
 		v := takeAll(t, e, asks("/a", "/a", "/b")...)
 		if refused := takeAll(t, e, asks("/b", "/a", "/a")...); !v.Allowed || refused.Allowed {
 			t.Errorf("%s: %+v, %+v", name, v.Decision(), refused.Decision())

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -11,7 +12,7 @@ import (
 // TestStoreThatWasAskedAndFailedIsNotToldToBeUnasked: a limit that is let pass as the store has failed has been asked for, whatever
 // the request costs, and also if another limit refuses.
 func TestStoreThatWasAskedAndFailedIsNotToldToBeUnasked(t *testing.T) {
-	clock := weir.NewManualClock(1)
+	clock := manualclock.New(1)
 	o := newOwner(t, clock)
 	policies := durably(
 		policy.Policy{Name: "open", Limits: one(perHour(4)), Fail: policy.FailOpen}, policy.Policy{Name: "closed", Limits: one(perHour(9))},

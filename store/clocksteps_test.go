@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/store"
 )
 
@@ -38,7 +39,7 @@ func TestStepsOfTheClockOfAProcess(t *testing.T) {
 		for _, by := range []time.Duration{time.Hour, -time.Hour} {
 			t.Run(name+" "+by.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					clock, innerClock := weir.NewManualClock(int64(time.Hour)), newVirtual()
+					clock, innerClock := manualclock.New(int64(time.Hour)), newVirtual()
 					clock.Advance(24 * time.Hour)
 					inner := &outage{Store: newMemory(t, store.MemoryOptions{Clock: innerClock})}
 					s := over(t, inner, clock)

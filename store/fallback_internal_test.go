@@ -27,7 +27,7 @@ func TestDividedLimit(t *testing.T) {
 		{weir.FixedWindow(weir.PerMinute(100)), 3, weir.FixedWindow(weir.PerMinute(33))},
 		{weir.SlidingWindow(weir.PerMinute(2), 0), 3, weir.SlidingWindow(weir.PerMinute(1), 0)},
 		{weir.AtOnce(7), 3, weir.AtOnce(2)},
-		{weir.CalendarWindow(7, weir.Calendar{}), 3, weir.CalendarWindow(2, weir.Calendar{})},
+		{weir.CalendarWindow(7, algo.Calendar{}), 3, weir.CalendarWindow(2, algo.Calendar{})},
 	} {
 		if got := dividedLimit(c.l, c.by); got != c.want {
 			t.Errorf("%v by %d: %v, want %v", c.l, c.by, got, c.want)
@@ -42,7 +42,7 @@ func TestDividedLimitIsAShare(t *testing.T) {
 	for range 20_000 {
 		period := time.Duration(1 + r.Int64N(int64(1)<<r.IntN(58)))
 		rate := weir.Per(1+r.Int64N(min(int64(period), 1e15)), period)
-		l, _ := limits.Of(weir.Algorithm(r.IntN(4)), rate, 1+r.Int64N(1<<r.IntN(40)), 0, weir.Calendar{})
+		l, _ := limits.Of(weir.Algorithm(r.IntN(4)), rate, 1+r.Int64N(1<<r.IntN(40)), 0, algo.Calendar{})
 		if l.Check() != nil {
 			continue
 		}
@@ -93,7 +93,7 @@ func TestFallbackLacking(t *testing.T) {
 			weir.FixedWindow(weir.PerMinute(100)),
 			weir.SlidingWindow(weir.PerMinute(100), 0),
 			weir.SlidingCounter(weir.PerMinute(100)),
-			weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarHour}),
+			weir.CalendarWindow(100, algo.Calendar{Unit: algo.CalendarHour}),
 		} {
 			f := newLocalFallback(t, 100)
 			c := Charge{Policy: "p", Key: "k", Limit: l, Fail: FailLocal, N: 7}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
@@ -43,7 +44,7 @@ func TestFleetMixedAcrossWindows(t *testing.T) {
 				m := &lateTakes{Store: newMemory(t, store.MemoryOptions{})}
 				f := newFleet(t, m, alone())
 				defer closing(t, f)
-				l, _ := limits.Of(algorithm, weir.Per(n, window), 0, 0, weir.Calendar{})
+				l, _ := limits.Of(algorithm, weir.Per(n, window), 0, 0, algo.Calendar{})
 				one := charge("memory", l, 1, c, store.FailClosed)
 				many := charge("memory", l, 50, c, store.FailClosed)
 				empty := charge("empty", hourly(1), 1, store.ConsistencyCoherent, store.FailClosed)

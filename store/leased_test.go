@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // minutely is a limit whose permits do not come back within a test that lasts a few seconds.
@@ -57,7 +58,7 @@ func TestLeasedBound(t *testing.T) {
 			"held for up to 100ms",
 		},
 		{
-			weir.CalendarWindow(64, weir.Calendar{Unit: weir.CalendarDay}),
+			weir.CalendarWindow(64, algo.Calendar{Unit: algo.CalendarDay}),
 			LeasedBound{Limit: 64, Lowered: 64, Block: 4, Term: time.Second, Leased: true},
 			"up to 4 x instances",
 		},
@@ -172,7 +173,7 @@ func TestLeasedUnused(t *testing.T) {
 		minutely,
 		weir.SlidingWindow(weir.PerMinute(1600), 4),
 		weir.SlidingCounter(weir.PerMinute(1600)),
-		weir.CalendarWindow(1600, weir.Calendar{Unit: weir.CalendarHour}),
+		weir.CalendarWindow(1600, algo.Calendar{Unit: algo.CalendarHour}),
 		weir.TokenBucket(weir.PerHour(60), 1600),
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // TestLeasedContention has 64 goroutines ask four processes for two keys as fast as they can, in real time, while others look and
 // give back: of a window that does not end, exactly what is granted, or said to be lost, is gone.
 func TestLeasedContention(t *testing.T) {
-	limit := weir.CalendarWindow(120_000, weir.Calendar{
-		Unit: weir.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12, // which does not begin now
+	limit := weir.CalendarWindow(120_000, algo.Calendar{
+		Unit: algo.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12, // which does not begin now
 	})
 	m := newMemoryStore(t)
 	nodes := make([]*Leased, 4)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // letPass lets time pass, which is virtual.
@@ -177,7 +178,7 @@ func leasedLimits(rng *rand.Rand) []weir.Limit {
 		weir.FixedWindow(weir.Per(n, window)),
 		weir.SlidingWindow(weir.Per(n, window/8*8), 8),
 		weir.SlidingCounter(weir.Per(n, window)),
-		weir.CalendarWindow(2*n, weir.Calendar{Unit: weir.CalendarMinute}),
+		weir.CalendarWindow(2*n, algo.Calendar{Unit: algo.CalendarMinute}),
 	}
 }
 

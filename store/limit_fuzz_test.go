@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -17,8 +18,8 @@ func FuzzParseLimit(f *testing.F) {
 		weir.FixedWindow(weir.PerSecond(6)),
 		weir.SlidingWindow(weir.PerSecond(6), 3),
 		weir.SlidingCounter(weir.PerSecond(6)),
-		weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarMonth, Day: 31, Hour: 5}),
-		weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarDay, Zone: time.FixedZone("", 3600)}),
+		weir.CalendarWindow(6, algo.Calendar{Unit: algo.CalendarMonth, Day: 31, Hour: 5}),
+		weir.CalendarWindow(6, algo.Calendar{Unit: algo.CalendarDay, Zone: time.FixedZone("", 3600)}),
 		weir.AtOnce(6),
 	} {
 		if b, err := store.AppendLimit(nil, l); err == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -82,7 +83,7 @@ func loanLimits() map[string][]weir.Limit {
 		"sliding":    {weir.SlidingWindow(weir.Per(9, 4*time.Second), 7)},
 		"counter":    {weir.SlidingCounter(weir.Per(11, 4*time.Second))},
 		"calendar": {
-			weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute}),
+			weir.CalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute}),
 		},
 		"changed buckets": {
 			weir.TokenBucket(weir.Per(10, time.Second), 30), weir.TokenBucket(weir.Per(100, time.Second), 40), weir.TokenBucket(weir.PerMinute(7), 0),
@@ -103,9 +104,9 @@ func loanLimits() map[string][]weir.Limit {
 			weir.SlidingCounter(weir.Per(9, time.Second)),
 		},
 		"changed calendars": {
-			weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute}),
-			weir.CalendarWindow(30, weir.Calendar{Unit: weir.CalendarMinute}),
-			weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarHour}),
+			weir.CalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute}),
+			weir.CalendarWindow(30, algo.Calendar{Unit: algo.CalendarMinute}),
+			weir.CalendarWindow(9, algo.Calendar{Unit: algo.CalendarHour}),
 		},
 		"several": {
 			weir.TokenBucket(weir.Per(10, 10*time.Second), 0),
@@ -334,8 +335,8 @@ func TestReturnAfterChangesThatWereForgotten(t *testing.T) {
 		{weir.SlidingWindow(day, 0), weir.SlidingWindow(second, 0)},
 		{weir.SlidingCounter(day), weir.TokenBucket(second, 0)},
 		{
-			weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay}),
-			weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMinute}),
+			weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarDay}),
+			weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMinute}),
 		},
 	} {
 		clock := newVirtual()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -21,7 +22,7 @@ func optimisticLimits() []weir.Limit {
 		weir.FixedWindow(weir.Per(60, 2*time.Second)),
 		weir.SlidingWindow(weir.Per(60, 2*time.Second), 8),
 		weir.SlidingCounter(weir.Per(60, 2*time.Second)),
-		weir.CalendarWindow(60, weir.Calendar{Unit: weir.CalendarHour}),
+		weir.CalendarWindow(60, algo.Calendar{Unit: algo.CalendarHour}),
 	}
 }
 

@@ -43,8 +43,8 @@ func someLimits(t testing.TB) []weir.Limit {
 		weir.SlidingWindow(weir.PerMinute(10), 64),
 		weir.SlidingCounter(weir.PerMinute(10)),
 		weir.AtOnce(10),
-		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay}),
-		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMonth, Zone: zone(t, "Europe/Vienna"), Day: 15, Hour: 8}),
+		weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarDay}),
+		weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMonth, Zone: zone(t, "Europe/Vienna"), Day: 15, Hour: 8}),
 	}
 }
 
@@ -202,7 +202,7 @@ func FuzzDecodeRecord(f *testing.F) {
 
 // pairsOfLimits are limits of one algorithm each, to be carried to one another.
 func pairsOfLimits() [][]weir.Limit {
-	day, hour := weir.Calendar{Unit: weir.CalendarDay}, weir.Calendar{Unit: weir.CalendarHour, Minute: 30}
+	day, hour := algo.Calendar{Unit: algo.CalendarDay}, algo.Calendar{Unit: algo.CalendarHour, Minute: 30}
 	return [][]weir.Limit{
 		{weir.TokenBucket(weir.PerSecond(1), 10), weir.TokenBucket(weir.Per(7, 3*time.Second), 5), weir.TokenBucket(weir.Per(1, 3*time.Second), 30)},
 		{weir.FixedWindow(weir.PerMinute(10)), weir.FixedWindow(weir.PerMinute(4)), weir.FixedWindow(weir.Per(20, 7*time.Second))},

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
 // TestBurnReachesReservations: permits that may have been granted unseen are taken from what is there and, if that is not enough, from
 // what reservations will give back; never more than that, and none of a concurrency limit.
 func TestBurnReachesReservations(t *testing.T) {
-	yearly := weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarYear})
+	yearly := weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarYear})
 	for _, c := range []struct {
 		limit                          weir.Limit
 		taken, reserved, burned        int64

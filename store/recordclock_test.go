@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/store"
 )
 
@@ -25,9 +26,9 @@ type steppedLimit struct {
 }
 
 func steppedLimits() map[string]steppedLimit {
-	calendar := func(u weir.CalendarUnit, window time.Duration) steppedLimit {
+	calendar := func(u algo.CalendarUnit, window time.Duration) steppedLimit {
 		return steppedLimit{
-			weir.CalendarWindow(10, weir.Calendar{Unit: u}), 10, window, true,
+			weir.CalendarWindow(10, algo.Calendar{Unit: u}), 10, window, true,
 		}
 	}
 	return map[string]steppedLimit{
@@ -36,10 +37,10 @@ func steppedLimits() map[string]steppedLimit {
 		"fixed window":    {weir.FixedWindow(weir.PerMinute(10)), 10, time.Minute, true},
 		"sliding window":  {weir.SlidingWindow(weir.PerMinute(10), 0), 10, 66 * time.Second, true},
 		"sliding counter": {weir.SlidingCounter(weir.PerMinute(10)), 10, 2 * time.Minute, true},
-		"minute":          calendar(weir.CalendarMinute, 2*time.Minute),
-		"hour":            calendar(weir.CalendarHour, 2*time.Hour),
-		"day":             calendar(weir.CalendarDay, 48*time.Hour),
-		"month":           calendar(weir.CalendarMonth, 62*24*time.Hour),
+		"minute":          calendar(algo.CalendarMinute, 2*time.Minute),
+		"hour":            calendar(algo.CalendarHour, 2*time.Hour),
+		"day":             calendar(algo.CalendarDay, 48*time.Hour),
+		"month":           calendar(algo.CalendarMonth, 62*24*time.Hour),
 	}
 }
 
@@ -143,7 +144,7 @@ func comesBack(t *testing.T, r *store.Record, l *steppedLimit, now int64) *store
 // TestQuotaOfAClockThatWasAhead: a month that a clock has begun too early is not granted again when it is set right, and neither
 // is the month that really goes on.
 func TestQuotaOfAClockThatWasAhead(t *testing.T) {
-	l := weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarMonth})
+	l := weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarMonth})
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	december, january := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := must(store.NewRecord(l, now.UnixNano()))
@@ -237,7 +238,7 @@ func TestLockedClockThatWasAheadOnce(t *testing.T) {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
-			clock := weir.NewManualClock(time.Date(2026, 11, 22, 10, 7, 3, 1, time.UTC).UnixNano())
+			clock := manualclock.New(time.Date(2026, 11, 22, 10, 7, 3, 1, time.UTC).UnixNano())
 			s := newLocked(t, store.NewMemoryLocks(nil), patient(clock))
 			c := []store.Charge{{Policy: "p", Key: "k", Limit: l.Limit, N: 10}}
 			d := make([]weir.Decision, 1)

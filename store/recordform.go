@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/limits"
 )
 
@@ -154,9 +155,9 @@ func decodeLimit(text string) (l weir.Limit, ok bool) {
 	algorithm := weir.Algorithm(d.byte())
 	rate := weir.Rate{Permits: d.int(), Period: time.Duration(d.int())}
 	permits, segments := d.int(), int(d.int())
-	var c weir.Calendar
+	var c algo.Calendar
 	if algorithm == weir.AlgorithmCalendarWindow {
-		c.Unit = weir.CalendarUnit(d.byte())
+		c.Unit = algo.CalendarUnit(d.byte())
 		zone := d.text(mostLimitBytes)
 		c.Month, c.Day, c.Weekday, c.Hour, c.Minute = time.Month(d.int()), int(d.int()), int(d.int()), int(d.int()), int(d.int())
 		if zone != "UTC" && !d.failed {

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/tiers"
 )
 
 func ExampleTiers() {
-	ts, err := tiers.New(tiers.Options{Clock: weir.NewManualClock(0)}) // a clock that stands, for this example
+	ts, err := tiers.New(tiers.Options{Clock: manualclock.New(0)}) // a clock that stands, for this example
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 var home = netip.MustParseAddr("192.0.2.1")
 
-func newTestTiers(t *testing.T, o Options) (*Tiers, *weir.ManualClock) {
+func newTestTiers(t *testing.T, o Options) (*Tiers, *manualclock.Clock) {
 	t.Helper()
-	clock := new(weir.ManualClock)
+	clock := new(manualclock.Clock)
 	o.Clock = clock
 	tiers, err := New(o)
 	if err != nil {
@@ -172,14 +173,14 @@ func TestTiersCloseFinishesAnEntryInUse(t *testing.T) {
 
 // panickyClock panics when it is told to.
 type panickyClock struct {
-	weir.ManualClock
+	manualclock.Clock
 
 	now func()
 }
 
 func (c *panickyClock) Now() int64 {
 	c.now()
-	return c.ManualClock.Now()
+	return c.Clock.Now()
 }
 
 func TestTiersPanicLeavesTheEntry(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/tiers"
 )
 
@@ -261,7 +262,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 
 // TestTiersContention asks limiters that are being swept away all the time: nobody is answered by one that is closed.
 func TestTiersContention(t *testing.T) {
-	clock := new(weir.ManualClock)
+	clock := new(manualclock.Clock)
 	ts, err := tiers.New(tiers.Options{MaxPolicies: 4, SweepEvery: 3, Unused: time.Second, Clock: clock})
 	if err != nil {
 		t.Fatal(err)

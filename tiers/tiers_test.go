@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/tiers"
 )
 
@@ -21,9 +22,9 @@ var (
 )
 
 // newTiers returns tiers with a clock that stands still until the test moves it.
-func newTiers(t *testing.T, o tiers.Options) (*tiers.Tiers, *weir.ManualClock) {
+func newTiers(t *testing.T, o tiers.Options) (*tiers.Tiers, *manualclock.Clock) {
 	t.Helper()
-	clock := new(weir.ManualClock)
+	clock := new(manualclock.Clock)
 	o.Clock = clock
 	ts, err := tiers.New(o)
 	if err != nil {

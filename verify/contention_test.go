@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/race"
 )
 
@@ -165,7 +166,7 @@ func TestContention(t *testing.T) {
 			},
 			{
 				"calendar window", // of a minute, which begins at most once more in the test
-				must(weir.New(weir.CalendarWindow(burst, weir.Calendar{Unit: weir.CalendarMinute}), weir.Options{})),
+				must(weir.New(weir.CalendarWindow(burst, algo.Calendar{Unit: algo.CalendarMinute}), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) * (2 + math.Floor(d.Minutes())) },
 				stall, func(time.Duration) float64 { return 0 },
 			},

@@ -11,14 +11,15 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
 
 // yearly is a limit whose permits do not come back while a test lasts, and that counts in whole permits: those of a bucket which come
 // back in another order than they were taken may lack some nanoseconds.
-var yearly = weir.CalendarWindow(12, weir.Calendar{
-	Unit: weir.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12, // which does not begin now
+var yearly = weir.CalendarWindow(12, algo.Calendar{
+	Unit: algo.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12, // which does not begin now
 })
 
 // stepKeys is how many keys there are for calls of several, and permitsOf how many permits of each of them.

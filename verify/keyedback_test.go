@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // TestKeyedCancelAcrossFasterLimit cancels permits of a limit that is in force again, after a faster one has regained them.
@@ -19,7 +20,7 @@ func TestKeyedCancelAcrossFasterLimit(t *testing.T) {
 	} {
 		for _, way := range []string{"function", "override"} {
 			t.Run(c.slow.Algorithm().String()+"/"+way, func(t *testing.T) {
-				var clock weir.ManualClock
+				var clock manualclock.Clock
 				k, limit := chosen(t, c.slow, &clock)
 				l := k.TryReserve(0, 10)
 				if way == "function" {

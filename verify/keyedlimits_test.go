@@ -9,10 +9,11 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // chosen is a limiter whose keys have the limit that the test says at the moment.
-func chosen(t *testing.T, first weir.Limit, clock *weir.ManualClock) (k *weir.Keyed[int], limit func(weir.Limit)) {
+func chosen(t *testing.T, first weir.Limit, clock *manualclock.Clock) (k *weir.Keyed[int], limit func(weir.Limit)) {
 	t.Helper()
 	var now weir.Limit
 	k = must(weir.NewKeyedFunc(first, weir.KeyedOptions{Clock: clock}, func(int) weir.Limit { return now }))
@@ -36,7 +37,7 @@ func TestKeyedWindowKeepsWhatIsTaken(t *testing.T) {
 		narrow := wide.WithPermits(10)
 		for _, way := range []string{"function", "override"} {
 			t.Run(wide.Algorithm().String()+"/"+way, func(t *testing.T) {
-				var clock weir.ManualClock
+				var clock manualclock.Clock
 				k, limit := chosen(t, wide, &clock)
 				granted := drained(k)
 				if way == "function" {
@@ -69,7 +70,7 @@ func TestKeyedWindowKeepsWhatIsTaken(t *testing.T) {
 func TestKeyedDebtStaysOwed(t *testing.T) {
 	for _, way := range []string{"function", "override"} {
 		t.Run(way, func(t *testing.T) {
-			var clock weir.ManualClock
+			var clock manualclock.Clock
 			k, limit := chosen(t, weir.TokenBucket(weir.PerSecond(10), 1000), &clock)
 			l := k.TryReserve(0, 1000)
 			l.Commit(2000)
@@ -106,7 +107,7 @@ func TestKeyedChangesNeverMint(t *testing.T) {
 		weir.TokenBucket(weir.Per(1, 3660*24*time.Hour), 5),
 	}
 	rapid.Check(t, func(r *rapid.T) {
-		var clock weir.ManualClock
+		var clock manualclock.Clock
 		var limit weir.Limit
 		used := map[weir.Limit]bool{limits[0]: true}
 		k := must(weir.NewKeyedFunc(limits[0], weir.KeyedOptions{Clock: &clock}, func(int) weir.Limit { return limit }))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // TestKeyedManyLimits gives ever new keys ever new limits, more than there can be at a time: once the keys are fresh, others get
@@ -14,7 +15,7 @@ import (
 func TestKeyedManyLimits(t *testing.T) {
 	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
 		t.Run(whenFull.String(), func(t *testing.T) {
-			var clock weir.ManualClock
+			var clock manualclock.Clock
 			k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{WhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
 				return weir.TokenBucket(weir.PerSecond(1), int64(key)+2)
 			}))
@@ -42,7 +43,7 @@ func TestKeyedManyLimits(t *testing.T) {
 // those of reservations whose limit is long gone.
 func TestKeyedLimitsAreRecycled(t *testing.T) {
 	const burst = 1_000_000
-	var clock weir.ManualClock
+	var clock manualclock.Clock
 	k, limit := chosen(t, weir.TokenBucket(weir.PerSecond(1), burst), &clock)
 	left := int64(burst)
 	var out []weir.Lease

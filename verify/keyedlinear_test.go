@@ -17,6 +17,7 @@ import (
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // keyedCall is one call for the one key.
@@ -190,10 +191,10 @@ func TestKeyedLinearizable(t *testing.T) {
 		},
 		{
 			name: "calendar window with waiters and overrides", queue: 100,
-			limit: weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarMinute}),
+			limit: weir.CalendarWindow(6, algo.Calendar{Unit: algo.CalendarMinute}),
 			model: keyedModel(minutes, must(algo.NewCalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute})), true), waits: true,
 			tick:     int64(time.Minute),
-			override: weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute}),
+			override: weir.CalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute}),
 		},
 		{
 			name: "token bucket with another limit in every second call", limit: weir.TokenBucket(three, 6),
@@ -264,7 +265,7 @@ type keyedPlay struct {
 
 func (c keyedClash) play(round uint64) *keyedPlay {
 	const clients = 3
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	p := &keyedPlay{keyedClash: c, start: time.Now()}
 	p.names = [2]string{string([]byte("the key")), string([]byte("the key"))}
 	o := weir.KeyedOptions{QueueLimit: c.queue, MaxKeys: 1, Clock: clock}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // closable is a limiter that can be closed.
@@ -110,8 +111,8 @@ func someLimit(t *rapid.T, algorithm weir.Algorithm) weir.Limit {
 	case weir.AlgorithmConcurrency:
 		return weir.AtOnce(rapid.Int64Range(1, 6).Draw(t, "permits"))
 	default: // AlgorithmCalendarWindow
-		units := []weir.CalendarUnit{weir.CalendarMinute, weir.CalendarHour, weir.CalendarDay}
-		return weir.CalendarWindow(rapid.Int64Range(1, 6).Draw(t, "permits"), weir.Calendar{Unit: rapid.SampledFrom(units).Draw(t, "unit")})
+		units := []algo.CalendarUnit{algo.CalendarMinute, algo.CalendarHour, algo.CalendarDay}
+		return weir.CalendarWindow(rapid.Int64Range(1, 6).Draw(t, "permits"), algo.Calendar{Unit: rapid.SampledFrom(units).Draw(t, "unit")})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 )
 
 const mostLimits = 65_534
@@ -21,7 +22,7 @@ func TestKeyedLimitsRetireInUse(t *testing.T) {
 	if race.Enabled || testing.Short() {
 		steps = 4000
 	}
-	var clock weir.ManualClock // stands still
+	var clock manualclock.Clock // stands still
 	type key struct{ id, limit int64 }
 	k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerDay(1), 3), weir.KeyedOptions{Clock: &clock}, func(of key) weir.Limit {
 		return weir.TokenBucket(weir.Per(1+of.limit%7, time.Minute), 3+of.limit)
@@ -59,7 +60,7 @@ func TestKeyedLimitsRetireInUse(t *testing.T) {
 // TestKeyedCommitAfterLimitRetired commits more than was reserved for a key that was forgotten since, under a limit that was
 // forgotten too: it is charged all the same.
 func TestKeyedCommitAfterLimitRetired(t *testing.T) {
-	var clock weir.ManualClock
+	var clock manualclock.Clock
 	k, limit := chosen(t, weir.TokenBucket(weir.PerSecond(1), 10), &clock)
 	mine := weir.TokenBucket(weir.PerSecond(1), 5)
 	limit(mine)

@@ -13,7 +13,9 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // call is one operation on a limiter whose permits do not come back with time while the test lasts.
@@ -86,15 +88,15 @@ func TestLinearizable(t *testing.T) {
 		},
 		"token bucket under the lock": func() weir.Acquirer {
 			return must(weir.New(weir.TokenBucket(weir.Per(1, 24*time.Hour), limit), weir.Options{
-				Clock: weir.NewManualClock(0),
+				Clock: manualclock.New(0),
 			}))
 		},
 		"fixed window": func() weir.Acquirer {
 			return must(weir.New(weir.FixedWindow(weir.PerDay(limit)), weir.Options{}))
 		},
 		"calendar window": func() weir.Acquirer {
-			return must(weir.New(weir.CalendarWindow(limit, weir.Calendar{Unit: weir.CalendarYear}), weir.Options{
-				Clock: weir.NewManualClock(0),
+			return must(weir.New(weir.CalendarWindow(limit, algo.Calendar{Unit: algo.CalendarYear}), weir.Options{
+				Clock: manualclock.New(0),
 			}))
 		},
 		"sliding window": func() weir.Acquirer {

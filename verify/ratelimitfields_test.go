@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -254,7 +255,7 @@ func randomKey(random *rand.Rand) []byte {
 // TestDecisionsOfRealLimitersAreStructuredFields drives a middleware with real limiters at random costs and times.
 func TestDecisionsOfRealLimitersAreStructuredFields(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	rate := weir.Per(7, 3*time.Second)
 	bucket := must(weir.New(weir.TokenBucket(rate, 9), weir.Options{Name: "bucket", Clock: clock}))
 	fixed := must(weir.New(weir.FixedWindow(weir.Per(9, 90*time.Second)), weir.Options{Name: "fixed", Clock: clock}))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -75,7 +76,7 @@ func (w *workers) Pop() any {
 type simulation struct {
 	scenario Scenario
 	guard    Guard
-	clock    *weir.ManualClock
+	clock    *manualclock.Clock
 	random   *rand.Rand
 	now      time.Duration
 	working  workers
@@ -86,7 +87,7 @@ type simulation struct {
 
 // Run plays the scenario. The guard is made with the clock of the simulation.
 func (s Scenario) Run(guard func(weir.Clock) (Guard, error)) (*Course, error) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	g, err := guard(clock)
 	if err != nil {
 		return nil, err

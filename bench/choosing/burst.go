@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // window is the time that all limits speak of, and permits is how many each has for it.
@@ -84,7 +85,7 @@ func Bursts() ([]Course, error) {
 	all := subjects()
 	courses := make([]Course, 0, len(all))
 	for _, s := range all {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		limiter, err := s.limiter(clock)
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // patience is how long those who wait are ready to.
@@ -41,7 +42,7 @@ func Queues() ([]Line, error) {
 		{"a queue of 12, oldest first", "in order; when 12 wait, the next one is refused", 12, weir.OldestFirst},
 		{"a queue of 12, newest first", "the last to come is next; the oldest makes room", 12, weir.NewestFirst},
 	} {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		bucket, err := weir.New(weir.TokenBucket(weir.PerSecond(permits), 5), weir.Options{
 			QueueLimit: kind.limit, QueueOrder: kind.order, Clock: clock,
 		})
@@ -62,7 +63,7 @@ func Queues() ([]Line, error) {
 
 // queue lets requests wait in virtual time, in steps of a millisecond. What has been decided at a step is waited for before
 // the next.
-func queue(clock *weir.ManualClock, bucket *weir.Limiter) ([]Fate, error) {
+func queue(clock *manualclock.Clock, bucket *weir.Limiter) ([]Fate, error) {
 	const requests = 30
 	type answer struct {
 		request int

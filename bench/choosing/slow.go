@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 const (
@@ -36,7 +37,7 @@ func Slow() ([]Load, error) {
 			return made(weir.NewConcurrency(8, weir.Options{Clock: c}))
 		}},
 	} {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		limiter, err := kind.limiter(clock)
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 )
 
@@ -62,7 +63,7 @@ func newLoadConfig(round int) loadConfig {
 func (c loadConfig) key(kind int) string { return fmt.Sprintf("%s-%d", keyNames[kind], c.Round) }
 
 func (c loadConfig) limit(kind int) weir.Limit {
-	month := weir.Calendar{Unit: weir.CalendarMonth, Day: c.Day}
+	month := algo.Calendar{Unit: algo.CalendarMonth, Day: c.Day}
 	return [faultKeys]weir.Limit{
 		busyKey:     weir.TokenBucket(weir.PerSecond(busyRate), busyRate),
 		bucketKey:   weir.TokenBucket(weir.PerSecond(bucketRate), bucketBurst),

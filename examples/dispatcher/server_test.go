@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 )
 
 const patience = 2 * time.Minute
@@ -21,13 +21,13 @@ const patience = 2 * time.Minute
 // testServer is a server in a time that stands still, on a port of its own.
 type testServer struct {
 	addr  string
-	clock *weir.ManualClock
+	clock *manualclock.Clock
 	stop  func()
 }
 
 func start(t *testing.T) testServer {
 	t.Helper()
-	clock := new(weir.ManualClock)
+	clock := new(manualclock.Clock)
 	s, err := newServer(clock, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,14 @@
 // Package limits makes limits of their parts, for readers of files and of bytes.
 package limits
 
-import "github.com/weirhq/weir"
+import (
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
 
 // Of is the limit of these parts. Parts that an algorithm does not have are ignored, and so is permits for the windows of a rate.
 // An unknown algorithm is no limit: ok is false.
-func Of(a weir.Algorithm, rate weir.Rate, permits int64, segments int, c weir.Calendar) (l weir.Limit, ok bool) {
+func Of(a weir.Algorithm, rate weir.Rate, permits int64, segments int, c algo.Calendar) (l weir.Limit, ok bool) {
 	switch a {
 	case weir.AlgorithmTokenBucket:
 		return weir.TokenBucket(rate, permits), true

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -136,7 +137,7 @@ func BenchmarkTake(b *testing.B) {
 		weir.FixedWindow(weir.Per(1_000_000_000, year)),
 		weir.SlidingWindow(weir.Per(1_000_000_000, year), 0),
 		weir.SlidingCounter(weir.Per(1_000_000_000, year)),
-		weir.CalendarWindow(1_000_000_000, weir.Calendar{Unit: weir.CalendarMonth}),
+		weir.CalendarWindow(1_000_000_000, algo.Calendar{Unit: algo.CalendarMonth}),
 	} {
 		for _, callers := range callersOfBenchmarks {
 			b.Run(fmt.Sprintf("%v/callers=%d", l.Algorithm(), callers), func(b *testing.B) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
@@ -38,7 +39,7 @@ func families() []family {
 				if len(segments) > 0 {
 					cut = segments[i%len(segments)]
 				}
-				l, _ := parts.Of(a, weir.Per(n, window), 0, cut, weir.Calendar{})
+				l, _ := parts.Of(a, weir.Per(n, window), 0, cut, algo.Calendar{})
 				if l.Check() == nil {
 					limits = append(limits, l)
 				}
@@ -47,7 +48,7 @@ func families() []family {
 		return limits
 	}
 	vienna := must(time.LoadLocation("Europe/Vienna"))
-	calendar := func(c weir.Calendar) []weir.Limit {
+	calendar := func(c algo.Calendar) []weir.Limit {
 		return []weir.Limit{
 			weir.CalendarWindow(5, c),
 			weir.CalendarWindow(100, c),
@@ -68,16 +69,16 @@ func families() []family {
 		{"concurrency", []weir.Limit{
 			weir.AtOnce(1), weir.AtOnce(10),
 		}, time.Second, 1e15},
-		{"minutes", calendar(weir.Calendar{Unit: weir.CalendarMinute}), 20 * time.Second, 1e15},
-		{"days", calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: vienna, Hour: 2, Minute: 30}), 9 * time.Hour, 1e15},
-		{"months", calendar(weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 31}), 12 * 24 * time.Hour, 1e15},
+		{"minutes", calendar(algo.Calendar{Unit: algo.CalendarMinute}), 20 * time.Second, 1e15},
+		{"days", calendar(algo.Calendar{Unit: algo.CalendarDay, Zone: vienna, Hour: 2, Minute: 30}), 9 * time.Hour, 1e15},
+		{"months", calendar(algo.Calendar{Unit: algo.CalendarMonth, Zone: vienna, Day: 31}), 12 * 24 * time.Hour, 1e15},
 		{"several", []weir.Limit{
 			bucket(10, time.Second, 20),
 			weir.FixedWindow(weir.PerSecond(10)),
 			weir.SlidingWindow(weir.PerSecond(10), 5),
 			weir.SlidingCounter(weir.PerSecond(10)),
 			weir.AtOnce(10),
-			weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMinute}),
+			weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMinute}),
 		}, time.Second, 1e15},
 	}
 }

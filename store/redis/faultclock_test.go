@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -19,8 +20,8 @@ func TestClientsClocksApart(t *testing.T) {
 	server := startServer(t)
 	const most = 200
 	limits := endless(most)
-	for _, unit := range []weir.CalendarUnit{weir.CalendarMinute, weir.CalendarHour, weir.CalendarDay, weir.CalendarMonth} {
-		limits = append(limits, weir.CalendarWindow(most, weir.Calendar{Unit: unit}))
+	for _, unit := range []algo.CalendarUnit{algo.CalendarMinute, algo.CalendarHour, algo.CalendarDay, algo.CalendarMonth} {
+		limits = append(limits, weir.CalendarWindow(most, algo.Calendar{Unit: unit}))
 	}
 	now := time.Date(2031, time.March, 1, 0, 30, 0, 0, time.UTC) // an hour earlier, it was another month
 	var clients []*Store

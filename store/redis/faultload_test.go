@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -32,8 +33,8 @@ func rounds(tb testing.TB) int {
 func yearly(n int64) weir.Limit { return weir.TokenBucket(weir.Per(n, 3000*24*time.Hour), 0) }
 
 // year is a calendar whose year does not begin while a test runs.
-func year() weir.Calendar {
-	return weir.Calendar{Unit: weir.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12}
+func year() algo.Calendar {
+	return algo.Calendar{Unit: algo.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12}
 }
 
 // endless are limits of n permits, one of every algorithm, that do not come back while a test runs.

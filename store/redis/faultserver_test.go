@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -145,7 +146,7 @@ func TestServerAnswersNonsense(t *testing.T) {
 			defer s.Close()
 			c := []store.Charge{
 				{Policy: "p", Key: "k", Limit: yearly(10), N: 1},
-				{Policy: "c", Key: "k", N: 1, Limit: weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay})},
+				{Policy: "c", Key: "k", N: 1, Limit: weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarDay})},
 				{Policy: "s", Key: "k", N: 1, Limit: weir.SlidingWindow(weir.PerSecond(10), 0)},
 			}
 			ctx := context.Background()

@@ -158,7 +158,7 @@ func (w *law) windows(l weir.Limit) (header []byte, err error) {
 	return header, err
 }
 
-func newCalendar(limit int64, c weir.Calendar) (algo.CalendarWindow, error) {
+func newCalendar(limit int64, c algo.Calendar) (algo.CalendarWindow, error) {
 	return algo.NewCalendarWindow(limit, algo.Calendar{
 		Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday,
 		Hour: c.Hour, Minute: c.Minute,

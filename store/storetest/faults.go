@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -24,8 +25,8 @@ func testSkew(s *suite) {
 		fixedWindow:    weir.FixedWindow(weir.Per(n, 10*time.Minute)),
 		slidingWindow:  weir.SlidingWindow(weir.Per(n, 10*time.Minute), 0),
 		slidingCounter: weir.SlidingCounter(weir.Per(n, 10*time.Minute)),
-		calendarWindow: weir.CalendarWindow(n, weir.Calendar{
-			Unit: weir.CalendarHour, Minute: (time.Unix(0, s.Now()).UTC().Minute() + 30) % 60,
+		calendarWindow: weir.CalendarWindow(n, algo.Calendar{
+			Unit: algo.CalendarHour, Minute: (time.Unix(0, s.Now()).UTC().Minute() + 30) % 60,
 		}),
 	} {
 		c := s.charge(name, "k", l, 1)

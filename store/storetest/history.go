@@ -112,7 +112,7 @@ func testHistories(s *suite) {
 		limits["sliding 4 s"] = weir.SlidingWindow(weir.Per(9, 4*time.Second), 7)
 		limits["sliding 64"] = weir.SlidingWindow(weir.Per(99, 5*time.Second), 64)
 		limits["counter 4 s"] = weir.SlidingCounter(weir.Per(11, 4*time.Second))
-		limits["calendar minute"] = weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute})
+		limits["calendar minute"] = weir.CalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute})
 	}
 	for _, name := range slices.Sorted(mapKeys(limits)) {
 		h := &history{suite: s, rng: rng, began: time.Now()}

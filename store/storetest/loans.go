@@ -169,7 +169,7 @@ func testReturnLate(s *suite) {
 		fixedWindow:    weir.FixedWindow(rate),
 		slidingWindow:  weir.SlidingWindow(rate, 4),
 		slidingCounter: weir.SlidingCounter(rate),
-		calendarWindow: weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarMinute}),
+		calendarWindow: weir.CalendarWindow(n, algo.Calendar{Unit: algo.CalendarMinute}),
 	} {
 		c := s.charge(name, "k", l, n)
 		loan, _ := s.lend(s.Store, c, n)
@@ -238,7 +238,7 @@ func testReturnChanged(s *suite) {
 		}
 		short := l.WithRate(weir.Per(l.Rate().Permits, min(l.Rate().Period, 4*time.Second)))
 		if l.Algorithm() == weir.AlgorithmCalendarWindow {
-			short = weir.CalendarWindow(l.Permits(), weir.Calendar{Unit: weir.CalendarMinute})
+			short = weir.CalendarWindow(l.Permits(), algo.Calendar{Unit: algo.CalendarMinute})
 		}
 		c := s.charge("short "+name, "k", short, 3)
 		loan, _ := s.lend(s.Store, c, 3)

@@ -217,7 +217,7 @@ func testMisuse(s *suite) {
 }
 
 func zoned(z *time.Location) weir.Limit {
-	return weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarDay, Zone: z})
+	return weir.CalendarWindow(3, algo.Calendar{Unit: algo.CalendarDay, Zone: z})
 }
 
 // wantOption wants an error about an option; what follows a space in its name does not count.

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -207,9 +208,9 @@ func (s *suite) limits(n int64) map[string]weir.Limit {
 }
 
 // year is a calendar whose year does not begin while the suite runs.
-func (s *suite) year() weir.Calendar {
+func (s *suite) year() algo.Calendar {
 	now := time.Unix(0, s.Now()).UTC()
-	return weir.Calendar{Unit: weir.CalendarYear, Month: 1 + (now.Month()+5)%12}
+	return algo.Calendar{Unit: algo.CalendarYear, Month: 1 + (now.Month()+5)%12}
 }
 
 func (s *suite) charge(name, key string, l weir.Limit, n int64) store.Charge {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func open(t *testing.T, o auditlog.Options) *auditlog.Log {
@@ -245,7 +245,7 @@ func TestLogIsWrittenAgain(t *testing.T) {
 
 // TestFailedLogins: somebody who guesses does not fill the disk, but it is known how often.
 func TestFailedLogins(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	l := open(t, auditlog.Options{Clock: clock})
 	for range 150 {
 		l.Add(admin.AuditEntry{Action: auditlog.LoginFailed, Detail: "/v1/status"})
@@ -265,7 +265,7 @@ func TestFailedLogins(t *testing.T) {
 
 // TestGuessingForgetsNoChanges: failed logins, which anybody can make, do not push changes out of the memory.
 func TestGuessingForgetsNoChanges(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	l := open(t, auditlog.Options{Clock: clock})
 	for range 700 {
 		l.Add(admin.AuditEntry{Action: "override"})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
@@ -17,6 +16,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/requestflags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -108,7 +108,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := policy.NewEngine(file.Set, policy.EngineOptions{Clock: weir.NewManualClock(at.UnixNano()), Alone: true})
+	engine, err := policy.NewEngine(file.Set, policy.EngineOptions{Clock: manualclock.New(at.UnixNano()), Alone: true})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/manualclock"
 )
 
 func parse(args ...string) (limitflags.Limit, error) {
@@ -43,7 +44,7 @@ func TestDefaults(t *testing.T) {
 		if l.EffectiveRate() != c.rate || l.EffectiveBurst() != c.burst || l.By.String() != c.by {
 			t.Errorf("%s: %v by %v, want %v burst %d by %s", c.args, &l, l.By, c.rate, c.burst, c.by)
 		}
-		limiter, err := l.New("p", weir.NewManualClock(0))
+		limiter, err := l.New("p", manualclock.New(0))
 		if err != nil {
 			t.Errorf("%s: %v", c.args, err)
 			continue

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -41,7 +42,7 @@ func TestSet(t *testing.T) {
 	if err = set.Check(); err != nil {
 		t.Error(err)
 	}
-	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: &weir.ManualClock{}})
+	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: &manualclock.Clock{}})
 	if err != nil {
 		t.Fatal(err)
 	}

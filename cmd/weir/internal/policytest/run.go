@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -25,14 +25,14 @@ type failure struct {
 
 // machine runs a test: an engine with state of its own and a clock that is moved by hand.
 type machine struct {
-	clock  *weir.ManualClock
+	clock  *manualclock.Clock
 	engine *policy.Engine
 	held   []*policy.Verdict
 }
 
 // newMachine reads the configuration for a test, whose expressions have the clock of the test.
 func (s *suite) newMachine(at time.Time) (*machine, error) {
-	m := &machine{clock: weir.NewManualClock(at.UnixNano())}
+	m := &machine{clock: manualclock.New(at.UnixNano())}
 	file, err := config.Load(s.config, config.Options{
 		Env: s.lookup, HasStore: true,
 		Now: func() time.Time { return time.Unix(0, m.clock.Now()).UTC() },

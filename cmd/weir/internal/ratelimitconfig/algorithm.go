@@ -102,7 +102,7 @@ func (a Algorithm) limit(n int64, unit Unit, multiplier uint32, burst int64) wei
 	if a.plain(unit, multiplier) {
 		return weir.FixedWindow(rate)
 	}
-	calendar := weir.Calendar{Unit: calendarUnits[unit]}
+	calendar := algo.Calendar{Unit: calendarUnits[unit]}
 	if unit == Week {
 		calendar.Weekday = isoThursday
 	}
@@ -111,7 +111,7 @@ func (a Algorithm) limit(n int64, unit Unit, multiplier uint32, burst int64) wei
 
 const isoThursday = int(time.Thursday)
 
-var calendarUnits = [units]weir.CalendarUnit{
-	Minute: weir.CalendarMinute, Hour: weir.CalendarHour, Day: weir.CalendarDay, Week: weir.CalendarWeek,
-	Month: weir.CalendarMonth, Year: weir.CalendarYear,
+var calendarUnits = [units]algo.CalendarUnit{
+	Minute: algo.CalendarMinute, Hour: algo.CalendarHour, Day: algo.CalendarDay, Week: algo.CalendarWeek,
+	Month: algo.CalendarMonth, Year: algo.CalendarYear,
 }

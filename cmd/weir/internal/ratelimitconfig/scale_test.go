@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -36,7 +36,7 @@ func TestLargeFiles(t *testing.T) {
 		t.Fatalf("%d limits, %d policies", len(c.Limits), len(c.Policies))
 	}
 	limits, err := live.Fixed(&policy.Set{Policies: c.Policies}, policy.EngineOptions{
-		Clock: weir.NewManualClock(0), // a minute that began meanwhile would admit more
+		Clock: manualclock.New(0), // a minute that began meanwhile would admit more
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

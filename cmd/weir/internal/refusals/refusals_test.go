@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/refusals"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -92,7 +93,7 @@ func TestChecks(t *testing.T) {
 
 // TestBounds: memory is fixed whatever clients send, and the last refusals are kept.
 func TestBounds(t *testing.T) {
-	l := newLog(t, weir.NewManualClock(0))
+	l := newLog(t, manualclock.New(0))
 	long := strings.Repeat("x", 100_000)
 	v := refused(long)
 	for range 20 {
@@ -129,7 +130,7 @@ func TestBounds(t *testing.T) {
 
 // TestTooMany refusals in a second are counted, and nothing else.
 func TestTooMany(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	l, v := newLog(t, clock), refused("k")
 	for i := range 10_100 {
 		if id := l.Refused(nil, v); (id == 0) != (i >= 10_000) {
@@ -168,7 +169,7 @@ func TestRefusalsContention(t *testing.T) {
 
 // TestNothingIsAllocated for a refusal once the memory is there.
 func TestNothingIsAllocated(t *testing.T) {
-	l := newLog(t, weir.NewManualClock(0))
+	l := newLog(t, manualclock.New(0))
 	v, requests := refused("192.0.2.1"), []*policy.Request{{Method: "POST", Path: "/login"}}
 	for range refusals.Most {
 		l.Refused(requests, v)
@@ -179,7 +180,7 @@ func TestNothingIsAllocated(t *testing.T) {
 }
 
 func BenchmarkRefused(b *testing.B) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	l, v, requests := newLog(b, clock), refused("192.0.2.1"), []*policy.Request{{Method: "POST", Path: "/login"}}
 	b.ReportAllocs()
 	for b.Loop() {

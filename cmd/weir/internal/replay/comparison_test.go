@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -453,7 +453,7 @@ func TestLimitAgainstConfiguration(t *testing.T) {
 // TestConfigurationThatTheEngineRefuses: what a file cannot say is told nevertheless, and there is a report.
 func TestConfigurationThatTheEngineRefuses(t *testing.T) {
 	good := loadText(t, "loose.yaml", looseText)
-	bad := configuration{"bad", &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "nowhere"}}}}}, &weir.ManualClock{}}
+	bad := configuration{"bad", &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "nowhere"}}}}}, &manualclock.Clock{}}
 	for _, both := range [][]configuration{{good, bad}, {bad, good}, {bad}} {
 		c := newComparison(both...)
 		log := randomRequests(rand.New(rand.NewPCG(1, 2)), 3000)

@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
 	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -17,12 +17,12 @@ import (
 type configuration struct {
 	name  string // of the file
 	set   *policy.Set
-	clock *weir.ManualClock
+	clock *manualclock.Clock
 }
 
 // load reads a configuration. Mistakes and warnings are written to w.
 func load(name string, w io.Writer) (configuration, error) {
-	clock := &weir.ManualClock{}
+	clock := &manualclock.Clock{}
 	file, err := config.Load(name, config.Options{
 		HasStore: true, Now: func() time.Time { return time.Unix(0, clock.Now()).UTC() },
 	})
@@ -40,5 +40,5 @@ func ofLimit(l *limitflags.Limit) (configuration, error) {
 	}
 	set, err := l.Set("limit")
 	name := fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By)
-	return configuration{name, set, &weir.ManualClock{}}, err
+	return configuration{name, set, &manualclock.Clock{}}, err
 }

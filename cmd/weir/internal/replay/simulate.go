@@ -6,6 +6,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // latestTime bounds the virtual time: limiters compute with times within 2^62 nanoseconds.
@@ -16,7 +17,7 @@ const latestTime = 1 << 62
 type simulation struct {
 	by      limitflags.Key
 	limiter *weir.Keyed[string]
-	clock   *weir.ManualClock
+	clock   *manualclock.Clock
 
 	sequence      *sequence
 	first, latest int64 // of the requests that were taken
@@ -36,7 +37,7 @@ type result struct {
 
 func newSimulation(l *limitflags.Limit) (*simulation, error) {
 	s := &simulation{
-		by: l.By, clock: weir.NewManualClock(0),
+		by: l.By, clock: manualclock.New(0),
 		keys: newKeyTable(l.MaxKeys, peakWindow(l.EffectiveRate())),
 	}
 	s.sequence = newSequence(s.take)

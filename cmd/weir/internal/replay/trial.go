@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -9,7 +9,7 @@ import (
 type trial struct {
 	fields fields
 	names  map[string]int // of the policies of all configurations: their numbers
-	clock  *weir.ManualClock
+	clock  *manualclock.Clock
 	engine *policy.Engine
 
 	numbers map[*policy.Policy]int

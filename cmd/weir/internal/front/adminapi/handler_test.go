@@ -30,6 +30,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -75,7 +76,7 @@ func newServer(t *testing.T, text string) *server {
 	}
 	silent := slog.New(slog.DiscardHandler)
 	s.limits, err = live.Load(live.Options{
-		Path: s.path, Logger: silent, Engine: policy.EngineOptions{Clock: weir.NewManualClock(0), OnRefused: s.refusals.Refused},
+		Path: s.path, Logger: silent, Engine: policy.EngineOptions{Clock: manualclock.New(0), OnRefused: s.refusals.Refused},
 		Parse: func(files live.Files) (live.Parsed, error) {
 			secrets := map[string]string{}
 			f, parseErr := config.Parse("weir.yaml", files.File.Data, config.Options{Env: func(name string) (string, bool) {

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // TestLimitsAreReadAsTheyAreShown: an override takes the text of every limit that the API shows, and the short forms.
 func TestLimitsAreReadAsTheyAreShown(t *testing.T) {
-	month := weir.Calendar{Unit: weir.CalendarMonth, Day: 15}
+	month := algo.Calendar{Unit: algo.CalendarMonth, Day: 15}
 	for _, c := range []struct {
 		like, want weir.Limit
 		short      string

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/manualclock"
 )
 
 const right, other = "0123456789abcdef", "fedcba9876543210"
@@ -196,7 +197,7 @@ func until(t *testing.T, what string, is func() bool) {
 
 // TestGuessing: who shows wrong tokens is not even told whether another one is right, until time has passed; others are.
 func TestGuessing(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	var failed []netip.Addr
 	g := newGuard(t, adminguard.Options{
 		Tokens: []adminguard.Token{adminguard.TokenOf("alice", right)}, Clock: clock,
@@ -234,7 +235,7 @@ func TestGuessing(t *testing.T) {
 
 // TestAsksTooOften: an address has its rate, and an IPv6 address that of its network.
 func TestAsksTooOften(t *testing.T) {
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	g := newGuard(t, adminguard.Options{Local: true, Clock: clock})
 	for i := range 101 {
 		status, _, _ := ask(t, g, asking{from: "[2001:db8::1]:1"})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
@@ -30,8 +31,8 @@ func TestToldLimitIsTheOneApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calendar := func(u weir.CalendarUnit, zone *time.Location) weir.Limit {
-		return weir.CalendarWindow(20, weir.Calendar{Unit: u, Zone: zone})
+	calendar := func(u algo.CalendarUnit, zone *time.Location) weir.Limit {
+		return weir.CalendarWindow(20, algo.Calendar{Unit: u, Zone: zone})
 	}
 	usual := weir.TokenBucket(weir.PerSecond(10), 20)
 	for name, c := range map[string]struct {
@@ -55,15 +56,15 @@ func TestToldLimitIsTheOneApplied(t *testing.T) {
 			tier:  weir.SlidingCounter(weir.PerHour(20)), want: `q=20;w=3600`,
 		},
 		"concurrency":   {limit: weir.AtOnce(20), want: `q=20;qu="concurrent-requests"`},
-		"day":           {limit: calendar(weir.CalendarDay, nil), want: `q=20;w=86400`},
-		"week":          {limit: calendar(weir.CalendarWeek, time.UTC), want: `q=20;w=604800`},
-		"day in a zone": {limit: calendar(weir.CalendarDay, vienna), want: `q=20`},
-		"month":         {limit: calendar(weir.CalendarMonth, nil), want: `q=20`},
+		"day":           {limit: calendar(algo.CalendarDay, nil), want: `q=20;w=86400`},
+		"week":          {limit: calendar(algo.CalendarWeek, time.UTC), want: `q=20;w=604800`},
+		"day in a zone": {limit: calendar(algo.CalendarDay, vienna), want: `q=20`},
+		"month":         {limit: calendar(algo.CalendarMonth, nil), want: `q=20`},
 		"month in a zone": {
-			limit: calendar(weir.CalendarMonth, vienna), want: `q=20`,
+			limit: calendar(algo.CalendarMonth, vienna), want: `q=20`,
 		},
 		"override of a month": {
-			limit: calendar(weir.CalendarMonth, nil), override: calendar(weir.CalendarDay, nil), want: `q=20;w=86400`,
+			limit: calendar(algo.CalendarMonth, nil), override: calendar(algo.CalendarDay, nil), want: `q=20;w=86400`,
 		},
 		"slow": {limit: weir.TokenBucket(weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, 5), want: `q=5;w=1581120000`},
 	} {
@@ -207,7 +208,7 @@ func TestProblem(t *testing.T) {
 		weir.ReasonTableFull:   {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 		weir.ReasonUnavailable: {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 	} {
-		month := policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarMonth})}}}
+		month := policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarMonth})}}}
 		const seconds = 8*86400 + 6*3600
 		p := answer.Problem(&policy.Verdict{Parts: []policy.Part{{
 			Policy: &month, Decision: weir.Decision{Reason: reason, Policy: "p"},

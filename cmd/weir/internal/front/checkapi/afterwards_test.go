@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -29,7 +29,7 @@ func TestChecksOfWhatWasSpentBind(t *testing.T) {
 			return r.Code
 		},
 	} {
-		clock := weir.NewManualClock(0)
+		clock := manualclock.New(0)
 		h, _ := newConfigured(t, "version: 1\npolicies: {tokens: {limit: 1000/h, key: client.ip}}\nrules: []\n", policy.EngineOptions{Clock: clock})
 		served := 0
 		for range 10 {

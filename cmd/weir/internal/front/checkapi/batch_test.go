@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -71,7 +71,7 @@ rules:
 
 // TestBatchOneByOne: each check is decided on by itself, in its order, and what is allowed is charged whatever the others are.
 func TestBatchOneByOne(t *testing.T) {
-	h, _ := newConfigured(t, several, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	h, _ := newConfigured(t, several, policy.EngineOptions{Clock: manualclock.New(0)})
 	r, a := batch(t, h, `{"checks":[{"key":"x","cost":7},{"key":"x","cost":7},{"key":"x","cost":3},{"key":"x","cost":0},
 		{"request":{"path":"/two","client":"192.0.2.1","cost":2}},{"request":{"path":"/free"}},{"request":{"path":"/none"}},
 		{"policy":"watched","key":"x","cost":9},{"key":"y","cost":11},{"request":{"path":"/two","client":"192.0.2.1","cost":0}}]}`)
@@ -119,7 +119,7 @@ func TestBatchOneByOne(t *testing.T) {
 
 // TestBatchAtomic: all are charged or none is, and what several take of one key is counted together.
 func TestBatchAtomic(t *testing.T) {
-	h, _ := newConfigured(t, several, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	h, _ := newConfigured(t, several, policy.EngineOptions{Clock: manualclock.New(0)})
 	left := func(x, large, two int64) {
 		t.Helper()
 		for name, want := range map[string]int64{"default": x, "large": large, "two": two} {
@@ -169,7 +169,7 @@ func TestBatchAtomic(t *testing.T) {
 }
 
 func TestBatchLimits(t *testing.T) {
-	h, _ := newConfigured(t, several, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	h, _ := newConfigured(t, several, policy.EngineOptions{Clock: manualclock.New(0)})
 	many := func(n int, one, more string) string {
 		return `{"checks":[` + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + `]` + more + `}`
 	}

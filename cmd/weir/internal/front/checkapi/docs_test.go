@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -169,7 +169,7 @@ func TestPageOfDocs(t *testing.T) {
 		t.Fatal("the page shows no configuration")
 	}
 	h, _ := newConfigured(t, configuration, policy.EngineOptions{
-		Clock:     weir.NewManualClock(0),
+		Clock:     manualclock.New(0),
 		OnRefused: func([]*policy.Request, *policy.Verdict) uint64 { return 0x2abd9473b69d98ae },
 	})
 	p := &page{server: httptest.NewServer(h), ids: map[string]string{}}

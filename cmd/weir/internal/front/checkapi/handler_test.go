@@ -18,13 +18,14 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
 // newFront returns a front with the policies "default", 10/s burst 20, and "small", 1/s burst 1 for one key at a time.
-func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
+func newFront(t testing.TB) (*checkapi.Handler, *manualclock.Clock) {
 	t.Helper()
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	one := func(name string, rate weir.Rate, burst int64, keys int) policy.Policy {
 		return policy.Policy{
 			Name: name, Key: policy.NamedKey(), MaxKeys: keys, Limits: []policy.Limit{{Limit: weir.TokenBucket(rate, burst)}},

@@ -26,6 +26,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -150,7 +151,7 @@ rules:
 
 // TestOpenAPIExamples sends each example of the document, and compares request and answer with their schemas.
 func TestOpenAPIExamples(t *testing.T) {
-	h, _ := newConfigured(t, described, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	h, _ := newConfigured(t, described, policy.EngineOptions{Clock: manualclock.New(0)})
 	d := openDocument(t, h)
 	if !strings.HasPrefix(d.OpenAPI, "3.1.") {
 		t.Errorf("OpenAPI %s", d.OpenAPI)
@@ -285,7 +286,7 @@ func newFronts(t *testing.T) (f fronts) {
 		Tokens: []adminguard.Token{adminguard.TokenOf("ops", "0123456789abcdef")},
 	})})
 	f.remote = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: held(1)})
-	nobody, err := adminguard.New(adminguard.Options{Local: true, Rate: weir.PerHour(1), Burst: 1, Clock: weir.NewManualClock(0)})
+	nobody, err := adminguard.New(adminguard.Options{Local: true, Rate: weir.PerHour(1), Burst: 1, Clock: manualclock.New(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

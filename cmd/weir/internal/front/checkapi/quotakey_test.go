@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -43,7 +44,7 @@ func TestQuotasOfAnyKey(t *testing.T) {
 // TestStatusSpellsKeys: the keys that differ under a candidate are spelled as the admin API does it.
 func TestStatusSpellsKeys(t *testing.T) {
 	hourly := func(n int64) []policy.Limit { return []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(n), 0)}} }
-	h := newFixed(t, weir.NewManualClock(0), policy.Policy{
+	h := newFixed(t, manualclock.New(0), policy.Policy{
 		Name: "api", Key: policy.NamedKey(), MaxKeys: 10, Limits: hourly(2), Candidate: hourly(1),
 	})
 	for range 2 {

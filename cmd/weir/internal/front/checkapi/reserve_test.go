@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -26,7 +27,7 @@ func post(h http.Handler, path, body string, arguments ...any) *httptest.Respons
 }
 
 func TestReserve(t *testing.T) {
-	h, _ := newConfigured(t, several+"  - {name: slow, match: {path: /slow}, limits: {policy: large, cost: 60}}\n", policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	h, _ := newConfigured(t, several+"  - {name: slow, match: {path: /slow}, limits: {policy: large, cost: 60}}\n", policy.EngineOptions{Clock: manualclock.New(0)})
 	left := func(name string, want int64) {
 		t.Helper()
 		if got := remaining(t, h, name, "192.0.2.1"); got != want {
@@ -124,7 +125,7 @@ func TestReserveProblems(t *testing.T) {
 
 // TestTooManyReservations: what is not kept is not charged, and its decision is not told.
 func TestTooManyReservations(t *testing.T) {
-	h := newFixed(t, weir.NewManualClock(0), policy.Policy{
+	h := newFixed(t, manualclock.New(0), policy.Policy{
 		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1000), 0)}},
 	})
 	for range 90 { // of 100: one address has nine in ten

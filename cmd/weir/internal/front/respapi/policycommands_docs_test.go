@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -110,7 +110,7 @@ func documentedLimits(t *testing.T, page string) *live.Limits {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limits, err := live.Fixed(f.Set, policy.EngineOptions{Clock: weir.NewManualClock(1)}, slog.New(slog.DiscardHandler))
+		limits, err := live.Fixed(f.Set, policy.EngineOptions{Clock: manualclock.New(1)}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

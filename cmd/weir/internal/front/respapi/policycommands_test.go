@@ -24,6 +24,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -34,7 +35,7 @@ type guarded struct {
 	server  *respapi.Server
 	limits  *live.Limits
 	holds   *holds.Holds
-	clock   *weir.ManualClock
+	clock   *manualclock.Clock
 	store   *store.Memory
 	address string
 	ended   chan error
@@ -72,7 +73,7 @@ func somePolicies() []policy.Policy {
 // guard starts a server. most is how many reservations there may be.
 func guard(t *testing.T, most int) *guarded {
 	t.Helper()
-	g := &guarded{t: t, clock: weir.NewManualClock(1), ended: make(chan error, 1)}
+	g := &guarded{t: t, clock: manualclock.New(1), ended: make(chan error, 1)}
 	var err error
 	if g.store, err = store.NewMemory(store.MemoryOptions{}); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/manualclock"
 )
 
 // cell is what CL.THROTTLE should answer, in rational numbers: each key holds some permits, a part of one included, which grow by
@@ -127,9 +127,9 @@ func fiveIntegers(n [5]int64) string {
 	return fmt.Sprintf("*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", n[0], n[1], n[2], n[3], n[4])
 }
 
-func clockedThrottle(t testing.TB, maxKeys int) (*throttle, *weir.ManualClock) {
+func clockedThrottle(t testing.TB, maxKeys int) (*throttle, *manualclock.Clock) {
 	t.Helper()
-	clock := weir.NewManualClock(0)
+	clock := manualclock.New(0)
 	th, err := throttleAt(maxKeys, clock)
 	if err != nil {
 		t.Fatal(err)

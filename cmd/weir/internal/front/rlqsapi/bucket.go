@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
 	"github.com/weirhq/weir/policy"
@@ -181,10 +182,10 @@ func (s *Service) limitOf(p *policy.Policy, l *policy.ExplainedLimit) (quotashar
 }
 
 // longestWindows are how long the windows of a calendar can be.
-var longestWindows = map[weir.CalendarUnit]time.Duration{
-	weir.CalendarMinute: time.Minute, weir.CalendarHour: 2 * time.Hour, weir.CalendarDay: 25 * time.Hour,
-	weir.CalendarWeek: (7*24 + 1) * time.Hour, weir.CalendarMonth: (31*24 + 1) * time.Hour,
-	weir.CalendarQuarter: (92*24 + 1) * time.Hour, weir.CalendarYear: (366*24 + 1) * time.Hour,
+var longestWindows = map[algo.CalendarUnit]time.Duration{
+	algo.CalendarMinute: time.Minute, algo.CalendarHour: 2 * time.Hour, algo.CalendarDay: 25 * time.Hour,
+	algo.CalendarWeek: (7*24 + 1) * time.Hour, algo.CalendarMonth: (31*24 + 1) * time.Hour,
+	algo.CalendarQuarter: (92*24 + 1) * time.Hour, algo.CalendarYear: (366*24 + 1) * time.Hour,
 }
 
 // bucketOf is the token bucket that never admits more than the limit does.

@@ -19,13 +19,14 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
 // server is a service on a real socket, in a time that the test moves.
 type server struct {
 	t       *testing.T
-	clock   *weir.ManualClock
+	clock   *manualclock.Clock
 	limits  *live.Limits
 	service *rlqsapi.Service
 	address string
@@ -62,7 +63,7 @@ func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 
 func servePatiently(t *testing.T, set *policy.Set, o rlqsapi.Options, patience time.Duration) *server {
 	t.Helper()
-	s := &server{t: t, clock: weir.NewManualClock(0), log: &lines{}}
+	s := &server{t: t, clock: manualclock.New(0), log: &lines{}}
 	log := slog.New(slog.NewTextHandler(s.log, nil))
 	var err error
 	if s.limits, err = live.Fixed(set, policy.EngineOptions{Clock: s.clock}, log); err != nil {

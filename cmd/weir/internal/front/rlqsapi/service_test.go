@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
@@ -118,7 +119,7 @@ func TestWhatIsAssigned(t *testing.T) {
 		{name: "concurrency, fail open", set: one(open), want: typev3.RateLimitStrategy_ALLOW_ALL, log: "cannot be assigned"},
 		{name: "a slow one", set: one(limited(weir.TokenBucket(weir.PerHour(30), 5))), rate: 30. / 3600},
 		{name: "fixed", set: one(limited(weir.FixedWindow(weir.PerMinute(600)))), rate: 541. / 60},
-		{name: "day", set: one(limited(weir.CalendarWindow(1_000_000, weir.Calendar{Unit: weir.CalendarDay}))), rate: 900_001. / 90_000},
+		{name: "day", set: one(limited(weir.CalendarWindow(1_000_000, algo.Calendar{Unit: algo.CalendarDay}))), rate: 900_001. / 90_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, c.set)

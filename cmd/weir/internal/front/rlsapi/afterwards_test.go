@@ -8,10 +8,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -79,7 +79,7 @@ func TestHitsOfAConfigurationBind(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				clock := weir.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+				clock := manualclock.New(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 				memory, err := store.NewMemory(store.MemoryOptions{Clock: clock})
 				if err != nil {
 					t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/kuadrantv1"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -28,7 +29,7 @@ func tenSeconds() *policy.Set {
 // next permit comes when it is regained, to the nanosecond.
 func TestReportsAreOwed(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		clock := weir.NewManualClock(1)
+		clock := manualclock.New(1)
 		set, o := tenSeconds(), policy.EngineOptions{Clock: clock}
 		if shared {
 			memory, err := store.NewMemory(store.MemoryOptions{Clock: clock})
@@ -113,7 +114,7 @@ descriptors:
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := weir.NewManualClock(time.Date(2030, 1, 1, 0, 0, 30, 0, time.UTC).UnixNano())
+	clock := manualclock.New(time.Date(2030, 1, 1, 0, 0, 30, 0, time.UTC).UnixNano())
 	_, conn := serve(t, rlsapi.Options{
 		Limits: limitsWith(t, &policy.Set{Policies: config.Policies}, policy.EngineOptions{Clock: clock}),
 		Tree:   func() *ratelimitconfig.Config { return config },

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 )
 
@@ -40,14 +41,14 @@ var lengths = [...]struct {
 	{unitSecond, time.Second},
 }
 
-var calendarUnits = map[weir.CalendarUnit]currentLimit{
-	weir.CalendarMinute:  {unit: unitMinute, multiplier: 1},
-	weir.CalendarHour:    {unit: unitHour, multiplier: 1},
-	weir.CalendarDay:     {unit: unitDay, multiplier: 1},
-	weir.CalendarWeek:    {unit: unitWeek, multiplier: 1},
-	weir.CalendarMonth:   {unit: unitMonth, multiplier: 1},
-	weir.CalendarQuarter: {unit: unitMonth, multiplier: 3},
-	weir.CalendarYear:    {unit: unitYear, multiplier: 1},
+var calendarUnits = map[algo.CalendarUnit]currentLimit{
+	algo.CalendarMinute:  {unit: unitMinute, multiplier: 1},
+	algo.CalendarHour:    {unit: unitHour, multiplier: 1},
+	algo.CalendarDay:     {unit: unitDay, multiplier: 1},
+	algo.CalendarWeek:    {unit: unitWeek, multiplier: 1},
+	algo.CalendarMonth:   {unit: unitMonth, multiplier: 1},
+	algo.CalendarQuarter: {unit: unitMonth, multiplier: 3},
+	algo.CalendarYear:    {unit: unitYear, multiplier: 1},
 }
 
 // currentOf is a limit as it is told: in the longest unit of which its period is a multiple. A period that is not of whole

@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 func TestCurrentLimit(t *testing.T) {
 	per := func(n int64, period time.Duration) weir.Limit {
 		return weir.TokenBucket(weir.Rate{Permits: n, Period: period}, 0)
 	}
-	calendar := func(unit weir.CalendarUnit) weir.Limit {
-		return weir.CalendarWindow(7, weir.Calendar{Unit: unit})
+	calendar := func(unit algo.CalendarUnit) weir.Limit {
+		return weir.CalendarWindow(7, algo.Calendar{Unit: unit})
 	}
 	for _, c := range []struct {
 		limit    weir.Limit
@@ -32,9 +33,9 @@ func TestCurrentLimit(t *testing.T) {
 		{per(5, 100*time.Millisecond), 50, unitSecond, 1},
 		{per(3, 1500*time.Millisecond), 2, unitSecond, 1},
 		{per(1, 2500*time.Millisecond), 1, unitSecond, 1},
-		{calendar(weir.CalendarDay), 7, unitDay, 1},
-		{calendar(weir.CalendarQuarter), 7, unitMonth, 3},
-		{calendar(weir.CalendarYear), 7, unitYear, 1},
+		{calendar(algo.CalendarDay), 7, unitDay, 1},
+		{calendar(algo.CalendarQuarter), 7, unitMonth, 3},
+		{calendar(algo.CalendarYear), 7, unitYear, 1},
 		{weir.AtOnce(7), 7, unitUnknown, 1},
 	} {
 		got := currentOf(c.limit, weir.Decision{Limit: 7, Policy: "p"})

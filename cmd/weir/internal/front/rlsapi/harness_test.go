@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -144,7 +145,7 @@ func limitsWith(t testing.TB, set *policy.Set, o policy.EngineOptions) *live.Lim
 // atFirst are limits whose windows have just begun, however long ago they were made.
 func atFirst(t testing.TB, set *policy.Set) *live.Limits {
 	t.Helper()
-	return limitsWith(t, set, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	return limitsWith(t, set, policy.EngineOptions{Clock: manualclock.New(0)})
 }
 
 type decision = weir.Decision

@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/kuadrantv1"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -41,13 +41,13 @@ descriptors:
 `
 
 // clocked is a front with services, whose minute has just begun.
-func clocked(t *testing.T, o ratelimitconfig.Options) (*weir.ManualClock, rlsapi.Options) {
+func clocked(t *testing.T, o ratelimitconfig.Options) (*manualclock.Clock, rlsapi.Options) {
 	t.Helper()
 	config, err := ratelimitconfig.Parse([]ratelimitconfig.File{{Name: "edge.yaml", Data: []byte(services)}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := weir.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	clock := manualclock.New(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	return clock, rlsapi.Options{
 		Limits: limitsWith(t, &policy.Set{Policies: config.Policies}, policy.EngineOptions{Clock: clock}),
 		Tree:   func() *ratelimitconfig.Config { return config },

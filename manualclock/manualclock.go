@@ -1,0 +1,114 @@
+// Package manualclock has a clock that a program moves: to replay a history, to simulate, or to test without waiting. To test code
+// that waits, testing/synctest needs no clock at all.
+package manualclock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/internal/clock"
+)
+
+// Clock is a weir.Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent
+// use: when several goroutines advance it, it moves by the sum.
+type Clock struct {
+	mu     sync.Mutex
+	now    int64
+	timers map[*timer]struct{}
+	made   uint64
+}
+
+type timer struct {
+	at    int64
+	order uint64 // in which timers were made
+	f     func()
+}
+
+// New returns a clock that stands at start nanoseconds.
+func New(start int64) *Clock { return &Clock{now: start} }
+
+// Now implements weir.Clock.
+func (c *Clock) Now() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// AfterFunc implements weir.Clock: f is called by the Advance or Set that passes its time, also if d is 0 or less.
+func (c *Clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set(clock.After(c.now, max(d, 0)), f)
+}
+
+// At calls f as AfterFunc does, when the clock is at at. It makes no difference if the clock is moved meanwhile.
+func (c *Clock) At(at int64, f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set(at, f)
+}
+
+func (c *Clock) set(at int64, f func()) (stop func() bool) {
+	c.made++
+	t := &timer{at: at, order: c.made, f: f}
+	if c.timers == nil {
+		c.timers = make(map[*timer]struct{})
+	}
+	c.timers[t] = struct{}{}
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, pending := c.timers[t]
+		delete(c.timers, t)
+		return pending
+	}
+}
+
+// Advance moves the clock forward by d and calls what became due on the way, in order of time, and at the same time in
+// the order in which it was set, each with the clock at its own time. A negative d moves the clock back and calls
+// nothing; what is to be called later then still is as far away as before.
+func (c *Clock) Advance(d time.Duration) {
+	for c.step(&d) {
+	}
+}
+
+// Set moves the clock to now, like Advance. If it is moved beyond now meanwhile, by another goroutine or by what is
+// called, it stays there.
+func (c *Clock) Set(now int64) {
+	for d := time.Duration(now - c.Now()); c.step(&d); {
+		d = time.Duration(max(now-c.Now(), 0))
+	}
+}
+
+// step moves the clock by d, or to the next timer and takes as much from d. It reports whether something is left to do.
+func (c *Clock) step(d *time.Duration) bool {
+	c.mu.Lock()
+	if *d < 0 {
+		c.now += int64(*d)
+		for t := range c.timers {
+			t.at += int64(*d)
+		}
+		c.mu.Unlock()
+		return false
+	}
+	end := clock.After(c.now, *d)
+	var next *timer
+	for t := range c.timers {
+		if t.at <= end && (next == nil || t.at < next.at || t.at == next.at && t.order < next.order) {
+			next = t
+		}
+	}
+	if next == nil {
+		c.now = end
+		c.mu.Unlock()
+		return false
+	}
+	delete(c.timers, next)
+	if next.at > c.now {
+		*d -= time.Duration(next.at - c.now)
+		c.now = next.at
+	}
+	c.mu.Unlock()
+	next.f()
+	return true
+}
