@@ -14,8 +14,8 @@ import (
 
 // DebitAll charges what requests have cost already to all limits that apply to them, whatever remains. The debt of limits of this
 // process is that of [keyset.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
-// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [keyset.MostCharges]. No request is refused,
-// no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
+// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [keyset.MostCharges]. No request is
+// refused, no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
 //
 // The decision of each part is that of a probe right afterwards: Allowed if a permit remains, or else with the RetryAfter of the
 // first one. Limits of AlgorithmConcurrency are not charged, as their permits would never come back; one in a store is not asked.

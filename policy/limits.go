@@ -72,10 +72,10 @@ type Policy struct {
 	// highest counts.
 	Priority overload.Priority
 	// OnDecided is the [Observer] of this policy alone. It is called for each request that the policy is applied to, allowed or
-	// refused, before the caller has the verdict, but not for probes. p is the limit of the policy that decides. It may be allowed
-	// where v is not, as another policy refuses. The goroutine of the request calls it, and waits for it; several do at a time.
-	// It must not keep what it gets, or change it. There is no call in shadow, while a key is unlimited, or where a key cannot
-	// be found. Each set that is loaded must have it. Default: nil, no call, and no cost.
+	// refused, before the caller has the verdict, but not for probes. p is the limit of the policy that decides. It may be
+	// allowed where v is not, as another policy refuses. The goroutine of the request calls it, and waits for it; several do at
+	// a time. It must not keep what it gets, or change it. There is no call in shadow, while a key is unlimited, or where a key
+	// cannot be found. Each set that is loaded must have it. Default: nil, no call, and no cost.
 	OnDecided func(r *Request, p *Part, v *Verdict)
 	// Source is the place of the policy, such as "weir.yaml:12:5". Default: "".
 	Source string
