@@ -201,7 +201,7 @@ func keyFrom(p *livePolicy, rule *Rule) string {
 // tierOf is the tier whose limits hold for a request, "" if there is none or its key has limits of its own.
 func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	p := it.policy
-	if _, own := p.Keys[key]; own || p.TierBy == nil || it.override != nil {
+	if _, own := p.own[key]; own || p.TierBy == nil || it.override != nil {
 		return ""
 	}
 	if it.reading > 0 {

@@ -223,6 +223,9 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 		it.to = it.from
 	case of != nil && of == w.clientOf: // the most usual keys are made once
 		it.from, it.to = w.clientFrom, w.clientTo
+	case it.named:
+		w.keys = appendNamed(w.keys, r.Named.Key, p.composed)
+		it.to = len(w.keys)
 	default:
 		w.keys, it.failed = appendText(w.keys, key, r)
 		it.keyless = it.failed != nil
@@ -327,8 +330,8 @@ func (w *work) chooseKey(it *item) {
 		if plans, ok := p.keys[string(w.key(it))]; ok {
 			it.plans = plans
 		}
-	case p.shared && p.Keys != nil:
-		if limits, ok := p.Keys[string(w.key(it))]; ok {
+	case p.shared && p.own != nil:
+		if limits, ok := p.own[string(w.key(it))]; ok {
 			it.variant = limits
 		}
 	}

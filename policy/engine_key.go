@@ -20,6 +20,7 @@ func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.
 		return store.State{}, noPolicy(policy)
 	}
 	p := &s.live[at]
+	key = p.counted(key)
 	for i := range p.limits {
 		if p.Limits[i].Name == limit || limit == "" && len(p.limits) == 1 {
 			return e.inspect(ctx, p, i, key)
@@ -63,6 +64,7 @@ func (e *Engine) Reset(ctx context.Context, policy, key string) error {
 		return noPolicy(policy)
 	}
 	p := &s.live[at]
+	key = p.counted(key)
 	for i := range p.limits {
 		if !p.shared {
 			p.limits[i].state.limiter.Reset(key)

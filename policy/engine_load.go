@@ -155,7 +155,7 @@ func (e *Engine) Charges(charges []keyset.Charge, policy, key string, n int64) (
 	if s.sharesKey(at) {
 		return charges, false
 	}
-	charges = s.live[at].chargeKey(charges, key, n)
+	charges = s.live[at].chargeKey(charges, s.live[at].counted(key), n)
 	for at = s.live[at].parent; at >= 0; at = s.live[at].parent {
 		if p := &s.live[at]; p.Key == nil {
 			charges = p.chargeKey(charges, "", n)
@@ -186,7 +186,7 @@ func (e *Engine) Unlock(policy, key string) bool {
 	if !ok || s.live[at].state.lockouts == nil {
 		return false
 	}
-	return s.live[at].state.lockouts.unlock([]byte(key), e.now())
+	return s.live[at].state.lockouts.unlock([]byte(s.live[at].counted(key)), e.now())
 }
 
 // Close refuses all waiting and later requests to which a limit applies, and every set. The store that the engine was given stays

@@ -13,6 +13,7 @@ func (e *Engine) StoredCharges(policy, key string) ([]store.Charge, bool) {
 		return nil, false
 	}
 	p := &s.live[at]
+	key = p.counted(key)
 	it := item{policy: p, variant: p.limitsFor(key)}
 	return appendStored(nil, boundKey(key), &it), true
 }

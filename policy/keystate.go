@@ -52,8 +52,8 @@ type LimitState struct {
 // holdsUnlimited is what holds for a key whose override says so.
 const holdsUnlimited = "unlimited"
 
-// Key returns what is known of a key of a policy, and takes nothing. The error is an *[weir.OptionError] if there is no such
-// policy, or that of the store.
+// Key returns what is known of a key of a policy, and takes nothing. The Key that is returned is that of [Engine.CountedKey]. The
+// error is an *[weir.OptionError] if there is no such policy, or that of the store.
 func (e *Engine) Key(ctx context.Context, policy, key string) (KeyState, error) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]
@@ -61,6 +61,7 @@ func (e *Engine) Key(ctx context.Context, policy, key string) (KeyState, error) 
 		return KeyState{}, noPolicy(policy)
 	}
 	p := &s.live[at]
+	key = p.counted(key)
 	k := e.aboutKey(p, key)
 	for i := range p.limits {
 		l, err := e.limitOf(ctx, p, i, key, &k)

@@ -17,7 +17,8 @@ import (
 // is charged, and [Verdict.Unknown] reports it. So a policy that a reload has removed never allows anything.
 type Named struct {
 	// Policy is the name of the policy, and Key what the request is counted under, whatever Key the policy has. They must not
-	// be changed before the request has been decided on. A key that is longer than keys may be is counted under a hash of it.
+	// be changed before the request has been decided on. One of more than 128 bytes is counted under its first 60 and a hash:
+	// see [Engine.CountedKey].
 	Policy, Key []byte
 	// Cost is how many permits the request costs, whatever Cost the policy and the request have: from 0 to 10^15. 0 takes nothing
 	// and is refused only if no permit is available. Another number is refused with ReasonInvalid, if the policy is enforced.

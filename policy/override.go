@@ -54,7 +54,7 @@ const (
 func (e *Engine) Override(o *Override) error {
 	change, err := e.override(o)
 	if change > 0 {
-		e.tellStore(change, o.Policy, o.Key)
+		e.tellStore(change, o.Policy, e.CountedKey(o.Policy, o.Key))
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func (e *Engine) override(o *Override) (change uint64, err error) {
 		return 0, err
 	}
 	x := &override{Override: *o, until: e.now() + int64(o.For)}
-	x.Key, x.By, x.Reason = strings.Clone(o.Key), strings.Clone(o.By), strings.Clone(o.Reason)
+	x.Key, x.By, x.Reason = strings.Clone(p.counted(o.Key)), strings.Clone(o.By), strings.Clone(o.Reason)
 	x.Limits, x.Since = limits, time.Now()
 	before := p.overrides.get(x.Key)
 	if before == nil && p.overrides.sum() >= mostOverrides {
@@ -117,7 +117,7 @@ func (e *Engine) Restore(policy, key string) bool {
 	x, change := e.restore(policy, key)
 	held := x != nil && x.until > e.now() // by now: it may take long to tell the store
 	if change > 0 {
-		e.tellStore(change, policy, key)
+		e.tellStore(change, policy, x.Key)
 	}
 	return held
 }
@@ -130,6 +130,7 @@ func (e *Engine) restore(policy, key string) (x *override, change uint64) {
 	if p == nil {
 		return nil, 0
 	}
+	key = p.counted(key)
 	if x = p.overrides.get(key); x == nil {
 		return nil, 0
 	}

@@ -140,7 +140,7 @@ func (p *livePolicy) limitsFor(key string) []Limit {
 	if x := p.overrides.of([]byte(key)); x != nil && !x.Unlimited {
 		return x.Limits
 	}
-	return p.Keys[key]
+	return p.own[key]
 }
 
 // apply tells the limits of this process what they hold a key to from now on. If one of them cannot, they stay as they were.

@@ -237,7 +237,7 @@ func (f *finder) compute(i int, key Text, r *Request, how Leading) {
 
 // others looks at the word itself as a key of a policy, and at the keys of which it is a part.
 func (f *finder) others(i int) {
-	f.look(i, f.word.Text, LeadsAsKey)
+	f.look(i, f.s.live[i].counted(f.word.Text), LeadsAsKey)
 	if f.word.Addr.IsValid() {
 		f.look(i, f.word.Addr.String(), LeadsAsKey)
 	}

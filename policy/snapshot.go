@@ -71,6 +71,7 @@ type livePolicy struct {
 	limits    []liveLimit
 	candidate []liveLimit
 	tiers     map[string][]*keyset.Plan
+	own       map[string][]Limit // Policy.Keys, by what they are counted under
 	keys      map[string][]*keyset.Plan
 	brought   *broughtLimits // nil without LimitBy
 	overrides *overrides
@@ -79,6 +80,7 @@ type livePolicy struct {
 	queue     bool
 	shared    bool // its limits are kept for several processes: in the store or, if it is durable, by the owner of the cluster
 	durable   bool
+	composed  bool // its keys may have several parts
 	hold      time.Duration
 	maxWait   time.Duration
 }
@@ -160,9 +162,12 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 			s.matched[i] = &ruleCount{often: new(tally.Tally), before: s.matched[i]}
 		}
 	}
-	for i := range p.set.Policies {
+	for i := range s.live {
+		s.live[i].Policy = &p.set.Policies[i]
+	}
+	s.composedKeys()
+	for i := range s.live {
 		live := &s.live[i]
-		live.Policy = &p.set.Policies[i]
 		live.parent = -1
 		if live.Parent != "" {
 			live.parent = p.policies[live.Parent]
@@ -212,6 +217,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	case p.state.refusals == nil:
 		p.state.refusals = newRefusedKeys()
 	}
+	p.own = p.countedKeys()
 	if p.LimitBy != nil {
 		p.brought = new(broughtLimits)
 	}
@@ -236,7 +242,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	if p.tiers, err = p.plans(p.Tiers); err != nil {
 		return err
 	}
-	p.keys, err = p.plans(p.Keys)
+	p.keys, err = p.plans(p.own)
 	return err
 }
 

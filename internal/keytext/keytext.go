@@ -45,6 +45,20 @@ func AppendPart[S string | []byte](b []byte, s S) []byte {
 	return hex.AppendEncode(b, sum[:])
 }
 
+// StandsForLong reports whether s has the form of what AppendPart makes of a long part.
+func StandsForLong[S string | []byte](s S) bool {
+	const hash = keptOfLong + len(ofLong)
+	if len(s) != hash+hex.EncodedLen(sha256.Size) || string(s[keptOfLong:hash]) != ofLong {
+		return false
+	}
+	for _, c := range []byte(s[hash:]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
 // Bound replaces the part of b that begins at start by what AppendPart makes of it.
 func Bound(b []byte, start int) []byte {
 	if len(b)-start <= MaxPart {

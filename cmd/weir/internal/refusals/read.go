@@ -2,6 +2,7 @@ package refusals
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -12,8 +13,9 @@ import (
 
 // Query is which refusals are asked for.
 type Query struct {
-	// Policy and Key are those of a limit that has refused. Default: nil, whatever they are.
-	Policy, Key *string
+	// Policy, and one of Keys, are those of a limit that has refused. Default: nil, whatever they are.
+	Policy *string
+	Keys   []string
 	// Word is what the refusal must name: as its client, in a key, or in its path or host. Default: nil, any.
 	Word *keytext.Word
 	// Most is how many are answered at most.
@@ -85,7 +87,7 @@ func (e *entry) matches(q Query) bool {
 	if q.Word != nil && !e.names(q.Word) {
 		return false
 	}
-	if q.Policy == nil && q.Key == nil {
+	if q.Policy == nil && q.Keys == nil {
 		return true
 	}
 	for i := range e.n {
@@ -93,7 +95,7 @@ func (e *entry) matches(q Query) bool {
 		if l.allowed && i != e.bind {
 			continue
 		}
-		if (q.Policy == nil || e.of(l.policy) == *q.Policy) && (q.Key == nil || e.of(l.key) == *q.Key) {
+		if (q.Policy == nil || e.of(l.policy) == *q.Policy) && (q.Keys == nil || slices.Contains(q.Keys, e.of(l.key))) {
 			return true
 		}
 	}

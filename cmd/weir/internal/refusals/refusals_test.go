@@ -116,7 +116,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d, %d kept", len(all.Refusals), all.Kept)
 	}
 	name, key := "login", "17"
-	if one := l.Last(refusals.Query{Policy: &name, Key: &key, Most: 5}); len(one.Refusals) != 1 {
+	if one := l.Last(refusals.Query{Policy: &name, Keys: []string{key}, Most: 5}); len(one.Refusals) != 1 {
 		t.Errorf("%d of one key", len(one.Refusals))
 	}
 	name = "other"

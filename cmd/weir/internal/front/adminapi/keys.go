@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
@@ -128,14 +129,28 @@ func (h *Handler) refusals(w http.ResponseWriter, r *http.Request) *problem.Prob
 		q.Policy = &name
 	}
 	if values.Has(inKey) {
-		key := values.Get(inKey)
-		q.Key = &key
+		q.Keys = h.countedKeys(q.Policy, values.Get(inKey))
 	}
 	last := h.o.Refusals.Last(q)
 	for i := range last.Refusals {
 		h.cleanRefusal(&last.Refusals[i])
 	}
 	return writeJSON(w, &last)
+}
+
+// countedKeys are what requests are counted under that have a key, under one policy or under all.
+func (h *Handler) countedKeys(name *string, key string) []string {
+	all := []string{key}
+	engine := h.o.Limits.Engine()
+	for _, p := range engine.Set().Policies {
+		if name != nil && *name != p.Name {
+			continue
+		}
+		if counted := engine.CountedKey(p.Name, key); !slices.Contains(all, counted) {
+			all = append(all, counted)
+		}
+	}
+	return all
 }
 
 // refusal serves GET admin.RefusalPath.

@@ -54,3 +54,26 @@ func TestStatusSpellsKeys(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestQuotasOfLongKeys: the quota of a key that is counted under its hash is that of the requests that name it.
+func TestQuotasOfLongKeys(t *testing.T) {
+	h := newFronts(t).durable
+	for n, length := range []int{129, 300, 1024} {
+		key := strings.Repeat("k", length)
+		if r := send(h, "POST", "/v1/check", "application/json", `{"policy":"tenant","key":"`+key+`","cost":7}`); r.Code != 200 {
+			t.Errorf("%d: %d %s", length, r.Code, r.Body)
+		}
+		body := `{"policy":"tenant","key":"` + key + `","permits":-5,"by":"ops","reason":"test"}`
+		if r := send(h, "POST", "/v1/quota/adjust", "application/json", body); r.Code != 200 {
+			t.Errorf("%d: %d %s", length, r.Code, r.Body)
+		}
+		r := send(h, "GET", "/v1/quota?policy=tenant&key="+key, "", "")
+		if r.Code != 200 || !strings.Contains(r.Body.String(), `"remaining":988`) {
+			t.Errorf("%d, %d bytes: %d %s", n, length, r.Code, r.Body)
+		}
+		r = send(h, "GET", "/v1/quota/adjustments?policy=tenant&key="+key, "", "")
+		if got := r.Body.String(); r.Code != 200 || strings.Count(got, `"permits":-5`) != 1 {
+			t.Errorf("%d: %d %s", length, r.Code, got)
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
-	"github.com/weirhq/weir/internal/keytext"
 )
 
 // refund serves WEIR.REFUND policy key n.
@@ -28,7 +27,7 @@ func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]by
 		w.Error(wrong)
 		return
 	}
-	charges, ok := engine.Charges(nil, string(policy), string(keytext.AppendPart(nil, key)), n)
+	charges, ok := engine.Charges(nil, string(policy), string(key), n)
 	if !ok { // its parents are shared, or it has gone meanwhile
 		w.Error("NOREFUND limits of policy " + strconv.Quote(string(policy)) + sharedLimits)
 		return
@@ -80,11 +79,9 @@ func (p *policyCommands) reset(ctx context.Context, w *resp.Writer, args [][]byt
 		w.Error(wrong)
 		return
 	}
-	for _, key := range counted(args[2]) {
-		if err := p.limits.Engine().Reset(ctx, string(args[1]), key); err != nil {
-			w.Error("UNAVAILABLE " + strings.TrimPrefix(p.limits.Clean(err.Error()), "weir: "))
-			return
-		}
+	if err := p.limits.Engine().Reset(ctx, string(args[1]), string(args[2])); err != nil {
+		w.Error("UNAVAILABLE " + strings.TrimPrefix(p.limits.Clean(err.Error()), "weir: "))
+		return
 	}
 	w.OK()
 }
@@ -96,19 +93,8 @@ func (p *policyCommands) unlock(_ context.Context, w *resp.Writer, args [][]byte
 		return
 	}
 	ended := int64(0)
-	for _, key := range counted(args[2]) {
-		if p.limits.Engine().Unlock(string(args[1]), key) {
-			ended = 1
-		}
+	if p.limits.Engine().Unlock(string(args[1]), string(args[2])) {
+		ended = 1
 	}
 	w.Int(ended)
-}
-
-// counted are the keys under which there can be counts of one that a client names: WEIR.TAKE counts a long one under its hash,
-// and rules make long ones of several parts.
-func counted(key []byte) []string {
-	if len(key) <= keytext.MaxPart {
-		return []string{string(key)}
-	}
-	return []string{string(keytext.AppendPart(nil, key)), string(key)}
 }
