@@ -86,7 +86,7 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 	}
 	hidden := f.shows(l.path)
 	asked := "the store"
-	if p.Durability == policy.DurabilityCluster {
+	if p.Durability != policy.DurabilityMemory {
 		asked = "the owner"
 	}
 	words := "exact, one round trip to " + asked + " for each request"
@@ -99,7 +99,7 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 		}
 		words += " and one when it ends; what a process that died had taken comes back within " +
 			f.show(p.path+"."+keyHold, shortDuration(hold))
-	case p.Durability == policy.DurabilityCluster && f.Cluster != nil && f.Cluster.File != "":
+	case p.Durability == policy.DurabilityFile:
 		words = "exact; " + f.burned(&b, hidden)
 	case p.Durability == policy.DurabilityCluster:
 		b.RoundTrip = true
@@ -207,8 +207,12 @@ func (b Bound) String() string {
 		of = ", " + b.Of
 	}
 	how := b.Consistency.String()
-	if b.Durability == policy.DurabilityCluster {
+	switch b.Durability {
+	case policy.DurabilityCluster:
 		how = "durable"
+	case policy.DurabilityFile:
+		how = "durable in a file"
+	case policy.DurabilityMemory:
 	}
 	return strings.Join([]string{b.Policy, "/", b.Limit, of, " (", b.Holds, "), ", how, ": ", b.Text}, "")
 }

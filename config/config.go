@@ -152,7 +152,9 @@ func (d *decoder) whole(v value) *File {
 	d.relations(f)
 	for _, p := range f.policies {
 		if d.inStateFile(p) {
-			p.Durability, f.Cluster = policy.DurabilityCluster, InFile(d.stateFile)
+			p.Durability, f.Cluster = policy.DurabilityFile, InFile(d.stateFile)
+		} else if p.Durability == policy.DurabilityCluster && f.Cluster != nil && f.Cluster.File != "" {
+			p.Durability = policy.DurabilityFile
 		}
 		f.Set.Policies = append(f.Set.Policies, p.Policy)
 	}

@@ -20,7 +20,7 @@ var durabilityNames = []string{policy.DurabilityMemory.String(), policy.Durabili
 
 var durabilityHints = map[string]string{
 	"durable": durabilityNames[1], "etcd": durabilityNames[1], "disk": durabilityNames[1], "raft": durabilityNames[1],
-	"persistent": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
+	"file": durabilityNames[1], "persistent": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
 	"local": durabilityNames[0], "process": durabilityNames[0], "volatile": durabilityNames[0],
 }
 
@@ -189,7 +189,7 @@ func (f *File) explainOwner(w io.Writer) {
 // explainDurability writes what the counts of a policy survive.
 func (f *File) explainDurability(w io.Writer, p *placedPolicy) {
 	owner := ": one owner in the cluster, which allows nothing before it is durable"
-	if f.Cluster != nil && f.Cluster.File != "" {
+	if p.Durability == policy.DurabilityFile {
 		owner = ": in a file of this process, which allows nothing before it is on disk"
 	}
 	line(w, keyDurability, f.show(p.path+"."+keyDurability, p.Durability.String())+owner)

@@ -147,11 +147,12 @@ func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
 		keys = 1_000_000
 	}
 	where := "all, in the store"
-	if p.Durability == policy.DurabilityCluster {
+	switch p.Durability {
+	case policy.DurabilityCluster:
 		where = "all, in the cluster"
-		if f.Cluster != nil && f.Cluster.File != "" {
-			where = "all, in the file"
-		}
+	case policy.DurabilityFile:
+		where = "all, in the file"
+	case policy.DurabilityMemory:
 	}
 	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
 	case !p.Shared():

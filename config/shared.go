@@ -220,7 +220,7 @@ func (f *File) explainSharing(w io.Writer, p *placedPolicy) {
 			policy.FailLocal:  "; limits in this process while the store is unavailable",
 		}[p.Fail]
 	}
-	if p.Durability == policy.DurabilityCluster {
+	if p.Durability != policy.DurabilityMemory {
 		f.explainDurability(w, p)
 		fail += ", and all while the cluster has no owner"
 	}

@@ -59,7 +59,7 @@ func TestStateFile(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := f.Set.Policies[0].Durability == policy.DurabilityCluster; got != want {
+		if got := f.Set.Policies[0].Durability == policy.DurabilityFile; got != want {
 			t.Errorf("%s: in the file %v, want %v", text, got, want)
 		}
 		if got := f.Cluster.Same(config.InFile("/state/limits")); got != want {

@@ -11,16 +11,19 @@ const (
 	// DurabilityCluster has one owner in the cluster, which allows nothing before it is durable, and a fair queue: see package
 	// durable.
 	DurabilityCluster
+	// DurabilityFile is DurabilityCluster where the owner is this process, which keeps the limits in a file. Only what is shown
+	// differs.
+	DurabilityFile
 
 	durabilities
 )
 
-var durabilityNames = [durabilities]string{"memory", "cluster"}
+var durabilityNames = [durabilities]string{"memory", "cluster", "file"}
 
-// Shared reports whether the limits of the policy are kept for several processes: in a store, or by the owner of the cluster.
-func (p *Policy) Shared() bool { return p.Consistency.Shared() || p.Durability == DurabilityCluster }
+// Shared reports whether the limits of the policy are kept for several processes: in a store, or by their owner.
+func (p *Policy) Shared() bool { return p.Consistency.Shared() || p.Durability != DurabilityMemory }
 
-// String is "memory" or "cluster".
+// String is "memory", "cluster" or "file".
 func (d Durability) String() string {
 	if d < durabilities {
 		return durabilityNames[d]
@@ -39,5 +42,5 @@ func (d *Durability) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("weir: unknown durability %.40q: must be memory or cluster", text)
+	return fmt.Errorf("weir: unknown durability %.40q: must be memory, cluster or file", text)
 }

@@ -104,7 +104,7 @@ func (e *Engine) checkStore(set *Set) error {
 		if p.Consistency.Shared() && e.options.Store == nil {
 			c.refuse(fmt.Sprintf("policy %q: Consistency", p.Name), p.Consistency.String(), "local, as the engine has no Store")
 		}
-		if p.Durability == DurabilityCluster && e.options.Durable == nil {
+		if p.Durability != DurabilityMemory && e.options.Durable == nil {
 			c.refuse(fmt.Sprintf("policy %q: Durability", p.Name), p.Durability.String(), "memory, as the engine has no Durable")
 		}
 	}

@@ -15,7 +15,7 @@ func (c *checker) consistency(at string, p *Policy) {
 		return
 	}
 	if !p.Consistency.Shared() {
-		if p.Durability == DurabilityCluster {
+		if p.Durability != DurabilityMemory {
 			return
 		}
 		if p.Fail == FailLocal {
@@ -46,10 +46,10 @@ func (c *checker) consistency(at string, p *Policy) {
 
 // durability checks what a policy says about what its limits survive.
 func (c *checker) durability(at string, p *Policy) {
-	const cluster = ", as Durability is cluster"
+	cluster := ", as Durability is " + p.Durability.String()
 	switch {
 	case p.Durability >= durabilities:
-		c.refuse(at+": Durability", p.Durability.String(), "memory or cluster")
+		c.refuse(at+": Durability", p.Durability.String(), "memory, cluster or file")
 		return
 	case p.Durability == DurabilityMemory:
 		return

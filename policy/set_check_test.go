@@ -86,7 +86,7 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": Limits[0]: weir: Limit.Calendar.Zone is "here": must be UTC or a zone with a name`, policy.Policy{
 			Name: "p", Limits: one(month(time.FixedZone("here", 60))), Durability: policy.DurabilityCluster,
 		}},
-		{`policy "p": Durability is Durability(7): must be memory or cluster`, policy.Policy{Name: "p", Limits: ok, Durability: 7}},
+		{`policy "p": Durability is Durability(7): must be memory, cluster or file`, policy.Policy{Name: "p", Limits: ok, Durability: 7}},
 		{`policy "p": Keys["k"][0]: weir: Limit.Calendar.Zone is "here": must be UTC or a zone with a name`, policy.Policy{
 			Name: "p", Limits: one(month(time.UTC)), Keys: map[string][]policy.Limit{"k": one(month(time.FixedZone("here", 60)))},
 			Consistency: policy.ConsistencyCoherent,
@@ -157,7 +157,7 @@ func TestConsistencyText(t *testing.T) {
 
 // TestDurabilityText: every durability is what its text says.
 func TestDurabilityText(t *testing.T) {
-	for d := policy.DurabilityMemory; d <= policy.DurabilityCluster; d++ {
+	for d := policy.DurabilityMemory; d <= policy.DurabilityFile; d++ {
 		text, err := d.MarshalText()
 		var back policy.Durability
 		p := policy.Policy{Durability: d}
@@ -166,7 +166,7 @@ func TestDurabilityText(t *testing.T) {
 		}
 	}
 	var d policy.Durability
-	if err := d.UnmarshalText([]byte("disk")); err == nil || !strings.Contains(err.Error(), "memory or cluster") || policy.Durability(9).String() != "Durability(9)" {
+	if err := d.UnmarshalText([]byte("disk")); err == nil || !strings.Contains(err.Error(), "memory, cluster or file") || policy.Durability(9).String() != "Durability(9)" {
 		t.Error(err)
 	}
 }

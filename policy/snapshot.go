@@ -180,7 +180,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 			live.hold = defaultHold
 		}
 		live.shared = live.Shared() && !e.options.Alone
-		live.durable = live.shared && live.Durability == DurabilityCluster
+		live.durable = live.shared && live.Durability != DurabilityMemory
 		var was *policyState
 		if old != nil {
 			if at, ok := old.policies[live.Name]; ok {

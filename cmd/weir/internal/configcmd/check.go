@@ -105,12 +105,15 @@ type checked struct {
 	limits int // of the domains
 }
 
+// stateOfServer stands for the file of weir serve, which keeps calendar windows where the configuration says nothing else.
+const stateOfServer = "limits in the directory of weir serve --state"
+
 // checkWidth is how many columns what is said of shared limits has.
 const checkWidth = 80
 
 func checkFile(name string, hasStore bool) *checked {
 	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
-	file, err := config.Load(name, config.Options{HasStore: hasStore})
+	file, err := config.Load(name, config.Options{HasStore: hasStore, StateFile: stateOfServer})
 	var wrong *config.Errors
 	switch {
 	case errors.As(err, &wrong):
@@ -153,7 +156,7 @@ func item(w io.Writer, text string) {
 
 // kind begins what is said of a bound, which says itself that it is that of a durable limit.
 func kind(b config.Bound) string {
-	if b.Durability == policy.DurabilityCluster {
+	if b.Durability != policy.DurabilityMemory {
 		return "limit "
 	}
 	return "shared "

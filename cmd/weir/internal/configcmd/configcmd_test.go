@@ -90,6 +90,36 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestQuotasAreKeptInTheFile: check and explain say which limits the server keeps in its file where the configuration says nothing.
+func TestQuotasAreKeptInTheFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(name, []byte(`version: 1
+policies:
+  month: {limits: [{algorithm: calendar-window, permits: 1000, every: month}]}
+  hour: {limits: [{algorithm: calendar-window, permits: 10, every: hour}]}
+rules: [{name: all, limits: [month, hour]}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, err := run(t, "check", name)
+	if err != nil || strings.Count(stdout, "durable in a file") != 1 || !strings.Contains(stdout, "limit month/") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	stdout, _, err = run(t, "check", name, "--json")
+	if err != nil || strings.Count(stdout, `"durability":"file"`) != 1 {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	stdout, _, err = run(t, "explain", name)
+	stdout = strings.Join(strings.Fields(stdout), " ")
+	for _, want := range []string{
+		"file limits in the directory of weir serve --state, which", "durability file: in a file of this process",
+	} {
+		if err != nil || strings.Count(stdout, want) != 1 {
+			t.Errorf("%q: %v\n%s", want, err, stdout)
+		}
+	}
+}
+
 // TestCheckTellsTheRateOfLockouts: 10 a second and 20 refusals within a minute are 620 requests.
 func TestCheckTellsTheRateOfLockouts(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "weir.yaml")

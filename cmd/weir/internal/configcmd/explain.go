@@ -94,7 +94,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	file, err := config.Load(name, config.Options{HasStore: true, Now: func() time.Time { return at }})
+	file, err := config.Load(name, config.Options{HasStore: true, StateFile: stateOfServer, Now: func() time.Time { return at }})
 	if err != nil {
 		return mistakes.Invalid(cmd.ErrOrStderr(), err)
 	}

@@ -89,4 +89,5 @@ func beginAnew(log *slog.Logger, why error) {
 }
 
 // errNoDirectory is why a state is missing.
-var errNoDirectory = errors.New("the environment names no directory: neither STATE_DIRECTORY, nor an absolute path in XDG_STATE_HOME or HOME")
+var errNoDirectory = errors.New(
+	"the environment names no directory: neither STATE_DIRECTORY, nor an absolute path in XDG_STATE_HOME or HOME")

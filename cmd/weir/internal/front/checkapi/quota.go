@@ -37,7 +37,7 @@ const (
 	acceptedOptKey  = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
 )
 
-// Quotas are the limits of durability cluster, as an operator sees them.
+// Quotas are the limits of durability cluster and file, as an operator sees them.
 type Quotas interface {
 	// Inspect is that of a [store.Store].
 	Inspect(ctx context.Context, c store.Charge) (store.State, error)
@@ -95,10 +95,10 @@ func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *problem) {
 	}
 	p := &set.Policies[at]
 	charges, ok := h.limits.Engine().StoredCharges(of, key)
-	if p.Durability != policy.DurabilityCluster || !ok || len(charges) != len(p.Limits) || h.quotas == nil {
+	if p.Durability == policy.DurabilityMemory || !ok || len(charges) != len(p.Limits) || h.quotas == nil {
 		return nil, problemOf(http.StatusUnprocessableEntity, &fault{
 			field: policyName, value: excerpt([]byte(of)), wrong: "its durability is " + p.Durability.String(),
-			accepted: "must be a policy of durability cluster, whose quotas survive and can be adjusted",
+			accepted: "must be a policy of durability cluster or file, whose quotas survive and can be adjusted",
 		})
 	}
 	var all []quotaLimit
