@@ -25,10 +25,13 @@ func (c *call) refund(ctx context.Context) error {
 	v := &g.verdict
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		if p.Policy.Consistency.Shared() || p.Policy.Durability != policy.DurabilityMemory {
+		if p.Policy.Consistency.Shared() {
 			return status.Errorf(codes.Unimplemented,
-				"weir: is_negative_hits: policy %q is not of one process: nothing can be given back", p.Policy.Name)
+				"weir: is_negative_hits: policy %q is shared by a store: nothing can be given back", p.Policy.Name)
 		}
+	}
+	if err := engine.RefundDurable(ctx, v); err != nil {
+		return status.Error(codes.Unavailable, "weir: the limits cannot be given hits back at the moment")
 	}
 	for i := range v.Parts {
 		p := &v.Parts[i]
