@@ -24,8 +24,8 @@ const (
 	Canceled
 	// Stopping means: the owner ends its term. Nothing was taken; the next owner can be asked at once.
 	Stopping
-	// Unavailable means: there is no owner, or it could not write. It is not known whether permits were taken, and never more than
-	// were asked for. The request can be tried again.
+	// Unavailable means: there is no owner, or it could not write. It is not known whether permits were taken, and never more
+	// than were asked for. The request can be tried again.
 	Unavailable
 
 	outcomes

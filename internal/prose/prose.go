@@ -1,5 +1,5 @@
-// Package prose reads the sentences of the documentation: of pages in Markdown, of doc comments in Go, and of the comments in YAML.
-// Code is no prose.
+// Package prose reads the sentences of the documentation: of pages in Markdown, of doc comments in Go, and of the comments in
+// YAML. Code is no prose.
 package prose
 
 import (
