@@ -189,7 +189,7 @@ func modeledLimit(r *rand.Rand) (l weir.Limit, law reference.Limiter, span, begi
 		unit, span, begin = algo.CalendarMinute, time.Minute, 0
 	}
 	l = weir.CalendarWindow(permits, algo.Calendar{Unit: unit})
-	return l, reference.NewCalendarWindow(permits, algo.Calendar{Unit: algo.CalendarUnit(l.Calendar().Unit)}), span, begin
+	return l, reference.NewCalendarWindow(permits, l.Calendar()), span, begin
 }
 
 func modeledScript(r *rand.Rand, most int64, span time.Duration, crashes bool) []scripted {

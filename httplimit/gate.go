@@ -258,6 +258,6 @@ func (g *Gate) fail(w http.ResponseWriter, r *http.Request, message string, why 
 	g.failed.Add(1)
 	g.options.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)
 	status := http.StatusInternalServerError
-	f := Refusal{Status: status, Problem: Problem{Type: "about:blank", Title: http.StatusText(status)}}
+	f := Refusal{Status: status, Problem: Problem{Type: aboutBlank, Title: http.StatusText(status)}}
 	g.send(&f, w, r)
 }

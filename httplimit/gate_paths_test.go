@@ -57,7 +57,8 @@ func TestDeniedRequestsAreForbidden(t *testing.T) {
 		e := standing(t, &policy.Set{
 			Policies: []policy.Policy{hourly("all", 9, nil)},
 			Rules: []policy.Rule{
-				everything("all"), {Name: "secret rule", Match: policy.Match{Paths: []string{"/admin/"}}, Deny: true},
+				everything("all"),
+				{Name: "secret rule", Match: policy.Match{Paths: []string{"/admin/"}}, Deny: true},
 				{Name: "free", Match: policy.Match{Paths: []string{"/public/"}}, Exempt: true},
 			},
 		})

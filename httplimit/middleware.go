@@ -339,7 +339,7 @@ func (m *middleware) refuseKey(w http.ResponseWriter, r *http.Request, err error
 	}
 	refusal := Refusal{
 		Decision: weir.Decision{Reason: weir.ReasonInvalid}, Header: w.Header(), Status: e.Status,
-		Problem: Problem{Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail},
+		Problem: Problem{Type: aboutBlank, Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail},
 	}
 	if m.OnRefused != nil {
 		m.OnRefused(r, &refusal)
@@ -367,6 +367,6 @@ func (m *middleware) abandon(w http.ResponseWriter, r *http.Request, err error) 
 func (m *middleware) fail(w http.ResponseWriter, r *http.Request, message string, why slog.Attr) {
 	m.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)
 	status := http.StatusInternalServerError
-	f := Refusal{Status: status, Problem: Problem{Type: "about:blank", Title: http.StatusText(status)}}
+	f := Refusal{Status: status, Problem: Problem{Type: aboutBlank, Title: http.StatusText(status)}}
 	m.send(&f, w, r)
 }

@@ -26,6 +26,9 @@ const (
 	reducedCapacityTitle = "Request cannot be satisfied due to temporary server capacity constraints"
 )
 
+// aboutBlank is the type of a problem that is no more than its status.
+const aboutBlank = "about:blank"
+
 // deniedDetail is all that a client is told whose request a rule denies: not which rule.
 const deniedDetail = "This request is not allowed here, whenever it comes."
 
@@ -88,7 +91,7 @@ func isCapacity(d weir.Decision, unit ratelimitfields.Unit) bool {
 // newProblem describes a refusal without its status.
 func newProblem(d weir.Decision, cost int64, policy *ratelimitfields.Policy, numbers bool, seconds int64) Problem {
 	if d.Reason == weir.ReasonDenied {
-		return Problem{Type: "about:blank", Title: http.StatusText(http.StatusForbidden), Detail: deniedDetail}
+		return Problem{Type: aboutBlank, Title: http.StatusText(http.StatusForbidden), Detail: deniedDetail}
 	}
 	p := Problem{Type: QuotaExceeded, Title: quotaExceededTitle, RetryAfter: seconds}
 	if policy.Name != "" {

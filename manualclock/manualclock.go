@@ -1,5 +1,5 @@
-// Package manualclock has a clock that a program moves: to replay a history, to simulate, or to test without waiting. To test code
-// that waits, testing/synctest needs no clock at all.
+// Package manualclock has a clock that a program moves: to replay a history, to simulate, or to test without waiting. To test
+// code that waits, testing/synctest needs no clock at all.
 package manualclock
 
 import (

@@ -275,11 +275,7 @@ func newLaw(l weir.Limit) (law, error) { //nolint:ireturn // one for each algori
 		a, err := algo.NewConcurrency(l.Permits())
 		return &lawOf[algo.ConcurrencyState, algo.Concurrency]{a, 1, &inUseForm}, err
 	default: // weir.AlgorithmCalendarWindow
-		c := l.Calendar()
-		a, err := algo.NewCalendarWindow(l.Permits(), algo.Calendar{
-			Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday,
-			Hour: c.Hour, Minute: c.Minute,
-		})
+		a, err := algo.NewCalendarWindow(l.Permits(), l.Calendar())
 		return &lawOf[algo.CalendarWindowState, algo.CalendarWindow]{a, 3, &calendarForm}, err
 	}
 }

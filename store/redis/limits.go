@@ -100,8 +100,8 @@ func newLaw(l weir.Limit) (*law, error) {
 		header = numbers(header, w.most)
 	case weir.AlgorithmCalendarWindow:
 		w.code = codeCalendar
-		if w.calendar, err = newCalendar(w.most, l.Calendar()); err == nil {
-			w.months, err = newCalendar(1, l.Calendar())
+		if w.calendar, err = algo.NewCalendarWindow(w.most, l.Calendar()); err == nil {
+			w.months, err = algo.NewCalendarWindow(1, l.Calendar())
 		}
 		name := l.Calendar().String()
 		if len(name) > 200 {
@@ -156,13 +156,6 @@ func (w *law) windows(l weir.Limit) (header []byte, err error) {
 		w.sliding, err = algo.NewSlidingWindow(n, window, segments, 0)
 	}
 	return header, err
-}
-
-func newCalendar(limit int64, c algo.Calendar) (algo.CalendarWindow, error) {
-	return algo.NewCalendarWindow(limit, algo.Calendar{
-		Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday,
-		Hour: c.Hour, Minute: c.Minute,
-	})
 }
 
 // argument is the argument for n permits; n < 0 is what cannot be granted. Of a calendar it lacks the edges.

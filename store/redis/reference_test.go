@@ -175,7 +175,7 @@ func newCounting(l weir.Limit) counting {
 			from: func(_ algo.SlidingCounter, s algo.SlidingCounterState) int64 { return s.Window },
 		}
 	case weir.AlgorithmCalendarWindow:
-		build := func(l weir.Limit) algo.CalendarWindow { return must(newCalendar(l.Permits(), l.Calendar())) }
+		build := func(l weir.Limit) algo.CalendarWindow { return must(algo.NewCalendarWindow(l.Permits(), l.Calendar())) }
 		return &countingOf[algo.CalendarWindowState, algo.CalendarWindow]{
 			limit: l, a: build(l), unit: 1000, build: build, carry: algo.CalendarWindow.Carry,
 			same: func(a, b algo.CalendarWindow) bool { return a.SameWindows(b) },

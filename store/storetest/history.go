@@ -85,9 +85,7 @@ func newModel(l weir.Limit, resolution time.Duration) (m model, n int64, err err
 		a, err := algo.NewConcurrency(l.Permits())
 		return &modelOf[algo.ConcurrencyState, algo.Concurrency]{algorithm: a}, l.Permits(), err
 	default: // a calendar has days of its own, whatever the resolution is
-		a, err := algo.NewCalendarWindow(l.Permits(), algo.Calendar{
-			Unit: algo.CalendarUnit(l.Calendar().Unit), Month: l.Calendar().Month, Zone: l.Calendar().Zone,
-		})
+		a, err := algo.NewCalendarWindow(l.Permits(), l.Calendar())
 		return &modelOf[algo.CalendarWindowState, algo.CalendarWindow]{algorithm: a}, l.Permits(), err
 	}
 }

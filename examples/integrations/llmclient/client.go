@@ -92,7 +92,9 @@ func (c *Client) Complete(ctx context.Context, r Request) (Answer, error) {
 	estimate := r.estimate()
 	// Both limits or none: a request that is short of tokens does not use up one of the requests.
 	leases, _, err := keyset.ReserveAll(
-		ctx, nil, keyset.Charge{Limiter: c.requests, Key: r.Model, N: 1}, keyset.Charge{Limiter: c.tokens, Key: r.Model, N: estimate},
+		ctx, nil,
+		keyset.Charge{Limiter: c.requests, Key: r.Model, N: 1},
+		keyset.Charge{Limiter: c.tokens, Key: r.Model, N: estimate},
 	)
 	if refused, ok := errors.AsType[*weir.RefusedError](err); ok {
 		d := refused.Decision

@@ -94,8 +94,8 @@ func (c *planCache) lookup(l limitKey) *keyset.Plan {
 	return nil
 }
 
-// add checks a limit and returns its plan. The error is what is wrong with it, or [keyset.ErrTableFull] if keys have as many other
-// limits as there can be.
+// add checks a limit and returns its plan. The error is what is wrong with it, or [keyset.ErrTableFull] if keys have as many
+// other limits as there can be.
 func (c *planCache) add(l limitKey, n names) (*keyset.Plan, error) {
 	if err := l.check(n); err != nil {
 		return nil, err
