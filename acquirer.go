@@ -36,12 +36,12 @@ type Acquirer interface {
 	Idle() (d time.Duration, ok bool)
 }
 
-// Stats are the counts of a limiter.
+// Stats are the counts of a limiter, or those of a limiter for keys: of all keys together.
 type Stats struct {
 	// Limit is the most permits that can be granted at once now: the burst of a token bucket, otherwise the limit. An
-	// overload.Adaptive finds it by itself.
+	// overload.Adaptive finds it by itself. Of a limiter for keys it is that of the keys that have no other.
 	Limit int64
-	// Available is how many permits could be taken now.
+	// Available is how many permits could be taken now. Of a limiter for keys it is 0, as each key has its own: see Peek.
 	Available int64
 	// Queued is how many permits callers that wait are waiting for, and Waiters how many callers they are.
 	Queued  int64
@@ -54,6 +54,15 @@ type Stats struct {
 	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt. It ends at the
 	// largest int64.
 	Forgiven int64
+
+	// Keys is how many keys are tracked, and MaxKeys how many may be: Keys can be more after that was lowered. Both are 0 for a
+	// limiter that has no keys.
+	Keys, MaxKeys int64
+	// Untracked counts the requests that were allowed without a count, because the table of keys was full. It is 0 for a limiter
+	// that has no keys.
+	Untracked int64
+	// Overridden is how many keys have another limit for a while. It is 0 for a limiter that has no keys.
+	Overridden int64
 }
 
 // Order is who is served first by a queue.

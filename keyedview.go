@@ -9,28 +9,10 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// KeyedStats are the counts of a [Keyed].
-type KeyedStats struct {
-	// Keys is how many keys are tracked, and MaxKeys how many may be: Keys can be more after that was lowered.
-	Keys, MaxKeys int64
-	// Granted and Refused count the requests that were answered so far, probes and misuse left out.
-	Granted, Refused int64
-	// Untracked counts the requests that were granted because the table was full and WhenFull is Admit.
-	Untracked int64
-	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt of a key. It ends at
-	// the largest int64.
-	Forgiven int64
-	// Queued is how many permits callers that wait are waiting for, and Waiters how many callers they are, for all keys
-	// together.
-	Queued  int64
-	Waiters int
-	// Overridden is how many keys have another limit for a while.
-	Overridden int64
-}
-
 // Stats returns the counts of all keys together.
-func (k *keys[K]) Stats() KeyedStats {
-	s := KeyedStats{
+func (k *keys[K]) Stats() Stats {
+	s := Stats{
+		Limit: k.base.permits,
 		// A caller that is about to find the table full is counted for a moment.
 		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys),
 		Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),

@@ -64,7 +64,7 @@ func (p *livePolicy) report(now int64) PolicyReport {
 
 // limited is what the limits of this process count: sums, except that requests are untracked by all limits at a time, and that
 // keys are those of the limit whose table is nearest to being full, as one that is full is what refuses requests.
-func (p *livePolicy) limited() (sum weir.KeyedStats) {
+func (p *livePolicy) limited() (sum weir.Stats) {
 	for i := range p.limits {
 		if p.shared {
 			break

@@ -105,7 +105,7 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 					t.Errorf("permits of key %d are missing: %+v", key, d)
 				}
 			}
-			for _, stats := range []func() weir.KeyedStats{out.Stats, timed.Stats} {
+			for _, stats := range []func() weir.Stats{out.Stats, timed.Stats} {
 				if s := stats(); s.Queued != 0 || s.Waiters != 0 || s.Overridden != 0 {
 					t.Errorf("%+v", s)
 				}

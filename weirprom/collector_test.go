@@ -184,8 +184,8 @@ func all() []prometheus.Collector {
 			return weir.Stats{Limit: 1, Available: 2, Queued: 3, Waiters: 4, Granted: 5, Refused: 6, Forgiven: 7}
 		}),
 		weirprom.NewLimiter("two", func() weir.Stats { return weir.Stats{} }),
-		weirprom.NewKeyed("keyed", func() weir.KeyedStats {
-			return weir.KeyedStats{
+		weirprom.NewKeyed("keyed", func() weir.Stats {
+			return weir.Stats{
 				Keys: 1, MaxKeys: 2, Granted: 3, Refused: 4, Untracked: 5, Forgiven: 6, Queued: 7, Waiters: 8, Overridden: 9,
 			}
 		}),

@@ -38,7 +38,7 @@ func ofLibrary(t *testing.T) map[string]*dto.MetricFamily {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		weirprom.NewLimiter("l", func() weir.Stats { return weir.Stats{Limit: 1} }),
-		weirprom.NewKeyed("k", func() weir.KeyedStats { return weir.KeyedStats{} }),
+		weirprom.NewKeyed("k", func() weir.Stats { return weir.Stats{} }),
 		weirprom.NewGuard("g", func() guard.Stats { return guard.Stats{} }),
 		weirprom.NewShedder("s", func() overload.ShedderStats {
 			return overload.ShedderStats{Priorities: make([]overload.PriorityStats, 1), Readings: make([]overload.PressureReading, 1)}
