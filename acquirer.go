@@ -65,28 +65,6 @@ type Stats struct {
 	Overridden int64
 }
 
-// Order is who is served first by a queue.
-type Order uint8
-
-const (
-	// OldestFirst serves in order of arrival. A newcomer never overtakes the queue, even if its permits are available.
-	OldestFirst Order = iota
-	// NewestFirst serves the last to arrive first, and evicts the one that has waited longest when the queue is full:
-	// under overload those are served that have not yet given up.
-	NewestFirst
-)
-
-// String is "oldest-first" or "newest-first".
-func (o Order) String() string {
-	switch o {
-	case OldestFirst:
-		return "oldest-first"
-	case NewestFirst:
-		return "newest-first"
-	}
-	return fmt.Sprintf("Order(%d)", uint8(o))
-}
-
 // NoDebt as MaxDebt keeps commits from charging more than what is available.
 const NoDebt int64 = -1
 

@@ -8,15 +8,15 @@ import (
 
 // bounds are the options of a limiter for keys that can be changed while it works.
 type bounds struct {
-	QueueLimit int64
-	QueueOrder Order
-	MaxDebt    int64
-	MaxKeys    int
-	WhenFull   WhenFull
+	QueueLimit    int64
+	NewestFirst   bool
+	MaxDebt       int64
+	MaxKeys       int
+	AdmitWhenFull bool
 }
 
 func (o *KeyedOptions) bounds() bounds {
-	return bounds{o.QueueLimit, o.QueueOrder, o.MaxDebt, o.MaxKeys, o.WhenFull}
+	return bounds{o.QueueLimit, o.NewestFirst, o.MaxDebt, o.MaxKeys, o.AdmitWhenFull}
 }
 
 // check sets defaults, and returns what cannot be used.
@@ -27,14 +27,8 @@ func (b *bounds) check(of string) error {
 	if b.MaxKeys < 1 || int64(b.MaxKeys) > 1<<31 {
 		return &OptionError{of + ".MaxKeys", fmt.Sprint(b.MaxKeys), "from 1 to 2147483648"}
 	}
-	if b.WhenFull > Admit {
-		return &OptionError{of + ".WhenFull", b.WhenFull.String(), "Deny or Admit"}
-	}
 	if b.QueueLimit < 0 || b.QueueLimit > algo.MaxPermits {
 		return &OptionError{of + ".QueueLimit", fmt.Sprint(b.QueueLimit), "from 0 to 10^15 permits"}
-	}
-	if b.QueueOrder > NewestFirst {
-		return &OptionError{of + ".QueueOrder", b.QueueOrder.String(), "OldestFirst or NewestFirst"}
 	}
 	_, err := maxDebt(of, b.MaxDebt, 0)
 	return err
@@ -49,7 +43,7 @@ func checkBounds(o KeyedOptions) error {
 func (k operator[K]) Bounds() KeyedOptions {
 	b := k.bounds.Load()
 	return KeyedOptions{
-		QueueLimit: b.QueueLimit, QueueOrder: b.QueueOrder, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, WhenFull: b.WhenFull,
+		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, AdmitWhenFull: b.AdmitWhenFull,
 	}
 }
 

@@ -30,7 +30,7 @@ func NewConcurrency(n int64, o Options) (*Concurrency, error) {
 		return nil, noDebtAtOnce("Options.MaxDebt", o.MaxDebt)
 	}
 	c := new(Concurrency)
-	if err := c.init(gateOptions{"Options", o.Name, n, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock}); err != nil {
+	if err := c.init(gateOptions{"Options", o.Name, n, o.QueueLimit, o.NewestFirst, NoDebt, o.Clock}); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -100,8 +100,8 @@ func TestLargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
 
 // TestConcurrencyIsNeverExceeded loads the limiter from many goroutines, with and without waiting, and with contexts that end.
 func TestConcurrencyIsNeverExceeded(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		c := mustConcurrency(t, 5, weir.Options{QueueLimit: 20, QueueOrder: order})
+	for _, order := range []bool{false, true} {
+		c := mustConcurrency(t, 5, weir.Options{QueueLimit: 20, NewestFirst: order})
 		var (
 			out     atomic.Int64
 			granted atomic.Int64

@@ -78,7 +78,7 @@ type gateOptions struct {
 	policy     string
 	limit      int64
 	queueLimit int64
-	order      Order
+	newest     bool // is served first
 	maxDebt    int64
 	clock      Clock
 }
@@ -86,9 +86,6 @@ type gateOptions struct {
 func (g *gate) init(m meter, o gateOptions) error {
 	if o.queueLimit < 0 || o.queueLimit > algo.MaxPermits {
 		return &OptionError{o.of + ".QueueLimit", fmt.Sprint(o.queueLimit), "from 0 to 10^15 permits"}
-	}
-	if o.order > NewestFirst {
-		return &OptionError{o.of + ".QueueOrder", o.order.String(), "OldestFirst or NewestFirst"}
 	}
 	debt, err := maxDebt(o.of, o.maxDebt, o.limit)
 	if err != nil {
@@ -98,7 +95,7 @@ func (g *gate) init(m meter, o gateOptions) error {
 	g.owner = g
 	g.meter, g.policy, g.queueLimit, g.clock = m, o.policy, o.queueLimit, steady(o.clock)
 	g.limit.Store(o.limit)
-	g.queue.NewestFirst = o.order == NewestFirst
+	g.queue.NewestFirst = o.newest
 	g.maxDebt = debt
 	g.born = g.now()
 	g.touched = g.born

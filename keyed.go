@@ -18,43 +18,24 @@ type KeyedOptions struct {
 	// 10^15. A queue costs nothing while it is empty. Default: 0, such a call fails with [ErrNoQueue] where it would have to
 	// wait.
 	QueueLimit int64
-	// QueueOrder is who is served first by the queue of a key. Default: OldestFirst.
-	QueueOrder Order
+	// NewestFirst is whether the queue of a key serves the last to arrive first: see [Options]. Default: false.
+	NewestFirst bool
 	// MaxDebt is how many permits commits may charge a key beyond those available: from 1 to 10^15, or NoDebt. Default:
 	// as many as its limit.
 	MaxDebt int64
 	// MaxKeys is how many keys are tracked at a time: from 1 to 2^31. Keys that behave like new ones, because all their
 	// permits are back, are forgotten to make room; no other key ever is. Default: 1,000,000.
 	MaxKeys int
-	// WhenFull is what a new key is told when MaxKeys are tracked and none of them can be forgotten. Default: Deny.
-	WhenFull WhenFull
+	// AdmitWhenFull is whether new keys get their permits without being tracked when MaxKeys are tracked and none of them can be
+	// forgotten: they are not limited until there is room. Default: false, they are refused with ReasonTableFull, so that clients
+	// cannot escape the limit by making up keys. RetryAfter is then until a key can be forgotten at the earliest, or 1 s where
+	// none can before a lease is released.
+	AdmitWhenFull bool
 	// MaxNames is how many keys are remembered by name, so that an operator sees which they are: from 1 to 65536. It
 	// is those that are refused most. Keys of more than 256 bytes have no name. Default: 1024.
 	MaxNames int
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock Clock
-}
-
-// WhenFull is what happens to a new key when a table holds as many keys as it may.
-type WhenFull uint8
-
-const (
-	// Deny refuses new keys with ReasonTableFull, so that clients cannot escape the limit by making up keys. RetryAfter is until
-	// a key can be forgotten at the earliest, or 1 s where none can before a lease is released.
-	Deny WhenFull = iota
-	// Admit grants new keys their permits without tracking them: they are not limited until there is room.
-	Admit
-)
-
-// String is "deny" or "admit".
-func (w WhenFull) String() string {
-	switch w {
-	case Deny:
-		return "deny"
-	case Admit:
-		return "admit"
-	}
-	return fmt.Sprintf("WhenFull(%d)", uint8(w))
 }
 
 // Keyed is one limit for each of millions of keys: addresses, users, tokens. It is made by [NewKeyed]. Every key has a state of

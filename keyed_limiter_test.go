@@ -78,7 +78,7 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 		clocked := k.clocked
 		k.name, k.keyed = "key with a "+k.name, true // see of
 		k.build = func(o setup) (weir.Acquirer, error) {
-			of := weir.KeyedOptions{Name: o.name, QueueLimit: o.queue, QueueOrder: o.order, MaxDebt: o.maxDebt, Clock: o.clock}
+			of := weir.KeyedOptions{Name: o.name, QueueLimit: o.queue, NewestFirst: o.order, MaxDebt: o.maxDebt, Clock: o.clock}
 			if clocked {
 				of.Clock = bubbleClock{}
 			}

@@ -142,8 +142,8 @@ func TestResetForgetsAKey(t *testing.T) {
 	}
 }
 
-// TestFullTableForgetsOnlyKeysThatAreFull has more keys than the table holds. One that is refused stays refused however many others
-// come; its place is free when its permits are back.
+// TestFullTableForgetsOnlyKeysThatAreFull has more keys than the table holds. One that is refused stays refused however many
+// others come; its place is free when its permits are back.
 func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 	for _, maxKeys := range []int{1, 2, 7, 30} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestLargeFullTableFindsRoom(t *testing.T) {
 }
 
 func TestFullTableThatAdmits(t *testing.T) {
-	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{MaxKeys: 1, WhenFull: weir.Admit})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{MaxKeys: 1, AdmitWhenFull: true})
 	k.Allow("a")
 	for range 5 {
 		if !k.Allow("b") {

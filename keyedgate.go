@@ -28,7 +28,7 @@ func (k *keyed) raise(shard *table.Shard, slot table.Slot, h table.Hash, now int
 	// The options were checked.
 	b := k.bounds.Load()
 	_ = g.init(t.packed.meter(slot.State(), now), gateOptions{
-		policy: k.policy, limit: t.permits, queueLimit: b.QueueLimit, order: b.QueueOrder, maxDebt: b.MaxDebt,
+		policy: k.policy, limit: t.permits, queueLimit: b.QueueLimit, newest: b.NewestFirst, maxDebt: b.MaxDebt,
 	})
 	g.clock = k.clock
 	g.owner, g.word = k, g

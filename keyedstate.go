@@ -272,7 +272,7 @@ func (k *keyed) full(t *terms, now, n int64) Lease {
 
 // fullDecision is what full answers, uncounted.
 func (k *keyed) fullDecision(t *terms, now, n int64) Decision {
-	if k.bounds.Load().WhenFull == Admit {
+	if k.bounds.Load().AdmitWhenFull {
 		return Decision{Allowed: true, Limit: t.permits, Remaining: t.permits - n, Policy: k.policy}
 	}
 	d := Decision{Reason: ReasonTableFull, Limit: t.permits, RetryAfter: time.Second, Policy: k.policy}

@@ -15,8 +15,10 @@ type Options struct {
 	// QueueLimit bounds the sum of the permits that callers of Acquire, Reserve and Wait wait for: from 0 to 10^15. Default: 0,
 	// such a call fails with [ErrNoQueue] where it would have to wait.
 	QueueLimit int64
-	// QueueOrder is who is served first. Default: OldestFirst.
-	QueueOrder Order
+	// NewestFirst is whether the queue serves the last to arrive first, and evicts the one that has waited longest when it is
+	// full: under overload those are served that have not yet given up. Default: false, callers are served in order of arrival,
+	// and a newcomer never overtakes the queue, even if its permits are available.
+	NewestFirst bool
 	// MaxDebt is how many permits commits may charge beyond those available: from 1 to 10^15, or NoDebt. Default: the permits
 	// of the limit. A window carries its debt into those that follow. Of a Concurrency it must be 0.
 	MaxDebt int64
@@ -60,7 +62,7 @@ func New(limit Limit, o Options) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{of: limit}
-	options := gateOptions{of, o.Name, limit.Permits(), o.QueueLimit, o.QueueOrder, o.MaxDebt, o.Clock}
+	options := gateOptions{of, o.Name, limit.Permits(), o.QueueLimit, o.NewestFirst, o.MaxDebt, o.Clock}
 	var err error
 	switch limit.algorithm {
 	case AlgorithmTokenBucket:

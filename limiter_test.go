@@ -24,7 +24,7 @@ type setup struct {
 	name    string
 	limit   int64
 	queue   int64
-	order   weir.Order
+	order   bool
 	maxDebt int64
 	clock   weir.Clock
 	slow    bool // permits come back so late that none do in a test in real time
@@ -58,48 +58,48 @@ type kind struct {
 
 func newBucket(o setup) (weir.Acquirer, error) {
 	return weir.New(weir.TokenBucket(weir.Per(o.limit, o.window()), o.limit), weir.Options{
-		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, QueueLimit: o.queue, NewestFirst: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newFixed(o setup) (weir.Acquirer, error) {
 	return weir.New(weir.FixedWindow(weir.Per(o.limit, o.window())), weir.Options{
-		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, QueueLimit: o.queue, NewestFirst: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newSliding(o setup) (weir.Acquirer, error) {
 	return weir.New(weir.SlidingWindow(weir.Per(o.limit, o.window()), 4), weir.Options{
-		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, QueueLimit: o.queue, NewestFirst: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newApproximate(o setup) (weir.Acquirer, error) {
 	return weir.New(weir.SlidingCounter(weir.Per(o.limit, o.window())), weir.Options{
-		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, QueueLimit: o.queue, NewestFirst: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newCalendar(o setup) (weir.Acquirer, error) {
 	return weir.New(weir.CalendarWindow(o.limit, o.calendar()), weir.Options{
-		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, QueueLimit: o.queue, NewestFirst: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newConcurrency(o setup) (weir.Acquirer, error) {
 	return weir.NewConcurrency(o.limit, weir.Options{
-		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order, Clock: o.clock,
+		Name: o.name, QueueLimit: o.queue, NewestFirst: o.order, Clock: o.clock,
 	})
 }
 
 func newAdaptive(o setup) (weir.Acquirer, error) {
 	return overload.NewAdaptive(overload.AdaptiveOptions{
-		Name: o.name, InitialLimit: o.limit, MinLimit: o.limit, MaxLimit: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, InitialLimit: o.limit, MinLimit: o.limit, MaxLimit: o.limit, QueueLimit: o.queue, NewestFirst: o.order,
 		Clock: o.clock,
 	})
 }

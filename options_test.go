@@ -13,7 +13,8 @@ import (
 
 const day = 24 * time.Hour
 
-// TestLimitsOutOfRange has every parameter of every limit that can be out of range: all that take a limit refuse it with the same words.
+// TestLimitsOutOfRange has every parameter of every limit that can be out of range: all that take a limit refuse it with the
+// same words.
 func TestLimitsOutOfRange(t *testing.T) {
 	month := algo.Calendar{Unit: algo.CalendarMonth}
 	for _, c := range []struct {
@@ -87,8 +88,6 @@ func TestOptionsOutOfRange(t *testing.T) {
 	queues := []wrong{
 		{func(o *weir.Options) { o.QueueLimit = -1 }, "Options.QueueLimit", "-1: must be from 0 to 10^15"},
 		{func(o *weir.Options) { o.QueueLimit = 1e15 + 1 }, "Options.QueueLimit", "1000000000000001: must be from 0 to 10^15"},
-		{func(o *weir.Options) { o.QueueOrder = 2 }, "Options.QueueOrder", "Order(2): must be OldestFirst or NewestFirst"},
-		{func(o *weir.Options) { o.QueueOrder = 255 }, "Options.QueueOrder", "Order(255): must be OldestFirst or NewestFirst"},
 	}
 	debts := []wrong{
 		{func(o *weir.Options) { o.MaxDebt = -2 }, "Options.MaxDebt", "-2: must be from 1 to 10^15 permits, 0 for the limit, or NoDebt"},
@@ -106,7 +105,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 			c.change(&o)
 			_, err := weir.New(limit, o)
 			wrongOption(t, err, c.option, c.text)
-			_, err = weir.NewKeyed[string](limit, weir.KeyedOptions{QueueLimit: o.QueueLimit, QueueOrder: o.QueueOrder, MaxDebt: o.MaxDebt})
+			_, err = weir.NewKeyed[string](limit, weir.KeyedOptions{QueueLimit: o.QueueLimit, NewestFirst: o.NewestFirst, MaxDebt: o.MaxDebt})
 			wrongOption(t, err, "Keyed"+c.option, c.text)
 		}
 	}
@@ -126,7 +125,6 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}{
 		{weir.KeyedOptions{MaxKeys: -1}, "KeyedOptions.MaxKeys", "-1: must be from 1 to 2147483648"},
 		{weir.KeyedOptions{MaxKeys: tooManyKeys}, "KeyedOptions.MaxKeys", strconv.Itoa(tooManyKeys) + ": must be from 1 to 2147483648"},
-		{weir.KeyedOptions{WhenFull: 2}, "KeyedOptions.WhenFull", "WhenFull(2): must be Deny or Admit"},
 	} {
 		_, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), c.o)
 		wrongOption(t, err, c.option, c.text)
@@ -154,7 +152,7 @@ func TestOptionsAtTheEndsOfTheirRange(t *testing.T) {
 		o     weir.Options
 	}{
 		{weir.TokenBucket(weir.PerSecond(1), 0), weir.Options{}},
-		{weir.TokenBucket(weir.PerSecond(1e9), 1e15), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15, QueueOrder: weir.NewestFirst}},
+		{weir.TokenBucket(weir.PerSecond(1e9), 1e15), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15, NewestFirst: true}},
 		{weir.TokenBucket(weir.Per(1, 1), 1), weir.Options{}},
 		{weir.TokenBucket(weir.Per(1e15, 1e15), 1e15), weir.Options{}},
 		{weir.TokenBucket(weir.Per(1, 3660*day), 5), weir.Options{MaxDebt: weir.NoDebt}},
@@ -162,7 +160,7 @@ func TestOptionsAtTheEndsOfTheirRange(t *testing.T) {
 		{weir.TokenBucket(weir.Per(3, 7), 1), weir.Options{}},
 		{weir.FixedWindow(weir.Per(1, 1)), weir.Options{}},
 		{weir.FixedWindow(weir.PerSecond(1e9)), weir.Options{}},
-		{weir.FixedWindow(weir.Per(1e15, 3660*day)), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15, QueueOrder: weir.NewestFirst}},
+		{weir.FixedWindow(weir.Per(1e15, 3660*day)), weir.Options{QueueLimit: 1e15, MaxDebt: 1e15, NewestFirst: true}},
 		{weir.SlidingWindow(weir.Per(1, 10), 0), weir.Options{}},
 		{weir.SlidingWindow(weir.Per(1, 1), 1), weir.Options{}},
 		{weir.SlidingCounter(weir.Per(1, 1)), weir.Options{}},
@@ -179,12 +177,12 @@ func TestOptionsAtTheEndsOfTheirRange(t *testing.T) {
 			t.Errorf("%v, %+v: all permits at once are refused: %+v", c.limit, c.o, all.Decision())
 		}
 	}
-	for n, o := range map[int64]weir.Options{1: {}, 1e15: {QueueLimit: 1e15, QueueOrder: weir.NewestFirst}} {
+	for n, o := range map[int64]weir.Options{1: {}, 1e15: {QueueLimit: 1e15, NewestFirst: true}} {
 		if c, err := weir.NewConcurrency(n, o); err != nil || !c.TryAcquire(n).Allowed() {
 			t.Errorf("%d, %+v: %v", n, o, err)
 		}
 	}
-	for _, o := range []weir.KeyedOptions{{MaxKeys: 1}, {WhenFull: weir.Admit}} {
+	for _, o := range []weir.KeyedOptions{{MaxKeys: 1}, {AdmitWhenFull: true}} {
 		if k, err := weir.NewKeyed[int](weir.TokenBucket(weir.PerSecond(1), 0), o); err != nil || !k.Allow(1) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -214,18 +212,10 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestTextOfOrdersAndReasons(t *testing.T) {
-	for got, want := range map[string]string{
-		weir.OldestFirst.String(): "oldest-first", weir.NewestFirst.String(): "newest-first", weir.Order(2).String(): "Order(2)",
-		weir.Deny.String(): "deny", weir.Admit.String(): "admit", weir.WhenFull(2).String(): "WhenFull(2)",
-	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
+func TestTextOfReasons(t *testing.T) {
 	want := []string{
 		"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
-		"soft-throttle", "hard-lockout", "tracking-cap", "overloaded", "unavailable",
+		"soft-throttle", "hard-lockout", "tracking-cap", "overloaded", "unavailable", "denied",
 	}
 	for i, name := range want {
 		r := weir.Reason(i)
@@ -238,7 +228,7 @@ func TestTextOfOrdersAndReasons(t *testing.T) {
 			t.Errorf("%q is read as %v, %v", text, back, err)
 		}
 	}
-	if got := weir.Reason(len(want)).String(); got != "Reason(15)" {
+	if got := weir.Reason(len(want)).String(); got != "Reason(16)" {
 		t.Errorf("an unknown reason is %q", got)
 	}
 	r := weir.ReasonClosed

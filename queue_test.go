@@ -95,15 +95,15 @@ func TestOldestFirstIsNeverOvertaken(t *testing.T) {
 }
 
 func TestGrantsAreHeadOfLine(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		t.Run(order.String(), func(t *testing.T) {
+	for _, order := range []bool{false, true} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			forEach(t, kinds, setup{limit: 5, queue: 10, order: order}, func(t *testing.T, s *subject) {
 				s.drain(5)
 				var calls []*call
 				for _, n := range []int64{1, 3, 1} {
 					calls = append(calls, s.wait(t.Context(), n))
 				}
-				if order == weir.NewestFirst {
+				if order == true {
 					slices.Reverse(calls)
 				}
 				s.free(1)
@@ -120,7 +120,7 @@ func TestGrantsAreHeadOfLine(t *testing.T) {
 }
 
 func TestNewestFirstServesNewcomersFirst(t *testing.T) {
-	forEach(t, kinds, setup{limit: 4, queue: 8, order: weir.NewestFirst}, func(t *testing.T, s *subject) {
+	forEach(t, kinds, setup{limit: 4, queue: 8, order: true}, func(t *testing.T, s *subject) {
 		s.drain(4)
 		first := s.wait(t.Context(), 2)
 		s.free(1)
@@ -139,7 +139,7 @@ func TestNewestFirstServesNewcomersFirst(t *testing.T) {
 }
 
 func TestNewestFirstEvictsTheOldest(t *testing.T) {
-	forEach(t, kinds, setup{name: "p", limit: 5, queue: 5, order: weir.NewestFirst}, func(t *testing.T, s *subject) {
+	forEach(t, kinds, setup{name: "p", limit: 5, queue: 5, order: true}, func(t *testing.T, s *subject) {
 		s.drain(5)
 		a, b, c := s.wait(t.Context(), 2), s.wait(t.Context(), 1), s.wait(t.Context(), 2)
 		expect(t, "waiting waiting waiting", a, b, c)
@@ -164,7 +164,7 @@ func TestNewestFirstEvictsTheOldest(t *testing.T) {
 }
 
 func TestNobodyIsEvictedForARequestThatDoesNotFit(t *testing.T) {
-	forEach(t, kinds, setup{limit: 9, queue: 5, order: weir.NewestFirst}, func(t *testing.T, s *subject) {
+	forEach(t, kinds, setup{limit: 9, queue: 5, order: true}, func(t *testing.T, s *subject) {
 		s.drain(9)
 		a, b := s.wait(t.Context(), 3), s.wait(t.Context(), 2)
 		expect(t, "queue-full never", s.wait(t.Context(), 6), s.wait(t.Context(), 10))
@@ -178,7 +178,7 @@ func TestNobodyIsEvictedForARequestThatDoesNotFit(t *testing.T) {
 }
 
 func TestNewestFirstDoesNotEvictForATry(t *testing.T) {
-	forEach(t, kinds, setup{limit: 5, queue: 5, order: weir.NewestFirst}, func(t *testing.T, s *subject) {
+	forEach(t, kinds, setup{limit: 5, queue: 5, order: true}, func(t *testing.T, s *subject) {
 		s.drain(5)
 		a := s.wait(t.Context(), 5)
 		s.refuse(1, weir.ReasonLimited)
@@ -205,15 +205,15 @@ func TestCancelFreesRoomAtOnce(t *testing.T) {
 }
 
 func TestCancelPromotesThoseWhoNowFit(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		t.Run(order.String(), func(t *testing.T) {
+	for _, order := range []bool{false, true} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			forEach(t, kinds, setup{limit: 8, queue: 20, order: order}, func(t *testing.T, s *subject) {
 				s.drain(8)
 				ctx, cancel := context.WithCancel(t.Context())
 				sizes := []int64{5, 1, 2, 4, 1} // in the order in which they are served
 				calls := make([]*call, len(sizes))
 				for i := range sizes {
-					if order == weir.NewestFirst {
+					if order == true {
 						i = len(sizes) - 1 - i
 					}
 					with := t.Context()
@@ -296,8 +296,8 @@ func TestGrantedWaiterKeepsItsPermitsWhenItsContextEndsLater(t *testing.T) {
 }
 
 func TestCloseAnswersEverybodyWhoWaits(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		t.Run(order.String(), func(t *testing.T) {
+	for _, order := range []bool{false, true} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			forEach(t, kinds, setup{name: "p", limit: 4, queue: 100, order: order}, func(t *testing.T, s *subject) {
 				s.drain(3)
 				var calls []*call
@@ -611,8 +611,8 @@ func TestWaitersFarBeyondTheRangeOfTime(t *testing.T) {
 // TestQueueFollowsItsModel plays random histories and compares who waits, who was granted and who was evicted with a
 // slow model of the rules, after every step.
 func TestQueueFollowsItsModel(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		t.Run(order.String(), func(t *testing.T) {
+	for _, order := range []bool{false, true} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			for seed := range uint64(40) {
 				synctest.Test(t, func(t *testing.T) { playQueue(t, order, rand.New(rand.NewPCG(seed, 7))) })
 			}
@@ -682,7 +682,7 @@ func (m *queueModel) arrive(w *modelWaiter) {
 	}
 }
 
-func playQueue(t *testing.T, order weir.Order, rng *rand.Rand) {
+func playQueue(t *testing.T, order bool, rng *rand.Rand) {
 	t.Helper()
 	const limit, room = 6, 9
 	l, err := newConcurrency(setup{limit: limit, queue: room, order: order})
@@ -690,7 +690,7 @@ func playQueue(t *testing.T, order weir.Order, rng *rand.Rand) {
 		t.Fatal(err)
 	}
 	s := &subject{Acquirer: l, t: t}
-	m := &queueModel{free: limit, limit: limit, room: room, newestFirst: order == weir.NewestFirst, want: map[*call]string{}}
+	m := &queueModel{free: limit, limit: limit, room: room, newestFirst: order == true, want: map[*call]string{}}
 	var held []weir.Lease
 	calls := map[*call]bool{}
 	for step := range 300 {

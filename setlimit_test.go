@@ -21,9 +21,9 @@ func setLimit(t *testing.T, c *weir.Concurrency, n int64) {
 }
 
 func TestSetLimitRaisedServesThoseWhoWaitInOrder(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
+	for _, order := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c := mustConcurrency(t, 2, weir.Options{QueueLimit: 10, QueueOrder: order})
+			c := mustConcurrency(t, 2, weir.Options{QueueLimit: 10, NewestFirst: order})
 			c.TryAcquire(2)
 			var (
 				mu     sync.Mutex
@@ -47,7 +47,7 @@ func TestSetLimitRaisedServesThoseWhoWaitInOrder(t *testing.T) {
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
-				if order == weir.NewestFirst {
+				if order == true {
 					for i := range want {
 						want[i] = 2 - want[i]
 					}

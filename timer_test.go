@@ -117,12 +117,12 @@ func TestLateTimerLosesNothingToThoseWhoCall(t *testing.T) {
 		"Refund of 1": func(b *weir.Limiter, _ *weir.Chain, _ weir.Lease) { b.Refund(1) },
 	}
 	for name, call := range calls {
-		for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
+		for _, order := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, %v", name, order), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					clock := &handClock{}
 					b, err := weir.New(weir.TokenBucket(weir.PerSecond(1000), 1), weir.Options{
-						QueueLimit: 100, QueueOrder: order, Clock: clock,
+						QueueLimit: 100, NewestFirst: order, Clock: clock,
 					})
 					if err != nil {
 						t.Fatal(err)

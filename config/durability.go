@@ -44,8 +44,8 @@ func (d *decoder) inStateFile(p *placedPolicy) bool {
 		return l.Algorithm() == weir.AlgorithmCalendarWindow && l.Calendar().Unit >= algo.CalendarDay
 	})
 	if d.stateFile == "" || !quota || p.durability.node != p.node || p.Durability != policy.DurabilityMemory ||
-		p.Mode == policy.ModeOff || p.Consistency.Shared() || p.Fail == policy.FailLocal || p.QueueOrder != weir.OldestFirst ||
-		p.WhenFull != weir.Deny {
+		p.Mode == policy.ModeOff || p.Consistency.Shared() || p.Fail == policy.FailLocal || p.NewestFirst ||
+		p.AdmitWhenFull {
 		return false
 	}
 	all := [][]policy.Limit{p.Limits}
@@ -67,7 +67,7 @@ func (d *decoder) undurable(o *object, p *placedPolicy) {
 		d.wrong(fail, "must be closed or open: without the owner of a policy of durability cluster nothing is allowed",
 			"write fail: closed"+memory)
 	}
-	if queue, given := o.get(keyQueue); given && p.QueueOrder == weir.NewestFirst {
+	if queue, given := o.get(keyQueue); given && p.NewestFirst {
 		v := queue
 		if q, ok := d.mappingOf(queue); ok {
 			if order, given := q.get("order"); given {
@@ -77,7 +77,7 @@ func (d *decoder) undurable(o *object, p *placedPolicy) {
 		d.wrong(v, "must be oldest-first: the owner of a policy of durability cluster serves in the order of arrival",
 			"remove it"+memory)
 	}
-	if full, given := o.get("when_full"); given && p.WhenFull == weir.Admit {
+	if full, given := o.get("when_full"); given && p.AdmitWhenFull {
 		d.wrong(full, "must be deny: the keys of a policy of durability cluster are bounded by its owner", "remove it"+memory)
 	}
 	d.uncountableAll(p, keyDurability+": memory")

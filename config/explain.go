@@ -111,7 +111,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 			wait = time.Second
 		}
 		queue = fmt.Sprintf("%s permits, %s, a request waits at most %s", f.show(p.path+".queue.limit", count(p.QueueLimit)),
-			f.show(p.path+".queue.order", p.QueueOrder.String()), f.show(p.path+".queue.max_wait", shortDuration(wait)))
+			f.show(p.path+".queue.order", orderText(p.NewestFirst)), f.show(p.path+".queue.max_wait", shortDuration(wait)))
 	}
 	line(w, "queue", queue)
 	f.explainKeys(w, p)
@@ -156,7 +156,7 @@ func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
 	}
 	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
 	case !p.Shared():
-		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", p.WhenFull.String()))
+		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", whenFullText(p.AdmitWhenFull)))
 	case p.Lockout != nil || len(p.Candidate) > 0:
 		line(w, "keys tracked", where+"; "+tracked+" in this process, for lockouts and candidates")
 	default:
@@ -391,4 +391,18 @@ func windowName(l weir.Limit) string {
 		}
 	}
 	return strconv.FormatInt(int64(l.Rate().Period), 10) + "ns"
+}
+
+func orderText(newestFirst bool) string {
+	if newestFirst {
+		return "newest-first"
+	}
+	return "oldest-first"
+}
+
+func whenFullText(admit bool) string {
+	if admit {
+		return "admit"
+	}
+	return "deny"
 }

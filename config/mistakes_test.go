@@ -116,12 +116,12 @@ policies:
 	}
 	var got strings.Builder
 	for _, p := range f.Set.Policies {
-		fmt.Fprintln(&got, p.Name, p.Limits, p.Key, p.WhenFull, p.Mode)
+		fmt.Fprintln(&got, p.Name, p.Limits, p.Key, p.AdmitWhenFull, p.Mode)
 	}
-	const want = `a [100/s, burst 200 100/s, burst 300] <nil> deny enforce
-b [7/s, burst 7] client.ip admit enforce
-c [5/s, burst 5] client.ip admit enforce
-d [5/s, burst 5] client.ip admit enforce
+	const want = `a [100/s, burst 200 100/s, burst 300] <nil> false enforce
+b [7/s, burst 7] client.ip true enforce
+c [5/s, burst 5] client.ip true enforce
+d [5/s, burst 5] client.ip true enforce
 `
 	if got.String() != want {
 		t.Errorf("%s", got.String())

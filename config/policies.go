@@ -147,7 +147,7 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 	}
 	if full, given := o.get("when_full"); given {
 		if word, _ := d.choice(full, []string{"deny", "admit"}, nil); word == "admit" {
-			p.WhenFull = weir.Admit
+			p.AdmitWhenFull = true
 		}
 	}
 	if lockout, given := o.get("lockout"); given {
@@ -300,14 +300,14 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 	if order, given := o.get("order"); given {
 		hints := map[string]string{"fifo": "oldest-first", "lifo": "newest-first"}
 		if word, _ := d.choice(order, []string{"oldest-first", "newest-first"}, hints); word == "newest-first" {
-			p.QueueOrder = weir.NewestFirst
+			p.NewestFirst = true
 		}
 	}
 	if wait, given := o.get("max_wait"); given {
 		p.MaxWait = d.duration(wait, time.Millisecond, time.Hour)
 	}
 	if p.QueueLimit == 0 {
-		p.QueueOrder, p.MaxWait = weir.OldestFirst, 0
+		p.NewestFirst, p.MaxWait = false, 0
 	}
 }
 

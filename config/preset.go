@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
@@ -99,7 +98,7 @@ func (p *placedPolicy) unset(o *object) {
 		p.Durability = policy.DurabilityMemory
 	}
 	if _, given := o.get(keyQueue); !given && p.Consistency.Shared() {
-		p.QueueLimit, p.MaxWait, p.QueueOrder = 0, 0, weir.OldestFirst
+		p.QueueLimit, p.MaxWait, p.NewestFirst = 0, 0, false
 	}
 }
 

@@ -72,7 +72,7 @@ func (d *decoder) unshared(o *object, p *placedPolicy) {
 		d.wrong(value{queue.key, queue.path, queue.key}, "a shared policy has no queue: it tells when to come back",
 			"remove it, or write consistency: local")
 	}
-	if full, given := o.get("when_full"); given && p.WhenFull == weir.Admit {
+	if full, given := o.get("when_full"); given && p.AdmitWhenFull {
 		d.wrong(full, "must be deny: the keys of a shared policy are bounded by its store",
 			"remove it, or write consistency: local")
 	}

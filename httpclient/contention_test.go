@@ -29,7 +29,7 @@ func TestTransportContention(t *testing.T) {
 	}
 	var served atomic.Int64
 	rt := transport(t, httpclient.Options{
-		MaxHosts: 3, MaxRetries: 1, MaxWait: 5 * time.Minute, WhenFull: weir.Admit, ReleaseRate: weir.PerSecond(100_000),
+		MaxHosts: 3, MaxRetries: 1, MaxWait: 5 * time.Minute, AdmitWhenFull: true, ReleaseRate: weir.PerSecond(100_000),
 	}, func(*http.Request) (*http.Response, error) {
 		n := served.Add(1)
 		if n%13 == 0 {

@@ -35,7 +35,7 @@ func (s *hosts) enter(name string) (*host, *LimitedError) {
 	}
 	h := &host{name: name, options: s.options, users: 1}
 	if len(s.byName) >= s.options.MaxHosts && !s.forget() {
-		if s.options.WhenFull == weir.Admit {
+		if s.options.AdmitWhenFull {
 			return h, nil // it is never found again
 		}
 		return nil, &LimitedError{Host: name, Reason: weir.ReasonTableFull}

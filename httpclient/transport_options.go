@@ -64,9 +64,9 @@ type Options struct {
 	// MaxHosts is how many partitions are remembered at a time: from 1 to 1,000,000. Those of which nothing needs to be
 	// remembered are forgotten to make room, the one that was not used for the longest time first. Default: 10,000.
 	MaxHosts int
-	// WhenFull is what happens to a request for a new partition where none can be forgotten: it fails with a *LimitedError, or is
-	// sent without asking. Default: weir.Deny.
-	WhenFull weir.WhenFull
+	// AdmitWhenFull is whether a request for a new partition is sent without asking where none can be forgotten. Default: false,
+	// it fails with a *LimitedError.
+	AdmitWhenFull bool
 }
 
 const (
@@ -133,8 +133,6 @@ func (o *Options) checkNumbers(of string) error {
 		return optionError(of+"QueueLimit", fmt.Sprint(o.QueueLimit), "from 1 to 1000000, or 0 for 10000")
 	case o.MaxHosts < 0 || o.MaxHosts > mostHosts:
 		return optionError(of+"MaxHosts", fmt.Sprint(o.MaxHosts), "from 1 to 1000000, or 0 for 10000")
-	case o.WhenFull > weir.Admit:
-		return optionError(of+"WhenFull", o.WhenFull.String(), "Deny or Admit")
 	}
 	return nil
 }

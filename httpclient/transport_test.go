@@ -559,16 +559,16 @@ func TestTransportMemoryIsBounded(t *testing.T) {
 			t.Errorf("a host was forgotten while it was held back: %v", err)
 		}
 	})
-	for _, full := range []weir.WhenFull{weir.Deny, weir.Admit} {
+	for _, full := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(answering(429, "Retry-After: 30"))
-			rt := transport(t, httpclient.Options{MaxHosts: 1, MaxRetries: httpclient.NoRetries, WhenFull: full}, s.serve)
+			rt := transport(t, httpclient.Options{MaxHosts: 1, MaxRetries: httpclient.NoRetries, AdmitWhenFull: full}, s.serve)
 			if _, err := fetchFrom(t.Context(), rt, apiURL); err != nil {
 				t.Fatal(err)
 			}
 			_, err := fetchFrom(t.Context(), rt, "https://other.example.com/")
 			limited, refused := errors.AsType[*httpclient.LimitedError](err)
-			if refused != (full == weir.Deny) || refused && limited.Reason != weir.ReasonTableFull {
+			if refused != (!full) || refused && limited.Reason != weir.ReasonTableFull {
 				t.Errorf("%v: %v", full, err)
 			}
 		})
@@ -654,7 +654,6 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 		"Jitter is 1.5":                            {Jitter: 1.5},
 		"QueueLimit is -1":                         {QueueLimit: -1},
 		"MaxHosts is -1":                           {MaxHosts: -1},
-		"WhenFull is WhenFull(2)":                  {WhenFull: 2},
 		"ReleaseRate is 0/s: must be a valid rate": {ReleaseRate: weir.PerSecond(0)},
 	} {
 		if _, err := httpclient.New(o); err == nil || !strings.HasPrefix(err.Error(), "weir: httpclient.Options.") ||

@@ -214,18 +214,18 @@ func TestChargesProbe(t *testing.T) {
 }
 
 func TestChargesOnFullTables(t *testing.T) {
-	for _, when := range []weir.WhenFull{weir.Deny, weir.Admit} {
-		t.Run(when.String(), func(t *testing.T) {
+	for _, when := range []bool{false, true} {
+		t.Run(fmt.Sprint(when), func(t *testing.T) {
 			a := hourly(t, "a", 5)
 			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{
-				Name: "full", MaxKeys: 1, WhenFull: when, Clock: manualclock.New(1),
+				Name: "full", MaxKeys: 1, AdmitWhenFull: when, Clock: manualclock.New(1),
 			})
 			full.Take("first", 5)
 			leases, b := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: a, Key: "x", N: 1}, keyset.Charge{Limiter: full, Key: "second", N: 1})
-			if allowed := leases[b].Allowed(); allowed != (when == weir.Admit) {
+			if allowed := leases[b].Allowed(); allowed != (when) {
 				t.Errorf("%d of %+v", b, leases)
 			}
-			if when == weir.Admit {
+			if when {
 				if s := full.Stats(); s.Untracked != 1 || leftOf(a, "x") != 4 {
 					t.Errorf("%+v, %d left", s, leftOf(a, "x"))
 				}
@@ -665,7 +665,7 @@ func TestSetBounds(t *testing.T) {
 	if d := k.Take("c", 1); !d.Allowed {
 		t.Errorf("%+v", d)
 	}
-	b.MaxKeys, b.WhenFull = 1, weir.Admit
+	b.MaxKeys, b.AdmitWhenFull = 1, true
 	if err := keyset.Of(k).SetBounds(b); err != nil {
 		t.Fatal(err)
 	}
@@ -678,7 +678,7 @@ func TestSetBounds(t *testing.T) {
 	if d := k.Take("a", 1); d.Allowed {
 		t.Errorf("a key in use was forgotten: %+v", d)
 	}
-	for _, wrong := range []keyset.Bounds{{MaxKeys: -1}, {WhenFull: 7}, {QueueLimit: -1}, {QueueOrder: 9}, {MaxDebt: -7}} {
+	for _, wrong := range []keyset.Bounds{{MaxKeys: -1}, {QueueLimit: -1}, {MaxDebt: -7}} {
 		if err := keyset.Of(k).SetBounds(wrong); err == nil {
 			t.Errorf("%+v is accepted", wrong)
 		}

@@ -107,7 +107,7 @@ func PeekAll(decisions []weir.Decision, charges ...Charge) (all []weir.Decision,
 //
 // The same key of the same limiter may stand in several charges, each of which counts; if their plans differ, it is under
 // the last one afterwards. A key that finds no room in a full table is not tracked, and its cost forgiven: the decision is
-// that of WhenFull. A limit of a key that cannot be used, because keys have 65,534 others, leaves the key the one that it
+// that of AdmitWhenFull. A limit of a key that cannot be used, because keys have 65,534 others, leaves the key the one that it
 // has. A limiter that is closed is charged, too, and returns ReasonClosed. Each charge of more than 0 permits that was not
 // forgiven as a whole for want of room counts as Granted in Stats.
 //

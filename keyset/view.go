@@ -149,16 +149,16 @@ func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from 
 // Bounds are the options of a limiter that can be changed while it works: see [weir.KeyedOptions] for what they mean and for
 // their defaults.
 type Bounds struct {
-	QueueLimit int64
-	QueueOrder weir.Order
-	MaxDebt    int64
-	MaxKeys    int
-	WhenFull   weir.WhenFull
+	QueueLimit    int64
+	NewestFirst   bool
+	MaxDebt       int64
+	MaxKeys       int
+	AdmitWhenFull bool
 }
 
 func (b Bounds) options() weir.KeyedOptions {
 	return weir.KeyedOptions{
-		QueueLimit: b.QueueLimit, QueueOrder: b.QueueOrder, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, WhenFull: b.WhenFull,
+		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, AdmitWhenFull: b.AdmitWhenFull,
 	}
 }
 
@@ -170,10 +170,10 @@ func (b Bounds) Check() error {
 // Bounds returns the bounds in force.
 func (v View[K]) Bounds() Bounds {
 	o := v.in.Bounds()
-	return Bounds{o.QueueLimit, o.QueueOrder, o.MaxDebt, o.MaxKeys, o.WhenFull}
+	return Bounds{o.QueueLimit, o.NewestFirst, o.MaxDebt, o.MaxKeys, o.AdmitWhenFull}
 }
 
 // SetBounds changes the bounds, at once and without losing a state, or returns a *[weir.OptionError]. Keys beyond a MaxKeys that
 // is lower than before stay until they are forgotten. Callers that wait beyond a QueueLimit that is lower than before go on
-// waiting. A QueueOrder is that of queues that form later. Debts beyond a MaxDebt that is lower than before stay owed.
+// waiting. NewestFirst is that of queues that form later. Debts beyond a MaxDebt that is lower than before stay owed.
 func (v View[K]) SetBounds(b Bounds) error { return v.in.SetBounds(b.options()) }

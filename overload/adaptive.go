@@ -46,8 +46,8 @@ type AdaptiveOptions struct {
 	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, no caller
 	// waits.
 	QueueLimit int64
-	// QueueOrder is the order in which waiting callers are served. Default: OldestFirst.
-	QueueOrder weir.Order
+	// NewestFirst is whether the last of the waiting callers is served first: see [weir.Options]. Default: false.
+	NewestFirst bool
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
 }
@@ -180,7 +180,7 @@ func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
 		},
 	}
 	permits, err := weir.NewConcurrency(o.InitialLimit, weir.Options{
-		Name: o.Name, QueueLimit: o.QueueLimit, QueueOrder: o.QueueOrder, Clock: o.Clock,
+		Name: o.Name, QueueLimit: o.QueueLimit, NewestFirst: o.NewestFirst, Clock: o.Clock,
 	})
 	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
 		wrong.Option = adaptiveOptions + strings.TrimPrefix(wrong.Option, "Options.")

@@ -37,7 +37,6 @@ func TestAdaptiveOptions(t *testing.T) {
 		"WindowSamples": {WindowSamples: 10_001},
 		"ProbeInterval": {ProbeInterval: 2 * time.Hour},
 		"QueueLimit":    {QueueLimit: -1},
-		"QueueOrder":    {QueueOrder: 7},
 	} {
 		for _, o := range []overload.AdaptiveOptions{o} {
 			var misuse *weir.OptionError
@@ -336,8 +335,8 @@ func TestAdaptiveServesThoseWhoWait(t *testing.T) {
 	})
 }
 
-// TestContentionAdaptive has 64 goroutines whose requests take random times, and are lost to an overload at times, so that the limit
-// changes all the while.
+// TestContentionAdaptive has 64 goroutines whose requests take random times, and are lost to an overload at times, so that the
+// limit changes all the while.
 func TestContentionAdaptive(t *testing.T) {
 	const most = 32
 	a := mustAdaptive(t, overload.AdaptiveOptions{

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -161,10 +160,10 @@ func describePolicy(all []field, p *Policy) []field {
 	}
 	add("parent", p.Parent, p.Parent == "")
 	add("queue.limit", strconv.FormatInt(p.QueueLimit, 10), p.QueueLimit == 0)
-	add("queue.order", p.QueueOrder.String(), p.QueueOrder == weir.OldestFirst)
+	add("queue.order", orderText(p.NewestFirst), !p.NewestFirst)
 	add("queue.max_wait", p.MaxWait.String(), p.MaxWait == 0)
 	add("max_keys", strconv.Itoa(p.MaxKeys), p.MaxKeys == 0)
-	add("when_full", p.WhenFull.String(), p.WhenFull == weir.Deny)
+	add("when_full", whenFullText(p.AdmitWhenFull), !p.AdmitWhenFull)
 	if o := p.Lockout; o != nil {
 		row := ""
 		if o.InARow {
@@ -240,4 +239,20 @@ func spelled[E fmt.Stringer](e E) string {
 		return ""
 	}
 	return e.String()
+}
+
+// orderText is who is served first, as a configuration says it.
+func orderText(newestFirst bool) string {
+	if newestFirst {
+		return "newest-first"
+	}
+	return "oldest-first"
+}
+
+// whenFullText is what happens to a new key in a full table, as a configuration says it.
+func whenFullText(admit bool) string {
+	if admit {
+		return "admit"
+	}
+	return "deny"
 }

@@ -25,10 +25,10 @@ func TestEngineEverythingAtOnceContention(t *testing.T) {
 			Policies: []policy.Policy{
 				{
 					Name: "use", Limits: one(weir.AtOnce(inUse)),
-					QueueLimit: 3 + n, MaxWait: time.Second, QueueOrder: weir.Order(i % 2),
+					QueueLimit: 3 + n, MaxWait: time.Second, NewestFirst: i%2 == 1,
 				},
 				{
-					Name: "rate", Key: policy.MethodText(), Parent: "use", QueueLimit: 10, MaxKeys: 1 + i%5, WhenFull: weir.WhenFull(i % 2),
+					Name: "rate", Key: policy.MethodText(), Parent: "use", QueueLimit: 10, MaxKeys: 1 + i%5, AdmitWhenFull: i%2 == 1,
 					Limits:    []policy.Limit{{Limit: weir.TokenBucket(weir.Rate{Permits: 500 + n, Period: time.Second}, 3+n)}},
 					Candidate: one(weir.AtOnce(2)),
 					Lockout:   &policy.Lockout{Refusals: 50, Within: time.Second, For: time.Millisecond},

@@ -170,13 +170,13 @@ func TestReloadKeepsLockoutsAndDifferences(t *testing.T) {
 }
 
 func TestReloadChangesBounds(t *testing.T) {
-	set := func(maxKeys int, full weir.WhenFull) *policy.Set {
+	set := func(maxKeys int, full bool) *policy.Set {
 		return &policy.Set{
-			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Key: policy.MethodText(), MaxKeys: maxKeys, WhenFull: full}},
+			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Key: policy.MethodText(), MaxKeys: maxKeys, AdmitWhenFull: full}},
 			Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
 		}
 	}
-	e := engine(t, set(1, weir.Deny))
+	e := engine(t, set(1, false))
 	want := func(method string, reason weir.Reason) {
 		t.Helper()
 		if d := take(e, policy.Request{Method: method}).Decision(); d.Reason != reason {
@@ -185,13 +185,13 @@ func TestReloadChangesBounds(t *testing.T) {
 	}
 	want("A", weir.ReasonNone)
 	want("B", weir.ReasonTableFull)
-	load(t, e, set(2, weir.Deny))
+	load(t, e, set(2, false))
 	want("B", weir.ReasonNone)
 	want("A", weir.ReasonLimited)
 	want("C", weir.ReasonTableFull)
-	load(t, e, set(2, weir.Admit))
+	load(t, e, set(2, true))
 	want("C", weir.ReasonNone)
-	load(t, e, set(0, weir.Deny))
+	load(t, e, set(0, false))
 	want("D", weir.ReasonNone)
 	if l := e.Limiter("p", ""); l == nil || keyset.Of(l).Bounds().MaxKeys != 1_000_000 || e.Limiter("p", "1h") != l || e.Limiter("q", "") != nil {
 		t.Errorf("%+v", keyset.Of(l).Bounds())
@@ -205,7 +205,8 @@ func TestReloadUnderLoadContention(t *testing.T) {
 	set := func(i int) *policy.Set {
 		s := &policy.Set{
 			Policies: []policy.Policy{
-				// The budget whose total is checked: no permit of it comes back, and its limit is raised and lowered above what is there.
+				// The budget whose total is checked: no permit of it comes back, and its limit is raised and lowered above what
+				// is there.
 				{Name: "budget", Limits: one(weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Hour}, permits+int64(i%7))), MaxWait: 0},
 				{Name: "window", Limits: []policy.Limit{{Name: "w", Limit: weir.FixedWindow(weir.Rate{Permits: permits + int64(i%5), Period: 1000 * time.Hour})}}},
 				{Name: "free", Limits: one(weir.TokenBucket(weir.Rate{Permits: 1000 + int64(i%100), Period: time.Microsecond * 100}, 1e9)), Key: policy.MethodText()},

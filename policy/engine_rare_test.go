@@ -96,7 +96,7 @@ func TestChangesOfNamesWithDots(t *testing.T) {
 func lockoutSet(maxKeys int, key policy.Text) *policy.Set {
 	return &policy.Set{
 		Policies: []policy.Policy{{
-			Name: "p", Limits: one(perHour(1)), Key: key, MaxKeys: maxKeys, WhenFull: weir.Admit,
+			Name: "p", Limits: one(perHour(1)), Key: key, MaxKeys: maxKeys, AdmitWhenFull: true,
 			Lockout: &policy.Lockout{Refusals: 2, Within: time.Minute, For: time.Hour},
 		}},
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},

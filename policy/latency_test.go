@@ -95,10 +95,10 @@ func TestLatencyIsOfASample(t *testing.T) {
 
 // TestCountsOfFullTables, and of what is forgiven, which go on when limits begin anew.
 func TestCountsOfFullTables(t *testing.T) {
-	full := func(when weir.WhenFull) func(*policy.Policy) {
-		return func(p *policy.Policy) { p.MaxKeys, p.WhenFull = 1, when }
+	full := func(when bool) func(*policy.Policy) {
+		return func(p *policy.Policy) { p.MaxKeys, p.AdmitWhenFull = 1, when }
 	}
-	e := engine(t, login(full(weir.Deny), twoLimits("a", "b", perHour(1), perHour(2))))
+	e := engine(t, login(full(false), twoLimits("a", "b", perHour(1), perHour(2))))
 	report := func() policy.PolicyReport { return e.Report().Policies[0] }
 	wantTakes(t, e, ann, 1, 1)
 	wantTakes(t, e, ben, 3, 0)
@@ -107,7 +107,7 @@ func TestCountsOfFullTables(t *testing.T) {
 	if r := report(); r.Full != 4 || r.Untracked != 0 || r.Refused != 4 {
 		t.Errorf("%+v", r)
 	}
-	load(t, e, login(full(weir.Admit), twoLimits("a", "b", perHour(1), perHour(2))))
+	load(t, e, login(full(true), twoLimits("a", "b", perHour(1), perHour(2))))
 	wantTakes(t, e, ben, 3, 3)
 	if r := report(); r.Full != 4 || r.Untracked != 3 {
 		t.Errorf("%+v", r)
@@ -121,8 +121,8 @@ func TestCountsOfFullTables(t *testing.T) {
 	}
 	sliding := weir.SlidingWindow(weir.PerHour(1), 0)
 	for _, set := range []*policy.Set{
-		login(full(weir.Admit), twoLimits("a", "b", sliding, perHour(2))), login(full(weir.Admit), twoLimits("a", "b", sliding, sliding)),
-		login(full(weir.Admit)),
+		login(full(true), twoLimits("a", "b", sliding, perHour(2))), login(full(true), twoLimits("a", "b", sliding, sliding)),
+		login(full(true)),
 	} {
 		load(t, e, set)
 		if r := report(); r.Full != before.Full || r.Untracked != before.Untracked || r.Forgiven != before.Forgiven {
@@ -146,7 +146,7 @@ func TestCountsOnlyGrowContention(t *testing.T) {
 		set := &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "0"}}}}}
 		for n := range 10 {
 			set.Policies = append(set.Policies, policy.Policy{
-				Name: fmt.Sprint(n), Limits: one(limit), Key: policy.ClientIP(), MaxKeys: 1, WhenFull: weir.Admit,
+				Name: fmt.Sprint(n), Limits: one(limit), Key: policy.ClientIP(), MaxKeys: 1, AdmitWhenFull: true,
 			})
 		}
 		sets[i] = set

@@ -40,15 +40,15 @@ type Policy struct {
 	// Parent is the name of a policy that applies as well wherever this one does, with a key of its own: so none of its children
 	// ever exceeds it. If several children apply to a request, it costs what the most expensive one does. Default: "", none.
 	Parent string
-	// QueueLimit, QueueOrder and MaxWait are for callers that are ready to wait: see [weir.KeyedOptions]. MaxWait is how long
+	// QueueLimit, NewestFirst and MaxWait are for callers that are ready to wait: see [weir.KeyedOptions]. MaxWait is how long
 	// a request waits at most: from 1 ms to 1 h. Default of MaxWait: 1 s, if there is a queue.
-	QueueLimit int64
-	QueueOrder weir.Order
-	MaxWait    time.Duration
-	// MaxKeys is how many keys each limit tracks at a time, and WhenFull what happens to a new one if none can be forgotten: see
-	// [weir.KeyedOptions].
-	MaxKeys  int
-	WhenFull weir.WhenFull
+	QueueLimit  int64
+	NewestFirst bool
+	MaxWait     time.Duration
+	// MaxKeys is how many keys each limit tracks at a time, and AdmitWhenFull whether a new one is allowed if none can be
+	// forgotten: see [weir.KeyedOptions].
+	MaxKeys       int
+	AdmitWhenFull bool
 	// Lockout locks out keys that do not stop after refusals. Default: nil, none.
 	Lockout *Lockout
 	// Fail is what happens to a request whose key, tier, cost or own limit cannot be evaluated. It also decides if the limits are

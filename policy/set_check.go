@@ -179,7 +179,7 @@ func (c *checker) policy(at string, p *Policy) {
 	c.policyLimits(at, p)
 	c.consistency(at, p)
 	c.durability(at, p)
-	b := keyset.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
+	b := keyset.Bounds{QueueLimit: p.QueueLimit, NewestFirst: p.NewestFirst, MaxKeys: p.MaxKeys, AdmitWhenFull: p.AdmitWhenFull}
 	if err := b.Check(); err != nil {
 		c.add(fmt.Errorf("%s: %w", at, err))
 	}

@@ -30,9 +30,9 @@ func (c *checker) consistency(at string, p *Policy) {
 		c.refuse(at+": QueueLimit", strconv.FormatInt(p.QueueLimit, 10),
 			fmt.Sprintf("0, as Consistency is %v: a shared limit has no queue, and tells when to come back", p.Consistency))
 	}
-	if p.WhenFull != weir.Deny {
-		c.refuse(at+": WhenFull", p.WhenFull.String(),
-			fmt.Sprintf("deny, as Consistency is %v: the store bounds its keys", p.Consistency))
+	if p.AdmitWhenFull {
+		c.refuse(at+": AdmitWhenFull", "true",
+			fmt.Sprintf("false, as Consistency is %v: the store bounds its keys", p.Consistency))
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
@@ -60,11 +60,11 @@ func (c *checker) durability(at string, p *Policy) {
 	if p.Fail == FailLocal {
 		c.refuse(at+": Fail", p.Fail.String(), "closed or open"+cluster+": no process allows anything without the owner")
 	}
-	if p.QueueOrder != weir.OldestFirst {
-		c.refuse(at+": QueueOrder", p.QueueOrder.String(), "oldest-first"+cluster+": the owner serves in the order of arrival")
+	if p.NewestFirst {
+		c.refuse(at+": NewestFirst", "true", "false"+cluster+": the owner serves in the order of arrival")
 	}
-	if p.WhenFull != weir.Deny {
-		c.refuse(at+": WhenFull", p.WhenFull.String(), "deny"+cluster+": the owner bounds its keys")
+	if p.AdmitWhenFull {
+		c.refuse(at+": AdmitWhenFull", "true", "false"+cluster+": the owner bounds its keys")
 	}
 	c.kept(at, p)
 }

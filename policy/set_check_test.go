@@ -62,8 +62,8 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": QueueLimit is 3: must be 0, as Consistency is leased: a shared limit has no queue`, policy.Policy{
 			Name: "p", Limits: ok, QueueLimit: 3, Consistency: policy.ConsistencyLeased,
 		}},
-		{`policy "p": WhenFull is admit: must be deny, as Consistency is leased`, policy.Policy{
-			Name: "p", Limits: ok, WhenFull: weir.Admit, Consistency: policy.ConsistencyLeased,
+		{`policy "p": AdmitWhenFull is true: must be false, as Consistency is leased`, policy.Policy{
+			Name: "p", Limits: ok, AdmitWhenFull: true, Consistency: policy.ConsistencyLeased,
 		}},
 		{`policy "p": Consistency is optimistic: must be coherent or local, as its limit "concurrency" is one of concurrency`, policy.Policy{
 			Name: "p", Limits: one(weir.AtOnce(1)), Consistency: policy.ConsistencyOptimistic,
@@ -74,11 +74,11 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": Fail is local: must be closed or open, as Durability is cluster`, policy.Policy{
 			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, Fail: policy.FailLocal,
 		}},
-		{`policy "p": QueueOrder is newest-first: must be oldest-first, as Durability is cluster`, policy.Policy{
-			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, QueueLimit: 1, QueueOrder: weir.NewestFirst,
+		{`policy "p": NewestFirst is true: must be false, as Durability is cluster`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, QueueLimit: 1, NewestFirst: true,
 		}},
-		{`policy "p": WhenFull is admit: must be deny, as Durability is cluster`, policy.Policy{
-			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, WhenFull: weir.Admit,
+		{`policy "p": AdmitWhenFull is true: must be false, as Durability is cluster`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, AdmitWhenFull: true,
 		}},
 		{`policy "p": Hold is 48h0m0s: must be from 1ms to 24h`, policy.Policy{
 			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, Hold: 48 * time.Hour,

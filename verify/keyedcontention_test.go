@@ -15,8 +15,8 @@ import (
 	"github.com/weirhq/weir/keyset"
 )
 
-// keyedQuotas are the ways to count, as limits of n permits a second that can be asked 4 times as often as that and let a stall of
-// the machine of a quarter of a second pass, and what they may admit in a time.
+// keyedQuotas are the ways to count, as limits of n permits a second that can be asked 4 times as often as that and let a stall
+// of the machine of a quarter of a second pass, and what they may admit in a time.
 func keyedQuotas(perSecond int64) []keyedQuota {
 	quarter := perSecond / 4
 	window := weir.Per(quarter, 250*time.Millisecond)
@@ -149,7 +149,7 @@ func TestKeyedContentionOnManyKeys(t *testing.T) {
 func TestKeyedContentionOnConcurrency(t *testing.T) {
 	const limit, keys = 10, 5
 	k := must(weir.NewKeyedConcurrency[int64](limit, weir.KeyedOptions{
-		QueueLimit: 1000, MaxKeys: keys, WhenFull: weir.Deny,
+		QueueLimit: 1000, MaxKeys: keys,
 	}))
 	var turn atomic.Int64
 	var out, most, served [keys]atomic.Int64
@@ -212,9 +212,9 @@ func TestKeyedContentionOnConcurrency(t *testing.T) {
 // one gets in, nobody's state is lost, and no more keys than may be are ever tracked.
 func TestKeyedContentionOnFullTable(t *testing.T) {
 	const maxKeys, burst = 5000, 3
-	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
-		t.Run(whenFull.String(), func(t *testing.T) {
-			k := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerDay(1), burst), weir.KeyedOptions{MaxKeys: maxKeys, WhenFull: whenFull}))
+	for _, whenFull := range []bool{false, true} {
+		t.Run(fmt.Sprint(whenFull), func(t *testing.T) {
+			k := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerDay(1), burst), weir.KeyedOptions{MaxKeys: maxKeys, AdmitWhenFull: whenFull}))
 			for key := range int64(maxKeys) {
 				if !k.Take(key, burst).Allowed {
 					t.Fatalf("key %d is refused", key)
@@ -237,7 +237,7 @@ func TestKeyedContentionOnFullTable(t *testing.T) {
 				}
 				return allowed
 			})
-			if allowed := h.admitted > 0; allowed != (whenFull == weir.Admit) || h.admitted != k.Stats().Untracked {
+			if allowed := h.admitted > 0; allowed != (whenFull) || h.admitted != k.Stats().Untracked {
 				t.Errorf("%d of %d new keys got in: %+v", h.admitted, h.calls, k.Stats())
 			}
 			t.Logf("%d new keys, at most %d were tracked at a time", h.calls, most.Load())
@@ -253,8 +253,8 @@ func TestKeyedContentionOnFullTable(t *testing.T) {
 	}
 }
 
-// TestKeyedContentionOnPlaces has 64 goroutines use ever new keys that are fresh again a moment later, in a table with room for few: it
-// takes all of them, never more than it has room for, and forgets none that is exhausted.
+// TestKeyedContentionOnPlaces has 64 goroutines use ever new keys that are fresh again a moment later, in a table with room for
+// few: it takes all of them, never more than it has room for, and forgets none that is exhausted.
 func TestKeyedContentionOnPlaces(t *testing.T) {
 	const maxKeys, exhausted = 2000, 1000
 	short := weir.TokenBucket(weir.Per(1, time.Microsecond), 1)

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -65,13 +66,13 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 // TestKeyedNoWaiterIsLost has callers arrive for a few keys, give up and finish at random, until everybody has an answer and
 // everything is back.
 func TestKeyedNoWaiterIsLost(t *testing.T) {
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		t.Run(order.String(), func(t *testing.T) {
+	for _, order := range []bool{false, true} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			out := must(weir.NewKeyedConcurrency[int64](3, weir.KeyedOptions{
-				QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
+				QueueLimit: 200, NewestFirst: order, MaxKeys: 5,
 			}))
 			timed := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerSecond(100_000), 3), weir.KeyedOptions{
-				QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
+				QueueLimit: 200, NewestFirst: order, MaxKeys: 5,
 			}))
 			var callers sync.WaitGroup
 			for worker := range int64(32) {
@@ -123,8 +124,8 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestKeyedQueuesLeaveNothing waits once for each of many keys, all at the same time, and overrides each: afterwards they cost no more
-// than keys that nobody ever waited for, but for the tables of the gates, which stay as large as they were.
+// TestKeyedQueuesLeaveNothing waits once for each of many keys, all at the same time, and overrides each: afterwards they cost
+// no more than keys that nobody ever waited for, but for the tables of the gates, which stay as large as they were.
 func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	keys := 100_000
 	if race.Enabled || testing.Short() {
@@ -185,7 +186,8 @@ func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestKeyedOverridesEnd expects the timers of overrides to end with them, whether they are restored, replaced, or cut off by Close.
+// TestKeyedOverridesEnd expects the timers of overrides to end with them, whether they are restored, replaced, or cut off by
+// Close.
 func TestKeyedOverridesEnd(t *testing.T) {
 	var clock timers
 	k := must(weir.NewKeyed[int](weir.TokenBucket(weir.PerSecond(1), 5), weir.KeyedOptions{QueueLimit: 5, Clock: &clock}))

@@ -3,6 +3,7 @@
 package verify_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 // TestKeyedManyLimits gives ever new keys ever new limits, more than there can be at a time: once the keys are fresh, others get
 // their limits.
 func TestKeyedManyLimits(t *testing.T) {
-	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
-		t.Run(whenFull.String(), func(t *testing.T) {
+	for _, whenFull := range []bool{false, true} {
+		t.Run(fmt.Sprint(whenFull), func(t *testing.T) {
 			var clock manualclock.Clock
-			k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{WhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
+			k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{AdmitWhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
 				return weir.TokenBucket(weir.PerSecond(1), int64(key)+2)
 			}))
 			defer func() { _ = k.Close() }()
@@ -26,7 +27,7 @@ func TestKeyedManyLimits(t *testing.T) {
 				}
 			}
 			d := k.Take(mostLimits, 1)
-			if whenFull == weir.Deny && d.Reason != weir.ReasonTableFull || whenFull == weir.Admit && !d.Allowed {
+			if !whenFull && d.Reason != weir.ReasonTableFull || whenFull && !d.Allowed {
 				t.Errorf("the limit for which there is no tag: %+v", d)
 			}
 			clock.Advance(time.Hour)

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -72,12 +73,12 @@ func TestThousandWaiters(t *testing.T) {
 // permit would be missing in the end.
 func TestNoWaiterIsLost(t *testing.T) {
 	t.Parallel()
-	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		t.Run(order.String(), func(t *testing.T) {
+	for _, order := range []bool{false, true} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			t.Parallel()
-			c := must(weir.NewConcurrency(5, weir.Options{QueueLimit: 200, QueueOrder: order}))
+			c := must(weir.NewConcurrency(5, weir.Options{QueueLimit: 200, NewestFirst: order}))
 			b := must(weir.New(weir.TokenBucket(weir.PerSecond(200_000), 5), weir.Options{
-				QueueLimit: 200, QueueOrder: order,
+				QueueLimit: 200, NewestFirst: order,
 			}))
 			chain := must(weir.NewChain(c, b))
 			limiters := []weir.Acquirer{c, b, chain}

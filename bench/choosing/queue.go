@@ -36,15 +36,15 @@ func Queues() ([]Line, error) {
 	for _, kind := range []struct {
 		name, note string
 		limit      int64
-		order      weir.Order
+		order      bool
 	}{
-		{"no queue", "who finds no permit is refused", 0, weir.OldestFirst},
-		{"a queue of 12, oldest first", "in order; when 12 wait, the next one is refused", 12, weir.OldestFirst},
-		{"a queue of 12, newest first", "the last to come is next; the oldest makes room", 12, weir.NewestFirst},
+		{"no queue", "who finds no permit is refused", 0, false},
+		{"a queue of 12, oldest first", "in order; when 12 wait, the next one is refused", 12, false},
+		{"a queue of 12, newest first", "the last to come is next; the oldest makes room", 12, true},
 	} {
 		clock := manualclock.New(0)
 		bucket, err := weir.New(weir.TokenBucket(weir.PerSecond(permits), 5), weir.Options{
-			QueueLimit: kind.limit, QueueOrder: kind.order, Clock: clock,
+			QueueLimit: kind.limit, NewestFirst: kind.order, Clock: clock,
 		})
 		if err != nil {
 			return nil, err

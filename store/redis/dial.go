@@ -29,7 +29,7 @@ func newDialer(dial dialFunc) (*dialer, error) {
 		dial = dialTCP
 	}
 	limit, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(dialsPerSecond), dialsPerSecond), weir.KeyedOptions{
-		MaxKeys: 1 << 14, WhenFull: weir.Admit,
+		MaxKeys: 1 << 14, AdmitWhenFull: true,
 	})
 	return &dialer{dial: dial, limit: limit, failed: make(map[string]error)}, err
 }

@@ -77,7 +77,7 @@ func New(o Options) (*Guard, error) {
 	var err error
 	// Who asks when there is no room is let through: it is to bound work, while the other one keeps out who guesses.
 	g.asked, err = weir.NewKeyed[netip.Addr](weir.TokenBucket(o.Rate, o.Burst), weir.KeyedOptions{
-		Name: "admin", MaxKeys: mostAddresses, WhenFull: weir.Admit, Clock: o.Clock,
+		Name: "admin", MaxKeys: mostAddresses, AdmitWhenFull: true, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("weir: admin: %w", err)
