@@ -311,7 +311,7 @@ rules:
 	p := open(t, s.address, 1280, "light")
 	p.live()
 	p.visit("#/replicas", "Replicas")
-	p.untilShows("main .bad", "It does not answer")
+	p.untilShows("main .bad", "Unavailable, since ")
 	p.untilShows("main", "There is no cluster: no limit is durable.")
 	p.check("replicas without the store")
 	p.visit("#/policies", "Policies")

@@ -8,7 +8,7 @@ import { bytes, compact, count, duration, moment, printable, rate, share } from 
 import { elsewhere, last, live, lately, on, quantile } from '../live.js';
 import { facts, tiles } from '../table.js';
 import { each, mode, policyLink, refresh } from './parts.js';
-import { refusalTable } from './refusals.js';
+import { joined, refusalTable } from './refusals.js';
 
 export const lines = [
   { label: 'allowed', colour: 'admitted', area: true },
@@ -162,8 +162,11 @@ export function overview(place, { signal }) {
   const refused = refusalTable({ caption: 'The last refusals', page: 6, empty: 'No refusal was noted since the server started.' });
   fill(latest, refused.element);
   let rows = [];
+  let heard = []; // since the last load began
   const load = refresh(latest, signal, 0, async () => {
-    rows = (await api.get('/v1/admin/refusals', { n: 6 }, signal)).refusals ?? [];
+    heard = [];
+    const loaded = (await api.get('/v1/admin/refusals', { n: 6 }, signal)).refusals ?? [];
+    rows = joined(heard, loaded, 6);
     refused.update(rows);
   });
   // Another process has other refusals, and those that were missed are there again.
@@ -171,7 +174,8 @@ export function overview(place, { signal }) {
   on(
     'refusal',
     (one) => {
-      rows = [one, ...rows.filter((row) => row.id !== one.id)].slice(0, 6);
+      heard = joined([one], heard, 6);
+      rows = joined([one], rows, 6);
       refused.update(rows);
     },
     signal,

@@ -46,6 +46,12 @@ export function refusalTable({ caption, page = 50, empty = 'None of the refusals
   });
 }
 
+/** joined are the refusals that were heard of and those that were loaded, each once, at most n. What is heard of is later. */
+export const joined = (heard, loaded, n) => {
+  const known = new Set(heard.map((r) => r.id));
+  return [...heard, ...loaded.filter((r) => !known.has(r.id))].slice(0, n);
+};
+
 export function refusals(place, context) {
   if (context.params.id) detail(place, context);
   else list(place, context);
@@ -96,6 +102,7 @@ function list(place, { params, signal }) {
   });
 
   let all = [];
+  let heard = []; // since the last load began
   let answer = null;
   let still = null; // the IDs of those there were when the list was paused
 
@@ -126,16 +133,19 @@ function list(place, { params, signal }) {
   }
 
   refresh(place, signal, 5, async () => {
+    heard = [];
     answer = await api.get('/v1/admin/refusals', { policy: params.policy, key: params.key, n: most }, signal);
-    all = answer.refusals ?? [];
+    all = joined(heard, answer.refusals ?? [], most);
     draw();
   });
   let waiting = false;
   on(
     'refusal',
     (one) => {
-      if (!mine(one) || all.some((r) => r.id === one.id)) return;
-      all = [one, ...all].slice(0, most);
+      if (!mine(one)) return;
+      heard = joined([one], heard, most);
+      if (all.some((r) => r.id === one.id)) return;
+      all = joined([one], all, most);
       if (answer) answer.kept += 1;
       if (waiting) return;
       waiting = true;
