@@ -31,9 +31,6 @@ type Acquirer interface {
 	Peek(n int64) Decision
 	// Stats returns counts that were true at one moment.
 	Stats() Stats
-	// Idle is for how long the limiter has been unused: full, with no caller waiting and no permit out. It is not ok while the
-	// limiter is in use.
-	Idle() (d time.Duration, ok bool)
 }
 
 // Stats are the counts of a limiter, or those of a limiter for keys: of all keys together.
@@ -54,6 +51,9 @@ type Stats struct {
 	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt. It ends at the
 	// largest int64.
 	Forgiven int64
+	// Idle is for how long the limiter has been unused: full, with no caller waiting and no permit out. It is negative while
+	// the limiter is in use. Of a limiter for keys it is negative, as it is not known of them.
+	Idle time.Duration
 
 	// Keys is how many keys are tracked, and MaxKeys how many may be: Keys can be more after that was lowered. Both are 0 for a
 	// limiter that has no keys.

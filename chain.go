@@ -478,18 +478,20 @@ func (c *Chain) unlock() {
 	}
 }
 
-// Stats implements [Acquirer]: Limit and Available are the least of the limiters, Queued, Waiters and Forgiven are sums, and
-// Granted and Refused count the requests to the chain itself, not those that reach it as a part of another chain.
+// Stats implements [Acquirer]: Limit, Available and Idle are the least of the limiters, so that Idle is negative while any of
+// them is in use. Queued, Waiters and Forgiven are sums. Granted and Refused count the requests to the chain itself, not those
+// that reach it as a part of another chain.
 func (c *Chain) Stats() Stats {
 	c.made()
 	s := Stats{
-		Limit: algo.MaxPermits, Available: algo.MaxPermits, Granted: c.granted.Load(), Refused: c.refused.Load(),
+		Limit: algo.MaxPermits, Available: algo.MaxPermits, Idle: Never, Granted: c.granted.Load(), Refused: c.refused.Load(),
 	}
 	add := func(child Stats) {
 		if child.Limit > 0 { // that of another kind of limiter may be unknown
 			s.Limit = min(s.Limit, child.Limit)
 		}
 		s.Available = min(s.Available, child.Available)
+		s.Idle = min(s.Idle, child.Idle)
 		s.Queued += child.Queued
 		s.Waiters += child.Waiters
 		s.Forgiven += child.Forgiven
@@ -503,20 +505,6 @@ func (c *Chain) Stats() Stats {
 		add(link.limiter.stats())
 	}
 	return s
-}
-
-// Idle implements [Acquirer]: it is the shortest of the limiters, and not ok if any of them is in use.
-func (c *Chain) Idle() (time.Duration, bool) {
-	c.made()
-	shortest := Never
-	for _, l := range c.limits {
-		d, ok := l.Idle()
-		if !ok {
-			return 0, false
-		}
-		shortest = min(shortest, d)
-	}
-	return shortest, true
 }
 
 // Close implements [Acquirer]. The limiters of the chain stay open.

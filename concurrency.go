@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inside"
@@ -63,9 +62,18 @@ func (c *Concurrency) SetLimit(n int64) error {
 type pool struct {
 	gate
 
-	permits metered[algo.ConcurrencyState, algo.Concurrency]
+	permits poolMeter
 	fast    free
 }
+
+// poolMeter is metered with the time since which no permit is out, which the algorithm does not know.
+type poolMeter struct {
+	metered[algo.ConcurrencyState, algo.Concurrency]
+
+	pool *pool
+}
+
+func (m *poolMeter) freshAt() int64 { return m.pool.fast.idleSince.Load() }
 
 func (p *pool) init(o gateOptions) error {
 	a, err := algo.NewConcurrency(o.limit)
@@ -77,7 +85,7 @@ func (p *pool) init(o gateOptions) error {
 	if err := p.gate.init(&p.permits, o); err != nil {
 		return err
 	}
-	p.owner, p.fast.owner = p, p
+	p.owner, p.fast.owner, p.permits.pool = p, p, p
 	p.fast.idleSince.Store(p.born)
 	p.word = &p.fast
 	p.fast.lower()
@@ -125,7 +133,7 @@ func (f *free) release(n int64) (ok bool) {
 			return false
 		}
 		if old>>1+n == limit {
-			f.touch() // before the permits are back: Idle must not see an old time
+			f.touch() // before the permits are back: Stats must not see an old time
 		}
 		if f.word.CompareAndSwap(old, old+n<<1) {
 			if f.owner.limit.Load() != limit { // the permits may have been the last that were out
@@ -253,17 +261,6 @@ func (p *pool) setLimit(a algo.Concurrency) {
 	if !p.closed {
 		p.serve(now)
 	}
-}
-
-// Idle implements [Acquirer].
-func (p *pool) Idle() (time.Duration, bool) {
-	p.lock()
-	defer p.unlock()
-	now := p.now()
-	if !p.meter.fresh(now) || p.queue.Len() > 0 {
-		return 0, false
-	}
-	return time.Duration(max(now-p.fast.idleSince.Load(), 0)), true
 }
 
 // observed ends the leases of a pool of which an observer learns.

@@ -142,7 +142,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 		if st.Available != 5 || st.Waiters != 0 || st.Queued != 0 || st.Granted != granted.Load() {
 			t.Errorf("%v: in the end %+v, %d granted", order, st, granted.Load())
 		}
-		if _, idle := c.Idle(); !idle {
+		if st.Idle < 0 {
 			t.Errorf("%v: not idle in the end", order)
 		}
 	}
@@ -154,15 +154,15 @@ func TestConcurrencyIdleSinceTheLastRelease(t *testing.T) {
 		a, b := c.TryAcquire(1), c.TryAcquire(1)
 		time.Sleep(time.Second)
 		a.Release()
-		if d, idle := c.Idle(); idle {
+		if d := c.Stats().Idle; d >= 0 {
 			t.Errorf("idle for %v while a permit is out", d)
 		}
 		time.Sleep(time.Second)
 		b.Release()
 		time.Sleep(time.Second)
 		a.Release() // once more
-		if d, idle := c.Idle(); d != time.Second || !idle {
-			t.Errorf("idle: %v, %v, want 1s", d, idle)
+		if d := c.Stats().Idle; d != time.Second {
+			t.Errorf("idle for %v, want 1s", d)
 		}
 		// The same when a call holds the lock for those who wait.
 		l := c.TryAcquire(3)
@@ -173,8 +173,8 @@ func TestConcurrencyIdleSinceTheLastRelease(t *testing.T) {
 		}
 		l.Release()
 		time.Sleep(2 * time.Second)
-		if d, idle := c.Idle(); d != 2*time.Second || !idle {
-			t.Errorf("idle: %v, %v, want 2s", d, idle)
+		if d := c.Stats().Idle; d != 2*time.Second {
+			t.Errorf("idle for %v, want 2s", d)
 		}
 		// And after it has been closed.
 		l = c.TryAcquire(3)
@@ -182,8 +182,43 @@ func TestConcurrencyIdleSinceTheLastRelease(t *testing.T) {
 		time.Sleep(time.Second)
 		l.Release()
 		time.Sleep(3 * time.Second)
-		if d, idle := c.Idle(); d != 3*time.Second || !idle {
-			t.Errorf("idle: %v, %v, want 3s", d, idle)
+		if d := c.Stats().Idle; d != 3*time.Second {
+			t.Errorf("idle for %v, want 3s", d)
 		}
 	})
+}
+
+// TestContentionStatsAreOfOneMoment has permits come and go while Stats are read: a limiter that is full is idle, one that is not
+// is in use, and no caller sees it half.
+func TestContentionStatsAreOfOneMoment(t *testing.T) {
+	c := mustConcurrency(t, 2, weir.Options{})
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					l := c.TryAcquire(1)
+					l.Release()
+				}
+			}
+		})
+	}
+	var idle, used int
+	for idle < 100 || used < 100 {
+		switch st := c.Stats(); {
+		case st.Idle < 0 == (st.Available == 2):
+			t.Errorf("%+v", st)
+			used, idle = 100, 100
+		case st.Idle < 0:
+			used++
+		default:
+			idle++
+		}
+	}
+	close(stop)
+	all.Wait()
 }

@@ -563,14 +563,16 @@ func (g *gate) Stats() Stats {
 }
 
 func (g *gate) stats() Stats {
+	now := g.now()
 	s := Stats{
 		Limit:     g.limit.Load(),
-		Available: g.meter.peek(g.now(), 0).Remaining,
+		Available: g.meter.peek(now, 0).Remaining,
 		Queued:    g.queue.Permits(),
 		Waiters:   g.queue.Len(),
 		Granted:   g.granted,
 		Refused:   g.refused,
 		Forgiven:  g.forgiven,
+		Idle:      g.idle(now),
 	}
 	if g.word != nil {
 		granted, refused := g.word.counts()
@@ -580,16 +582,16 @@ func (g *gate) stats() Stats {
 	return s
 }
 
-// Idle implements [Acquirer].
-func (g *gate) Idle() (time.Duration, bool) {
-	g.lock()
-	defer g.unlock()
-	now := g.now()
+// inUse is Stats.Idle of a limiter that is in use, or of which it is not known.
+const inUse time.Duration = -1
+
+// idle is Stats.Idle.
+func (g *gate) idle(now int64) time.Duration {
 	if g.queue.Len() > 0 || !g.meter.fresh(now) {
-		return 0, false
+		return inUse
 	}
 	since := max(g.meter.freshAt(), g.born, g.touched)
-	return time.Duration(max(now-since, 0)), true // a clock that went back is not yet there
+	return time.Duration(max(now-since, 0)) // a clock that went back is not yet there
 }
 
 // Close implements [Acquirer].

@@ -3,7 +3,6 @@ package weir_test
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
@@ -38,18 +37,17 @@ func (o timedKey) Allow() bool { return o.keyed.Allow(theKey) }
 
 func (o timedKey) Refund(n int64) { o.keyed.Refund(theKey, n) }
 
+// Stats are those of the key. For how long it has been idle is not known: it is 0.
 func (o oneKey) Stats() weir.Stats {
-	s := o.keyed.Stats()
-	return weir.Stats{
-		Available: o.keyed.Peek(theKey, 0).Remaining, Queued: s.Queued, Waiters: s.Waiters,
-		Granted: s.Granted, Refused: s.Refused, Forgiven: s.Forgiven,
+	s, d := o.keyed.Stats(), o.keyed.Peek(theKey, 0)
+	idle := s.Idle
+	if d.Remaining == d.Limit && s.Waiters == 0 {
+		idle = 0
 	}
-}
-
-// Idle is not known of a key for how long: it is 0.
-func (o oneKey) Idle() (time.Duration, bool) {
-	d := o.keyed.Peek(theKey, 0)
-	return 0, d.Remaining == d.Limit && o.keyed.Stats().Waiters == 0
+	return weir.Stats{
+		Available: d.Remaining, Queued: s.Queued, Waiters: s.Waiters,
+		Granted: s.Granted, Refused: s.Refused, Forgiven: s.Forgiven, Idle: idle,
+	}
 }
 
 func (o oneKey) Close() error { return o.keyed.Close() }

@@ -29,7 +29,7 @@ func TestEveryKeyHasItsOwnPermits(t *testing.T) {
 			t.Errorf("%q has not two permits", key)
 		}
 	}
-	if got, want := k.Stats(), (weir.Stats{Limit: 2, Keys: 5, MaxKeys: 1_000_000, Granted: 10, Refused: 5}); got != want {
+	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 2, Keys: 5, MaxKeys: 1_000_000, Granted: 10, Refused: 5}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 	d := k.Take("c", 1)
@@ -122,7 +122,7 @@ func TestProbeOfAKeyIsNotTracked(t *testing.T) {
 		k.Refund("a", 5)
 		k.Reset("a")
 	}
-	if got, want := k.Stats(), (weir.Stats{Limit: 1, MaxKeys: 1_000_000, Refused: 3}); got != want {
+	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 1, MaxKeys: 1_000_000, Refused: 3}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 	k.Allow("a")
@@ -227,7 +227,7 @@ func TestFullTableThatAdmits(t *testing.T) {
 	if k.Allow("a") {
 		t.Error("a key that is tracked is not limited")
 	}
-	if got, want := k.Stats(), (weir.Stats{Limit: 1, Keys: 1, MaxKeys: 1, Granted: 6, Refused: 1, Untracked: 5}); got != want {
+	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 1, Keys: 1, MaxKeys: 1, Granted: 6, Refused: 1, Untracked: 5}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 }
@@ -249,7 +249,7 @@ func TestClosedKeyed(t *testing.T) {
 	}
 	k.Refund("a", 1)
 	k.Reset("a")
-	if got, want := k.Stats(), (weir.Stats{Limit: 1, MaxKeys: 1_000_000, Refused: 6}); got != want {
+	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 1, MaxKeys: 1_000_000, Refused: 6}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 }

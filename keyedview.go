@@ -12,7 +12,7 @@ import (
 // Stats returns the counts of all keys together.
 func (k *keys[K]) Stats() Stats {
 	s := Stats{
-		Limit: k.base.permits,
+		Limit: k.base.permits, Idle: inUse,
 		// A caller that is about to find the table full is counted for a moment.
 		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys),
 		Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),

@@ -2,7 +2,6 @@ package weir
 
 import (
 	"context"
-	"time"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
@@ -245,9 +244,6 @@ func (l *Limiter) Refund(n int64) { l.refund(n) }
 
 // Stats returns counts that were true at one moment.
 func (l *Limiter) Stats() Stats { return l.gate.Stats() }
-
-// Idle is for how long the limiter has been unused: full, with no caller waiting. It is not ok while the limiter is in use.
-func (l *Limiter) Idle() (d time.Duration, ok bool) { return l.gate.Idle() }
 
 // Close refuses all callers that wait and all that come later, with ReasonClosed. Leases may still be settled. Closing twice is
 // harmless. The error is always nil.

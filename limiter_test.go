@@ -152,12 +152,14 @@ type subject struct {
 	waiting sync.WaitGroup
 }
 
-// Stats are those of the limiter without the limit, which only an Adaptive tells.
+// Stats are those of the limiter without the limit, which only an Adaptive tells, and without Idle, see idle.
 func (s *subject) Stats() weir.Stats {
 	st := s.Acquirer.Stats()
-	st.Limit = 0
+	st.Limit, st.Idle = 0, 0
 	return st
 }
+
+func (s *subject) idle() time.Duration { return s.Acquirer.Stats().Idle }
 
 func (s *subject) Close() error { return closed(s.Acquirer) }
 
@@ -605,7 +607,6 @@ func TestClosedLimiterRefusesEverything(t *testing.T) {
 			t.Error("Allow() is true")
 		}
 		held.Release()
-		s.Idle()
 		closeLimiter(t, s)
 	})
 }
@@ -742,7 +743,7 @@ func TestResetAfterIsHonest(t *testing.T) {
 			if now := s.Peek(1); now.Remaining != 5 || now.ResetAfter != 0 {
 				t.Fatalf("after ResetAfter %v the limiter is not full: %+v", d.ResetAfter, now)
 			}
-			if _, idle := s.Idle(); !idle {
+			if s.idle() < 0 {
 				t.Fatal("the limiter is full, but not idle")
 			}
 		}
@@ -786,8 +787,8 @@ func TestRefundGivesBackAtMostUntilFull(t *testing.T) {
 func TestIdle(t *testing.T) {
 	check := func(t *testing.T, s *subject, want time.Duration) {
 		t.Helper()
-		if d, ok := s.Idle(); d != max(want, 0) && !s.kind.keyed || ok != (want >= 0) {
-			t.Fatalf("Idle() = %v, %v, want %v", d, ok, want)
+		if d := s.idle(); d != want && (!s.kind.keyed || d < 0 || want < 0) {
+			t.Fatalf("idle for %v, want %v", d, want)
 		}
 	}
 	const inUse = -1
@@ -827,7 +828,7 @@ func TestIdle(t *testing.T) {
 			s.drain(1)
 			s.free(1)
 			time.Sleep(2 * s.kind.regain)
-			before, _ := s.Idle()
+			before := s.idle()
 			time.Sleep(9 * time.Second)
 			s.Peek(1)
 			s.Peek(5)
@@ -890,7 +891,7 @@ func TestLimiterOfAProgramIsUsedInBubbles(t *testing.T) {
 						lease.Release()
 					}
 				}
-				s.Idle()
+				s.Stats()
 				if r, ok := l.(interface{ Refund(n int64) }); ok {
 					r.Refund(4)
 				}

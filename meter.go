@@ -38,7 +38,7 @@ type metered[S any, A algo.Algorithm[S]] struct {
 }
 
 func (m *metered[S, A]) take(now, n int64) (r algo.Result) {
-	if n == 0 { // a probe must leave the state as it is, from which Idle is told
+	if n == 0 { // a probe must leave the state as it is, from which Stats.Idle is told
 		return m.peek(now, 0)
 	}
 	m.state, r = m.algorithm.Take(m.state, now, n)

@@ -295,7 +295,6 @@ func TestZeroLimitersPanic(t *testing.T) {
 			"Reserve":    func(l weir.Acquirer) { _, _ = l.Reserve(t.Context(), 1) },
 			"Peek":       func(l weir.Acquirer) { l.Peek(1) },
 			"Stats":      func(l weir.Acquirer) { l.Stats() },
-			"Idle":       func(l weir.Acquirer) { l.Idle() },
 		} {
 			if l := zero(); panics(func() { call(l) }) == "" {
 				t.Errorf("%T: %s does not panic", l, name)

@@ -329,8 +329,8 @@ func TestAdaptiveServesThoseWhoWait(t *testing.T) {
 		if e := a.Estimate(); e.Unloaded != 10*time.Millisecond || e.Latency != 10*time.Millisecond {
 			t.Errorf("%+v", e)
 		}
-		if d, idle := a.Idle(); !idle || d != 0 {
-			t.Errorf("%v, %v", d, idle)
+		if d := a.Stats().Idle; d != 0 {
+			t.Errorf("idle for %v", d)
 		}
 	})
 }
