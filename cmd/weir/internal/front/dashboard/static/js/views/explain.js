@@ -158,7 +158,7 @@ function explanation(e) {
       },
       { title: 'Rule', cell: (l) => printable(l.rule) },
       { title: 'Cost', number: true, cell: (l) => count(l.cost) },
-      { title: 'Left before', number: true, cell: (l) => count(l.before) },
+      { title: 'Remaining before', number: true, cell: (l) => count(l.before) },
       { title: 'After', number: true, cell: (l) => count(l.after) },
       {
         title: 'Decision',

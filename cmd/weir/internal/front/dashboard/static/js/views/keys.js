@@ -109,7 +109,7 @@ function top(place, { params, signal }) {
         title: 'Key',
         cell: (o) => h('a', { href: hash('keys', { policy: o.policy, key: o.key, exact: '1' }) }, h('code', quoted(o.key))),
       },
-      { title: 'Holds', cell: overrideText },
+      { title: 'Allows', cell: overrideText },
       { title: 'For', cell: (o) => duration(o.for) },
       { title: 'By', cell: (o) => printable(o.by ?? '') },
       { title: 'Reason', wide: true, cell: (o) => printable(o.reason ?? '') },

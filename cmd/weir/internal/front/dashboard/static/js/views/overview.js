@@ -141,7 +141,7 @@ export function overview(place, { signal }) {
         ['Requests', count(now.requests)],
         ['Refused', count(now.refused)],
         ['Denied by a rule', count(now.denied)],
-        ['Freed by a rule', count(now.exempt)],
+        ['Exempt by a rule', count(now.exempt)],
         ['Without any limit', count(now.unlimited)],
         ['Gone while waiting', count(now.canceled)],
         ['Decisions, p50', took(now.latency.p50, now)],

@@ -149,7 +149,7 @@ function detail(place, { params, signal, title }) {
         ['Refused as locked out', count(p.locked_out)],
         ['Could not be told', count(p.failed)],
         ['Overridden keys', count(p.overridden)],
-        ['Granted untracked', count(p.untracked)],
+        ['Allowed untracked', count(p.untracked)],
         ['Refused as full', count(p.full)],
         p.unavailable && ['Store without answer', count(p.unavailable)],
         p.expired && ['Expired', count(p.expired)],
