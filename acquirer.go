@@ -68,12 +68,12 @@ type Stats struct {
 // NoDebt as MaxDebt keeps commits from charging more than what is available.
 const NoDebt int64 = -1
 
-// ErrNegativePermits is returned where a negative number of permits is asked for.
-var ErrNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
+// errNegativePermits is wrapped where a negative number of permits is asked for.
+var errNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
 
-// ErrInvalidLimit is returned where the function that chooses the limits of keys returns one that cannot be used. Keyed.Acquire
-// and Reserve wrap it together with what is wrong with it.
-var ErrInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
+// errInvalidLimit is wrapped where the function that chooses the limits of keys returns one that cannot be used, by Keyed.Acquire
+// and Reserve together with what is wrong with it.
+var errInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
 
 // An OptionError says which option of a constructor cannot be used, and why.
 type OptionError struct {

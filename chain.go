@@ -302,8 +302,17 @@ func (c *Chain) settle(cl *claim, how settlement, actual int64) {
 	}
 }
 
-// Limiters are the limiters of the chain, in its order. The slice is a copy.
-func (c *Chain) Limiters() []Acquirer { return slices.Clone(c.limits) }
+// members are the limiters of the chain, in its order.
+func (c *Chain) members() []Acquirer { return c.limits }
+
+// membersOf is inside.Members. A type that embeds a chain has its limiters.
+func membersOf(limiter any) (members []Acquirer, ok bool) {
+	c, ok := limiter.(interface{ members() []Acquirer })
+	if !ok {
+		return nil, false
+	}
+	return slices.Clone(c.members()), true
+}
 
 // Acquire implements [Acquirer].
 func (c *Chain) Acquire(ctx context.Context, n int64) (Lease, error) {

@@ -70,7 +70,7 @@ func (c *charging) Add(limiter any, key string, n int64, plan any) {
 	case p.k == nil:
 		c.refuse(i, fmt.Errorf("weir: charge %d has no Limiter", i+1))
 	case n < 0:
-		c.refuse(i, ErrNegativePermits)
+		c.refuse(i, errNegativePermits)
 	case p.plan != nil && p.plan.k != p.k:
 		c.refuse(i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1))
 	default:
@@ -88,7 +88,7 @@ func (c *charging) prepare(i int, p *chargePart) {
 	if p.plan != nil {
 		p.terms = p.plan.current()
 	} else if p.terms, p.why = p.of.termsOf(p.key); p.why == ReasonInvalid {
-		c.refuse(0, ErrInvalidLimit)
+		c.refuse(0, errInvalidLimit)
 		return
 	}
 	p.full = p.why == ReasonTableFull

@@ -2,7 +2,6 @@ package weir
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/weirhq/weir/algo"
@@ -33,9 +32,6 @@ type Decision struct {
 	// Policy is the name of the limiter that the decision speaks of; for a Chain, of the limit that binds.
 	Policy string
 }
-
-// Credit is Remaining as a wire format of 16 bits needs it: 65535 stands for that and more.
-func (d Decision) Credit() uint16 { return uint16(min(max(d.Remaining, 0), math.MaxUint16)) }
 
 // Reason says why a request was refused.
 type Reason uint8

@@ -269,11 +269,11 @@ func ExampleParseRate() {
 			fmt.Println(err)
 			continue
 		}
-		fmt.Printf("%v: one each %v\n", rate, rate.Interval())
+		fmt.Printf("%v: %d in %v\n", rate, rate.Permits, rate.Period)
 	}
 	// Output:
-	// 10/s: one each 100ms
-	// 1000/day: one each 1m26.4s
-	// 1/2m: one each 2m0s
+	// 10/s: 10 in 1s
+	// 1000/day: 1000 in 24h0m0s
+	// 1/2m: 1 in 2m0s
 	// weir: rate "fast": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s
 }

@@ -289,7 +289,7 @@ func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) 
 		l := k.untaggable(t, why, n)
 		if why == ReasonInvalid && n >= 0 {
 			_, wrong := k.alike("limitOf(key)", limit)
-			return l, refusal(l.decision, n, fmt.Errorf("%w: %w", ErrInvalidLimit, wrong))
+			return l, refusal(l.decision, n, fmt.Errorf("%w: %w", errInvalidLimit, wrong))
 		}
 		return l, l.Err()
 	}

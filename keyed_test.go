@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/manualclock"
 )
 
@@ -80,7 +81,7 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 							bucket.Refund(n - 1)
 						}
 					case 3:
-						time.Sleep(time.Duration(rng.Int64N(int64(rate.Interval())/2 + 2)))
+						time.Sleep(time.Duration(rng.Int64N(int64(limits.Interval(rate))/2 + 2)))
 					default:
 						if got, want := keyed.Take(key, n), bucket.TryAcquire(n).Decision(); got != want {
 							t.Fatalf("Take(%d, %d) = %+v, want %+v", key, n, got, want)

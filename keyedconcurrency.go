@@ -62,4 +62,5 @@ func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() e
 func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
 	inside.Keyed, inside.Observe = newKeyed[string], observe
 	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, step
+	inside.Members = membersOf
 }

@@ -43,20 +43,6 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("Algorithm(%d)", uint8(a))
 }
 
-// MarshalText is String.
-func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// UnmarshalText is the inverse of MarshalText.
-func (a *Algorithm) UnmarshalText(text []byte) error {
-	for i, name := range algorithmNames {
-		if name == string(text) {
-			*a = Algorithm(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("weir: unknown algorithm %.40q: must be one of %q", text, algorithmNames)
-}
-
 // Limit is what may happen: an algorithm and its parameters. It is a value, made by one constructor for each algorithm:
 // [TokenBucket], [FixedWindow], [SlidingWindow], [SlidingCounter], [CalendarWindow], and [AtOnce] for permits that come back when
 // they are released. [ParseLimit] reads the text that String writes.
@@ -147,24 +133,6 @@ func (l Limit) Segments() int { return l.segments }
 
 // Calendar says where the windows of a [CalendarWindow] begin. It is zero for all others.
 func (l Limit) Calendar() algo.Calendar { return l.calendar }
-
-// WithPermits is l with n permits at once: another burst of a token bucket, more or fewer permits in a window, or at a time.
-func (l Limit) WithPermits(n int64) Limit {
-	if l.permitsOfRate() {
-		l.rate.Permits = n
-	} else {
-		l.permits = n
-	}
-	return l
-}
-
-// WithRate is l with another rate. A token bucket keeps its burst. A limit without a rate stays as it is.
-func (l Limit) WithRate(rate Rate) Limit {
-	if l.algorithm == AlgorithmTokenBucket || l.permitsOfRate() {
-		l.rate = rate
-	}
-	return l
-}
 
 // permitsOfRate reports whether the limit is a window of a rate.
 func (l Limit) permitsOfRate() bool {

@@ -30,8 +30,7 @@ type Options struct {
 // Limiter is one limit whose permits come back with time. It is made by [New]. All methods are safe for concurrent use.
 //
 // In every method n is a number of permits. n = 0 is a probe: it succeeds if at least one permit is available and takes none. n
-// above the limit is refused with ReasonNever and RetryAfter [Never]. A negative n is misuse: it is refused with ReasonInvalid,
-// and the error matches [ErrNegativePermits].
+// above the limit is refused with ReasonNever and RetryAfter [Never]. A negative n is misuse: it is refused with ReasonInvalid.
 //
 // Callers that wait are served in strict order, each as of the moment at which its permits became available. If the timer that
 // wakes them is late, by up to 10 ms, nothing is lost: those whose turn has come meanwhile are woken together, so that within an

@@ -478,7 +478,7 @@ func TestNegativeIsMisuse(t *testing.T) {
 				func(_ context.Context, n int64) (weir.Lease, error) { l := s.TryReserve(n); return l, l.Err() },
 			} {
 				l, err := acquire(t.Context(), n)
-				if !errors.Is(err, weir.ErrNegativePermits) || !strings.HasPrefix(err.Error(), "weir: ") ||
+				if !errors.Is(err, weir.ErrRefused) || !strings.HasPrefix(err.Error(), "weir: ") ||
 					!strings.HasSuffix(err.Error(), "must be 0 or more") {
 					t.Errorf("%d permits: error %v", n, err)
 				}
@@ -597,7 +597,7 @@ func TestClosedLimiterRefusesEverything(t *testing.T) {
 				}
 			}
 		}
-		if _, err := s.Acquire(t.Context(), -1); !errors.Is(err, weir.ErrNegativePermits) {
+		if l, err := s.Acquire(t.Context(), -1); !errors.Is(err, weir.ErrRefused) || l.Decision().Reason != weir.ReasonInvalid {
 			t.Errorf("a negative number of permits is misuse also then: %v", err)
 		}
 		if got := s.Stats().Refused; got != 5*4 {

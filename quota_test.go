@@ -64,29 +64,6 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-func TestLimitersOfChainIsACopy(t *testing.T) {
-	first, err := weir.NewConcurrency(1, weir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := weir.NewConcurrency(2, weir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	chain, err := weir.NewChain(first, second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := chain.Limiters()
-	if len(got) != 2 || got[0] != weir.Acquirer(first) || got[1] != weir.Acquirer(second) {
-		t.Fatalf("Limiters() = %v, want the two in their order", got)
-	}
-	got[0] = nil
-	if chain.Limiters()[0] != weir.Acquirer(first) {
-		t.Error("changing the answer of Limiters changed the chain")
-	}
-}
-
 // TestLimitQuota: a limit tells its quota as the limiter that is made of it does.
 func TestLimitQuota(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Vienna")

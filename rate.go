@@ -36,21 +36,6 @@ func PerHour(n int64) Rate { return Rate{n, time.Hour} }
 // PerDay is n permits per 24 hours.
 func PerDay(n int64) Rate { return Rate{n, 24 * time.Hour} }
 
-// PerSecond is the rate in permits per second, as a float for showing.
-func (r Rate) PerSecond() float64 { return float64(r.Permits) / r.Period.Seconds() }
-
-// Interval is the time between two permits, rounded up to a nanosecond.
-func (r Rate) Interval() time.Duration {
-	if r.Permits <= 0 {
-		return Never
-	}
-	interval := r.Period / time.Duration(r.Permits)
-	if r.Period%time.Duration(r.Permits) > 0 {
-		interval++
-	}
-	return interval
-}
-
 // Check returns an error that says what is wrong with r, or nil.
 func (r Rate) Check() error {
 	if value, accepted := r.flaw(); accepted != "" {

@@ -202,30 +202,6 @@ func TestRateAsText(t *testing.T) {
 	}
 }
 
-func TestRateArithmetic(t *testing.T) {
-	for _, c := range []struct {
-		rate      weir.Rate
-		interval  time.Duration
-		perSecond float64
-	}{
-		{weir.PerSecond(1), time.Second, 1},
-		{weir.PerSecond(3), 333333334, 3},
-		{weir.PerMinute(8), 7500 * time.Millisecond, 8.0 / 60},
-		{weir.PerDay(1), day, 1.0 / 86400},
-		{weir.PerSecond(1e9), 1, 1e9},
-		{weir.Per(2, 3), 2, 2e9 / 3},
-		{weir.Rate{}, weir.Never, 0},
-		{weir.Per(-1, time.Second), weir.Never, -1},
-	} {
-		if got := c.rate.Interval(); got != c.interval {
-			t.Errorf("%v: Interval() = %v, want %v", c.rate, got, c.interval)
-		}
-		if got := c.rate.PerSecond(); c.rate.Permits > 0 && got/c.perSecond-1 > 1e-12 {
-			t.Errorf("%v: PerSecond() = %v, want %v", c.rate, got, c.perSecond)
-		}
-	}
-}
-
 func FuzzParseRate(f *testing.F) {
 	for _, text := range []string{
 		"10/s", "8/min", "1000/24h", "0.5/s", "7/3ms", "1_000_000/s", "1/1m30s", "1/1.5s", " 1 / d ", "2/μs", "0.000000001/3660d",

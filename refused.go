@@ -23,7 +23,7 @@ var errReleased = errors.New("weir: permits of AlgorithmConcurrency come back on
 //
 //   - [ErrNoQueue]: the call would have had to wait, and the limiter has no queue.
 //   - [ErrClosed]: the limiter is closed.
-//   - [ErrNegativePermits], [ErrInvalidLimit]: misuse.
+//   - an *[OptionError]: the function that chooses the limits of keys returned one that cannot be used.
 //
 // A deadline that comes before the permits is found out at once, while the context is still alive: then the error has
 // ReasonDeadline and does not match context.DeadlineExceeded. As with Wait of golang.org/x/time/rate, a caller that wants to
@@ -90,9 +90,9 @@ func causeOf(r Reason, n int64) error {
 	case r != ReasonInvalid:
 		return nil
 	case n < 0:
-		return ErrNegativePermits
+		return errNegativePermits
 	}
-	return ErrInvalidLimit
+	return errInvalidLimit
 }
 
 // noQueue is ErrNoQueue if a call was refused because it would have had to wait and the queue holds nothing.

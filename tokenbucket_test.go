@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // permitsIn is how many permits rate has in d, rounded down.
@@ -105,7 +106,7 @@ func TestBucketNeverAdmitsMoreThanBurstAndRate(t *testing.T) {
 					if l := b.TryAcquire(1 + rng.Int64N(burst)); l.Allowed() {
 						grants = append(grants, charge{time.Since(start), l.Permits()})
 					}
-					time.Sleep(time.Duration(rng.Int64N(4*int64(rate.Interval()) + 1)))
+					time.Sleep(time.Duration(rng.Int64N(4*int64(limits.Interval(rate)) + 1)))
 				}
 				for i, from := range grants {
 					sum := int64(0)
@@ -181,7 +182,7 @@ func TestWaitersGetEveryPermit(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
 		rate := weir.Per(7, 3*time.Millisecond)
 		for burst, want := range map[int64]func(i int64) time.Duration{
-			1: func(i int64) time.Duration { return time.Duration(i) * rate.Interval() },
+			1: func(i int64) time.Duration { return time.Duration(i) * limits.Interval(rate) },
 			2: func(i int64) time.Duration { return (time.Duration(i-1)*rate.Period + 6) / 7 },
 		} {
 			b := mustBucket(t, weir.TokenBucket(rate, burst), weir.Options{QueueLimit: 1, Clock: clock})

@@ -173,7 +173,7 @@ func newBucketPair(t *testing.T, rate Rate, burst int64) *pair[algo.TokenBucketS
 	p := &pair[algo.TokenBucketState]{
 		t: t, rng: rand.New(rand.NewPCG(uint64(burst), uint64(rate.Permits))),
 		limiter: b, algorithm: b.bucket.algorithm, state: algo.TokenBucketState{Last: b.born},
-		word: b.fast.word.Load, limit: burst, tick: rate.Interval(), life: time.Duration(epochLife / num),
+		word: b.fast.word.Load, limit: burst, tick: rate.Period / time.Duration(rate.Permits), life: time.Duration(epochLife / num),
 	}
 	if b.word == nil {
 		return p

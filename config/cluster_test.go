@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -229,7 +230,7 @@ func TestPreset(t *testing.T) {
 	}{
 		{"", "", "", metered(nil), nil},
 		{"", "50", "60", metered(func(p *policy.Policy) { p.Limits[0].Limit = bucket(60, 50) }), nil},
-		{", burst: 7", "50", "", metered(func(p *policy.Policy) { p.Limits[0].Limit = p.Limits[0].WithPermits(7) }), nil},
+		{", burst: 7", "50", "", metered(func(p *policy.Policy) { p.Limits[0].Limit = limits.WithPermits(p.Limits[0].Limit, 7) }), nil},
 		{"", "many", "", metered(nil), []string{"f:4:15: policies.p.preset: \"metered-api-from-env\": the variable GEMINI_BURST of the environment cannot be used: " +
 			"must be a whole number from 1 to 1000000; the default 5 is used; correct it, or unset it"}},
 		{"", "many", "fast", metered(nil), []string{"GEMINI_BURST", "GEMINI_TOKENS_PER_MINUTE"}},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -222,7 +223,7 @@ func (d *decoder) limit(v value) placedLimit {
 	if algorithm, given := o.get("algorithm"); given {
 		var word string
 		if word, known = d.choice(algorithm, algorithmNames(), algorithmHints); known {
-			known = kind.UnmarshalText([]byte(word)) == nil
+			kind = weir.Algorithm(slices.Index(algorithmNames(), word))
 		}
 	}
 	and(known)

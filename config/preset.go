@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -82,7 +83,7 @@ func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
 		delete(d.shown, burst.path)
 		var permits int64
 		permits, l.ok = d.number(burst, 1, algo.MaxPermits, "a number of permits")
-		l.Limit.Limit = l.WithPermits(permits)
+		l.Limit.Limit = limits.WithPermits(l.Limit.Limit, permits)
 	}
 	l.ok = l.ok && d.checkLimit(p.preset, l.Limit.Limit)
 	set.ok, set.limits = l.ok, []placedLimit{l}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // unreliable is an engine whose writes fail at random: some were carried out nevertheless, some are later.
@@ -225,7 +226,7 @@ func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir
 		defer cancel()
 		book.outcome(o.Acquire(short, ask), n)
 	case 4: // the same limit in other words, and another key
-		ask.Limit = ask.Limit.WithRate(weir.Per(1, 1_400*time.Hour))
+		ask.Limit = limits.WithRate(ask.Limit, weir.Per(1, 1_400*time.Hour))
 		book.outcome(o.Acquire(ctx, ask), n)
 		ask.Key = fmt.Sprint(r.IntN(5))
 		_ = o.Acquire(ctx, ask)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/store"
 )
@@ -94,7 +95,7 @@ func TestOutstandingCalls(t *testing.T) {
 		go func() { served <- n.Serve(t.Context(), other) }()
 		p := durable.NewStreamPeer(mine)
 		a, b := tokens("a", 1, 1, 1), tokens("b", 1, 1, 1)
-		a.Queue, b.Queue, a.Limit = 1e6, 1e6, a.Limit.WithRate(weir.Per(1, time.Hour))
+		a.Queue, b.Queue, a.Limit = 1e6, 1e6, limits.WithRate(a.Limit, weir.Per(1, time.Hour))
 		take := &durable.Call{Kind: durable.CallTake, Charges: []store.Charge{a, b}, Wait: time.Minute}
 		if r := p.Call(t.Context(), take); r.Outcome != durable.Granted {
 			t.Fatalf("%+v", r)

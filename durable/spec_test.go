@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // later is an answer that may not have come yet.
@@ -230,7 +231,7 @@ func TestSmallerLimit(t *testing.T) {
 		_ = o.Stop(t.Context())
 		o, _ = owned(t, m, durable.OwnerOptions{Reserve: 1})
 		small := ask(1, 0)
-		small.Limit = small.Limit.WithPermits(2)
+		small.Limit = limits.WithPermits(small.Limit, 2)
 		before := m.Writes()
 		want(t, o.Acquire(t.Context(), ask(0, 0)), durable.Granted)
 		small.N = 0
@@ -295,7 +296,7 @@ func TestReservations(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		slow := ask(4, 0)
-		slow.Limit = slow.Limit.WithRate(weir.Per(1, time.Hour))
+		slow.Limit = limits.WithRate(slow.Limit, weir.Per(1, time.Hour))
 		slow.Reserve = time.Minute
 		a := o.Acquire(t.Context(), slow)
 		want(t, a, durable.Granted)

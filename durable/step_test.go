@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -70,7 +71,7 @@ func TestPartCannotBeWritten(t *testing.T) {
 					}()
 					s := durable.NewStore(n)
 					a, b := tokens("a", 2, 50, 1), tokens("b", 2, 5, 1)
-					a.Limit, b.Limit = a.Limit.WithRate(weir.Per(1, time.Hour)), b.Limit.WithRate(weir.Per(1, time.Hour))
+					a.Limit, b.Limit = limits.WithRate(a.Limit, weir.Per(1, time.Hour)), limits.WithRate(b.Limit, weir.Per(1, time.Hour))
 					one := a
 					one.N = 1
 					ds := make([]weir.Decision, 2)
@@ -135,7 +136,7 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 		})
 		s := durable.NewStore(n)
 		c := tokens("a", 40, 100, 1)
-		c.Limit = c.Limit.WithRate(weir.Per(1, time.Hour))
+		c.Limit = limits.WithRate(c.Limit, weir.Per(1, time.Hour))
 		ds := make([]weir.Decision, 1)
 		r, err := s.Reserve(t.Context(), []store.Charge{c}, ds, time.Minute)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -141,7 +142,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 				a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
-				b.Limit = b.Limit.WithRate(weir.Per(1, time.Hour))
+				b.Limit = limits.WithRate(b.Limit, weir.Per(1, time.Hour))
 				acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -244,7 +245,7 @@ func TestOppositeOrders(t *testing.T) {
 func TestStopWhileWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *durable.Store, owner *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
-		a.Limit = a.Limit.WithRate(weir.Per(1, time.Hour))
+		a.Limit = limits.WithRate(a.Limit, weir.Per(1, time.Hour))
 		acquire(t.Context(), s, minute, b).want(t, "none 0s")
 		waiting := begin(t.Context(), s, minute, a, b)
 		left(t, s, a, 3)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // TestSweepDeletes: keys that callers make up leave nothing behind once their permits are back, whether they are in memory, were
@@ -17,7 +18,7 @@ func TestSweepDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		slow := ask(1, 0)
-		slow.Key, slow.Limit = "slow", slow.Limit.WithRate(weir.Per(1, 24*time.Hour))
+		slow.Key, slow.Limit = "slow", limits.WithRate(slow.Limit, weir.Per(1, 24*time.Hour))
 		o, e := owned(t, m, durable.OwnerOptions{Reserve: 3, MaxKeys: 50})
 		for i := range 300 {
 			r := ask(1, 0)
@@ -77,7 +78,7 @@ func TestKeysMakeRoom(t *testing.T) {
 				granted := map[string]int{}
 				for i := range 1000 {
 					r := ask(1, 0)
-					r.Key, r.Limit = fmt.Sprint(i%40), r.Limit.WithRate(weir.Per(1, 1000*time.Hour))
+					r.Key, r.Limit = fmt.Sprint(i%40), limits.WithRate(r.Limit, weir.Per(1, 1000*time.Hour))
 					a := o.Acquire(t.Context(), r)
 					if a.Decision.Reason == weir.ReasonTableFull { // those that are ahead are being written
 						time.Sleep(2 * time.Millisecond)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -69,8 +70,8 @@ func (t *told) init(o *ServerOptions) {
 }
 
 func (t *told) add(name string, limiter any) {
-	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
-		for _, member := range chain.Limiters() {
+	if members, ok := limits.Members(limiter); ok {
+		for _, member := range members {
 			t.add(member.Peek(0).Policy, member)
 		}
 		return

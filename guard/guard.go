@@ -197,6 +197,9 @@ func (g *Guard) refusal(reason weir.Reason, retry time.Duration) weir.Decision {
 
 func (g *Guard) closedDecision() weir.Decision { return g.refusal(weir.ReasonClosed, 0) }
 
+// Credit is the Remaining of a decision as a wire format of 16 bits needs it: 65535 stands for that and more.
+func Credit(d weir.Decision) uint16 { return uint16(min(max(d.Remaining, 0), math.MaxUint16)) }
+
 func (g *Guard) check(s *subject) (d weir.Decision) {
 	h := g.hash(s)
 	shard := g.states.Lock(h)

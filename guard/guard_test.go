@@ -265,7 +265,7 @@ func TestGuardStep7TakesOneToken(t *testing.T) {
 			Allowed: true, Limit: 12, Remaining: 11 - i, Policy: "door",
 			ResetAfter: time.Duration((1e9*(i+1) + 5) / 6),
 		}
-		if d != want || d.Credit() != uint16(11-i) {
+		if d != want || guard.Credit(d) != uint16(11-i) {
 			t.Fatalf("%+v, want %+v", d, want)
 		}
 	}
@@ -279,7 +279,7 @@ func TestGuardStep7TakesOneToken(t *testing.T) {
 // TestGuardCreditIsHeldAt16Bits has more tokens than a wire format of 16 bits can tell.
 func TestGuardCreditIsHeldAt16Bits(t *testing.T) {
 	g, _ := on(t, func(o *guard.Options) { o.CapacityTokens = 70_000 })
-	if d := check(t, g, "192.0.2.1"); d.Remaining != 69_999 || d.Credit() != 65535 {
+	if d := check(t, g, "192.0.2.1"); d.Remaining != 69_999 || guard.Credit(d) != 65535 {
 		t.Errorf("%+v", d)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -55,13 +57,8 @@ func New(o Options) (*Transport, error) {
 // returnsPermits reports whether the permits of a limiter are out while a request is on its way. Of one that does not say so
 // they may be.
 func returnsPermits(limiter any) bool {
-	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
-		for _, member := range chain.Limiters() {
-			if returnsPermits(member) {
-				return true
-			}
-		}
-		return false
+	if members, ok := limits.Members(limiter); ok {
+		return slices.ContainsFunc(members, func(member weir.Acquirer) bool { return returnsPermits(member) })
 	}
 	l, ok := limiter.(limited)
 	return !ok || l.Limit().Algorithm() == weir.AlgorithmConcurrency

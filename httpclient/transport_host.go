@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -245,7 +246,7 @@ func (h *host) stepOf(b *budget) time.Duration {
 		window = b.longest
 	}
 	if b.Limit <= 0 || window <= 0 || b.Unit != ratelimitfields.Requests {
-		return h.options.ReleaseRate.Interval()
+		return limits.Interval(h.options.ReleaseRate)
 	}
 	return min(window/time.Duration(b.Limit), h.options.MaxHold)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -49,7 +50,7 @@ func (h *host) observe(f *flight, status int, told *ratelimitfields.Told) (again
 		again = refused
 		h.hold(now, told, f)
 	case status == http.StatusTooManyRequests && !usedUp: // it does not say when
-		h.pace(h.options.ReleaseRate.Interval())
+		h.pace(limits.Interval(h.options.ReleaseRate))
 		h.next = later(h.next, now.Add(h.step))
 	default:
 		again = refused && usedUp
@@ -67,10 +68,10 @@ func (h *host) observe(f *flight, status int, told *ratelimitfields.Told) (again
 // hold sends nothing before a Retry-After has passed.
 func (h *host) hold(now time.Time, told *ratelimitfields.Told, f *flight) {
 	if !h.paced {
-		h.pace(h.options.ReleaseRate.Interval())
+		h.pace(limits.Interval(h.options.ReleaseRate))
 	}
 	wait := min(told.RetryAfter, h.options.MaxHold)
-	h.until = later(h.until, now.Add(max(h.jittered(wait), h.options.ReleaseRate.Interval())))
+	h.until = later(h.until, now.Add(max(h.jittered(wait), limits.Interval(h.options.ReleaseRate))))
 	for i := range h.budgets { // a reset that is told beside it counts less
 		if b := &h.budgets[i]; b.by.number == f.number && b.left <= 0 && b.end.After(h.until) {
 			b.end = h.until

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -15,8 +16,7 @@ type limited interface{ Limit() weir.Limit }
 // policiesOf derives the policies of a limiter: its quota, or else the Limit of its decisions. Those of a chain are the
 // policies of its members.
 func policiesOf(limiter weir.Acquirer) []ratelimitfields.Policy {
-	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
-		members := chain.Limiters()
+	if members, ok := limits.Members(limiter); ok {
 		all := make([]ratelimitfields.Policy, 0, len(members))
 		for _, member := range members {
 			all = append(all, policiesOf(member)...)

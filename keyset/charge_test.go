@@ -195,7 +195,7 @@ func TestChargesThatCannotBeWorkedOn(t *testing.T) {
 	if _, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := keyset.AcquireAll(t.Context(), nil, keyset.Charge{Limiter: k, N: -1}); !errors.Is(err, weir.ErrNegativePermits) {
+	if _, _, err := keyset.AcquireAll(t.Context(), nil, keyset.Charge{Limiter: k, N: -1}); err == nil || !strings.HasSuffix(err.Error(), "must be 0 or more") {
 		t.Errorf("negative: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/manualclock"
@@ -133,9 +134,9 @@ func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
 	for range 4 {
 		l := base
 		if l.Algorithm() == weir.AlgorithmTokenBucket {
-			l = l.WithRate(weir.Rate{Permits: 1 + random.Int64N(30), Period: time.Duration(1 + random.Int64N(3e9))})
+			l = parts.WithRate(l, weir.Rate{Permits: 1 + random.Int64N(30), Period: time.Duration(1 + random.Int64N(3e9))})
 		}
-		limits = append(limits, l.WithPermits(1+random.Int64N(40)))
+		limits = append(limits, parts.WithPermits(l, 1+random.Int64N(40)))
 	}
 	var plans []*keyset.Plan
 	for _, l := range limits {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
@@ -270,7 +271,7 @@ func TestEngineHasASetOfItsOwn(t *testing.T) {
 	set.Policies = append(set.Policies, policy.Policy{Name: "q", Limits: one(perHour(10))})
 	set.Rules[0].Match.Methods = []string{"GET"}
 	e := engine(t, set)
-	set.Policies[0].Limits[0].Limit = set.Policies[0].Limits[0].WithPermits(100)
+	set.Policies[0].Limits[0].Limit = limits.WithPermits(set.Policies[0].Limits[0].Limit, 100)
 	set.Policies[0].Lockout.Refusals = 1
 	set.Rules[0].Limits[0] = policy.Use{Policy: "q", Cost: policy.FixedNumber(5)}
 	set.Rules[0].Match.Methods[0] = "PUT"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
@@ -134,8 +135,8 @@ func TestSharedDecidesAsAlone(t *testing.T) {
 		some, parent := limits(), limits()
 		variant := func() (all []policy.Limit) {
 			for _, l := range some {
-				if l.Limit = l.WithPermits(1 + r.Int64N(30)); l.Algorithm() == weir.AlgorithmTokenBucket && r.IntN(2) == 0 {
-					l.Limit = l.WithRate(weir.PerHour(1 + r.Int64N(30)))
+				if l.Limit = parts.WithPermits(l.Limit, 1+r.Int64N(30)); l.Algorithm() == weir.AlgorithmTokenBucket && r.IntN(2) == 0 {
+					l.Limit = parts.WithRate(l.Limit, weir.PerHour(1+r.Int64N(30)))
 				}
 				all = append(all, l)
 			}

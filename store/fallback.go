@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // FallbackOptions configure what a [Fleet] does for charges of FailLocal while the store is unavailable.
@@ -211,7 +212,7 @@ func (f *fallback) divide(l weir.Limit) weir.Limit {
 // rate of a token bucket is exact as long as its period does not have to be longer than any may be.
 func dividedLimit(l weir.Limit, by int64) weir.Limit {
 	share := func(n int64) int64 { return max(n/by, 1) }
-	divided, rate := l.WithPermits(share(l.Permits())), l.Rate()
+	divided, rate := limits.WithPermits(l, share(l.Permits())), l.Rate()
 	if l.Algorithm() != weir.AlgorithmTokenBucket {
 		return divided
 	}
@@ -223,7 +224,7 @@ func dividedLimit(l weir.Limit, by int64) weir.Limit {
 	default:
 		rate.Permits = share(rate.Permits)
 	}
-	return divided.WithRate(rate)
+	return limits.WithRate(divided, rate)
 }
 
 // refund gives permits back in this process, and the store is not told of them.

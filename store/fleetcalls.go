@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // Peek implements [Store]. What this process allowed while the store was unavailable is told to the store first.
@@ -104,7 +105,7 @@ func (f *Fleet) lowered(charges []Charge) []Charge {
 	for i, c := range charges {
 		if c.Consistency == ConsistencyLeased && c.Limit.Algorithm() == weir.AlgorithmTokenBucket {
 			if b := f.o.Leased.Bound(c.Limit); b.Leased {
-				c.Limit = c.Limit.WithPermits(b.Lowered)
+				c.Limit = limits.WithPermits(c.Limit, b.Lowered)
 			}
 		}
 		changed[i] = c

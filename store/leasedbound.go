@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 const (
@@ -109,11 +110,11 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 	p.lowered = t.limit
 	if t.limit.Algorithm() == weir.AlgorithmTokenBucket {
 		p.most -= muldiv(t.limit.Rate().Permits, span, window) + 1
-		p.lowered = p.lowered.WithPermits(p.most)
+		p.lowered = limits.WithPermits(p.lowered, p.most)
 	}
 	p.span = span
 	p.steady = t.limit.Algorithm() == weir.AlgorithmTokenBucket || t.limit.Algorithm() == weir.AlgorithmSlidingCounter
-	p.drips = t.limit.Algorithm() == weir.AlgorithmTokenBucket && int64(t.limit.Rate().Interval()) <= p.pause()
+	p.drips = t.limit.Algorithm() == weir.AlgorithmTokenBucket && int64(limits.Interval(t.limit.Rate())) <= p.pause()
 	p.bound.Lowered, p.bound.Leased, p.bound.Term = p.most, true, time.Duration(span)
 	p.bound.Block = max(1, p.most/blockShare)
 	return p, nil

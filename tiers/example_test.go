@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/tiers"
 )
@@ -25,7 +26,7 @@ func ExampleTiers() {
 	const opSearch = 7
 	for range 5 {
 		d := search.Check(opSearch, netip.MustParseAddr("192.0.2.1"))
-		fmt.Println(d.Allowed, d.Reason, d.Credit())
+		fmt.Println(d.Allowed, d.Reason, guard.Credit(d))
 	}
 	// Output:
 	// 8/s burst 4

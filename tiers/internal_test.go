@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/manualclock"
 )
 
@@ -112,7 +113,7 @@ func TestTiersDisposedEntryIsSoftThrottle(t *testing.T) {
 	for range 5 {
 		d := tiers.Check(a, 1, home)
 		want := weir.Decision{Reason: weir.ReasonSoftThrottle, RetryAfter: 1000 * time.Millisecond}
-		if d != want || d.Credit() != 0 {
+		if d != want || guard.Credit(d) != 0 {
 			t.Errorf("%+v", d)
 		}
 	}

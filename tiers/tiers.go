@@ -201,7 +201,7 @@ func (t *Tiers) now() int64 {
 //   - After Close everything is refused with ReasonClosed and a RetryAfter of 0.
 //   - An attribute that is not a number is refused with ReasonInvalid and a RetryAfter of Never. [Tiers.Tier] returns an error
 //     for it.
-//   - Without an attribute, or with an RPS of 0 or less, everything is allowed, and Credit is 65535.
+//   - Without an attribute, or with an RPS of 0 or less, everything is allowed, and [guard.Credit] is 65535.
 //   - With a burst of 0 or less everything is refused, with ReasonHardLockout and a RetryAfter of Never.
 //   - An address that is not valid is refused with ReasonSoftThrottle and a RetryAfter of 1000 ms.
 //   - So is a message whose limiter is just being closed.

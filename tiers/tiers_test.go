@@ -119,7 +119,7 @@ func wantUnlimited(t *testing.T, a *tiers.Attribute) {
 		for _, d := range []weir.Decision{
 			ts.Check(a, 1, alice), tier.Check(1, alice), ts.Check(a, 1, netip.Addr{}), tiers.Tier{}.Check(1, alice),
 		} {
-			if !d.Allowed || d.Reason != weir.ReasonNone || d.RetryAfter != 0 || d.Credit() != 65535 {
+			if !d.Allowed || d.Reason != weir.ReasonNone || d.RetryAfter != 0 || guard.Credit(d) != 65535 {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -147,7 +147,7 @@ func TestTiersNoBurstIsHardLockout(t *testing.T) {
 		}
 		for range 3 {
 			d := tier.Check(1, alice)
-			if d.Allowed || d.Reason != weir.ReasonHardLockout || d.RetryAfter != weir.Never || d.Credit() != 0 {
+			if d.Allowed || d.Reason != weir.ReasonHardLockout || d.RetryAfter != weir.Never || guard.Credit(d) != 0 {
 				t.Errorf("%+v", d)
 			}
 			clock.Advance(time.Hour)
@@ -165,7 +165,7 @@ func TestTiersMissingEndpointIsSoftThrottle(t *testing.T) {
 		for _, d := range []weir.Decision{
 			ts.Check(a, 1, netip.Addr{}), ts.CheckEndpoint(a, 1, ""), ts.CheckEndpoint(a, 1, "localhost:80"),
 		} {
-			if d.Allowed || d.Reason != weir.ReasonSoftThrottle || d.RetryAfter != 1000*time.Millisecond || d.Credit() != 0 {
+			if d.Allowed || d.Reason != weir.ReasonSoftThrottle || d.RetryAfter != 1000*time.Millisecond || guard.Credit(d) != 0 {
 				t.Fatalf("%+v", d)
 			}
 		}

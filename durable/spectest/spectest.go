@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -401,11 +402,11 @@ func probe(t *testing.T, s *Subject) {
 func smallerLimit(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	b.get(b.ask(1, 0), durable.Granted)
-	b.limit = b.limit.WithPermits(2)
+	b.limit = limits.WithPermits(b.limit, 2)
 	b.get(b.ask(3, 0), durable.Never)
 	b.get(b.ask(2, 0), durable.Granted)
 	b.get(b.ask(1, 0), durable.Refused)
-	b.limit = b.limit.WithPermits(5) // what was clamped does not come back
+	b.limit = limits.WithPermits(b.limit, 5) // what was clamped does not come back
 	b.get(b.ask(1, 0), durable.Refused)
 }
 
@@ -453,8 +454,8 @@ func settings(t *testing.T, s *Subject) {
 		"long wait":      func(r *durable.Request) { r.Wait = durable.MaxWait + time.Minute },
 		"negative wait":  func(r *durable.Request) { r.Wait = -1 },
 		"negative queue": func(r *durable.Request) { r.QueueLimit = -1 },
-		"no rate":        func(r *durable.Request) { r.Limit = r.Limit.WithRate(weir.Rate{}) },
-		"negative burst": func(r *durable.Request) { r.Limit = r.Limit.WithPermits(-1) },
+		"no rate":        func(r *durable.Request) { r.Limit = limits.WithRate(r.Limit, weir.Rate{}) },
+		"negative burst": func(r *durable.Request) { r.Limit = limits.WithPermits(r.Limit, -1) },
 		"long reserve":   func(r *durable.Request) { r.Reserve = 25 * time.Hour },
 	}
 	for name, change := range wrong {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -121,7 +122,7 @@ func smallerAfterwards(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 20))
 	b.get(b.ask(1, 0), durable.Granted)
 	b.renew()
-	b.limit = b.limit.WithPermits(2)
+	b.limit = limits.WithPermits(b.limit, 2)
 	b.get(b.ask(3, 0), durable.Never)
 	b.get(b.ask(2, 0), durable.Granted)
 	b.get(b.ask(1, 0), durable.Refused)

@@ -1,9 +1,14 @@
-// Package limits makes limits of their parts, for readers of files and of bytes.
+// Package limits makes limits of their parts, for readers of files and of bytes, and has what packages of this repository need to
+// know of limits, rates and chains.
 package limits
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 )
 
 // Of is the limit of these parts. Parts that an algorithm does not have are ignored, and so is permits for the windows of a rate.
@@ -37,3 +42,43 @@ func Own(l weir.Limit) int64 {
 		return 0
 	}
 }
+
+// WithPermits is l with n permits at once: another burst of a token bucket, more or fewer permits in a window, or at a time. With
+// an n of 0 or less it cannot be used.
+func WithPermits(l weir.Limit, n int64) weir.Limit {
+	rate := l.Rate()
+	if l.Algorithm() == weir.AlgorithmTokenBucket {
+		n = cmp.Or(n, -1) // 0 would stand for the permits of the rate
+	} else {
+		rate.Permits = n
+	}
+	l, _ = Of(l.Algorithm(), rate, n, l.Segments(), l.Calendar())
+	return l
+}
+
+// WithRate is l with another rate. A token bucket keeps its burst. A limit without a rate stays as it is.
+func WithRate(l weir.Limit, rate weir.Rate) weir.Limit {
+	l, _ = Of(l.Algorithm(), rate, cmp.Or(Own(l), -1), l.Segments(), l.Calendar())
+	return l
+}
+
+// PerSecond is a rate in permits per second, as a float for showing.
+func PerSecond(r weir.Rate) float64 { return float64(r.Permits) / r.Period.Seconds() }
+
+// Interval is the time between two permits of a rate, rounded up to a nanosecond.
+func Interval(r weir.Rate) time.Duration {
+	if r.Permits <= 0 {
+		return weir.Never
+	}
+	interval := r.Period / time.Duration(r.Permits)
+	if r.Period%time.Duration(r.Permits) > 0 {
+		interval++
+	}
+	return interval
+}
+
+//nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
+var membersOf = inside.Members.(func(limiter any) (members []weir.Acquirer, ok bool))
+
+// Members returns the limiters of a chain, in its order. The slice is a copy. ok is false for all that is no chain.
+func Members(limiter any) (members []weir.Acquirer, ok bool) { return membersOf(limiter) }

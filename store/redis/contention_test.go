@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -32,7 +33,7 @@ func TestContention(t *testing.T) {
 			}
 			one := []store.Charge{{Policy: policy, Key: "a", Limit: l, N: 1}}
 			two := []store.Charge{{Policy: policy, Key: "b", Limit: l, N: 1}, {Policy: policy, Key: "c", Limit: l, N: 1}}
-			two[1].Limit = l.WithPermits(5000)
+			two[1].Limit = limits.WithPermits(l, 5000)
 			var ones, twos atomic.Int64
 			var wait sync.WaitGroup
 			for caller := range 64 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -325,7 +326,7 @@ func (m *reference) seal(t int64) {
 }
 
 func faster(a, b weir.Rate) weir.Rate {
-	if a == (weir.Rate{}) || b.PerSecond() > a.PerSecond() {
+	if a == (weir.Rate{}) || limits.PerSecond(b) > limits.PerSecond(a) {
 		return b
 	}
 	return a

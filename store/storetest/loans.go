@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -212,7 +213,7 @@ func testReturnChanged(s *suite) {
 		second, _ := s.lend(s.Other, c, 3)
 		s.moment()
 		other := c
-		other.Limit, other.N = l.WithPermits(2*n), 1
+		other.Limit, other.N = parts.WithPermits(l, 2*n), 1
 		s.take(s.Other, other)
 		left := s.left(other)
 		s.giveBack(s.Store, first, 3)
@@ -236,7 +237,7 @@ func testReturnChanged(s *suite) {
 		if s.Advance == nil {
 			break
 		}
-		short := l.WithRate(weir.Per(l.Rate().Permits, min(l.Rate().Period, 4*time.Second)))
+		short := parts.WithRate(l, weir.Per(l.Rate().Permits, min(l.Rate().Period, 4*time.Second)))
 		if l.Algorithm() == weir.AlgorithmCalendarWindow {
 			short = weir.CalendarWindow(l.Permits(), algo.Calendar{Unit: algo.CalendarMinute})
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -97,7 +98,7 @@ func testRefusedUnderAnotherLimit(s *suite) {
 		tokenBucket:    weir.TokenBucket(weir.Per(2, time.Hour), 0),
 		slidingCounter: weir.SlidingCounter(weir.Per(2, time.Hour)),
 	} {
-		fast := slow.WithRate(weir.Per(2, window)).WithPermits(2)
+		fast := limits.WithPermits(limits.WithRate(slow, weir.Per(2, window)), 2)
 		c := s.charge(name+", raised", "key", slow, 2)
 		if d := s.take(s.Store, c)[0]; !d.Allowed {
 			s.Errorf("%s: %+v", name, d)
@@ -266,7 +267,7 @@ func remaining(decisions []weir.Decision) (left []int64) {
 func testAllOrNothing(s *suite) {
 	for name, l := range s.limits(5) {
 		a, c := s.charge(name+"a", "k", l, 2), s.charge(name+"c", "k", l, 1)
-		b := s.charge(name+"b", "k", l.WithPermits(2), 2)
+		b := s.charge(name+"b", "k", limits.WithPermits(l, 2), 2)
 		if ds := s.take(s.Store, a, b, c); !allAllowed(ds) || fmt.Sprint(remaining(ds)) != "[3 0 4]" {
 			s.Errorf("%s: %+v", name, ds)
 		}
@@ -369,7 +370,7 @@ func testParameters(s *suite) {
 	for name, l := range s.limits(10) {
 		c := s.charge(name, "k", l, 4)
 		s.take(s.Store, c) // 6 are left
-		c.Limit = l.WithPermits(3)
+		c.Limit = limits.WithPermits(l, 3)
 		d := s.peek(s.Other, c)[0]
 		if d.Limit != 3 || d.Reason != weir.ReasonNever {
 			s.Errorf("%s, lowered: %+v", name, d)
@@ -384,7 +385,7 @@ func testParameters(s *suite) {
 			}
 			was = 2
 		}
-		c.Limit = l.WithPermits(40)
+		c.Limit = limits.WithPermits(l, 40)
 		if got := s.left(c); l.Algorithm() == weir.AlgorithmTokenBucket && got != was || got > 36 {
 			s.Errorf("%s, raised: %d are left, after %d", name, got, was)
 		}

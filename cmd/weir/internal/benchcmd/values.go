@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // perSecond is a number of requests a second.
@@ -29,10 +30,10 @@ const (
 // Set parses and stores s.
 func (r *perSecond) Set(s string) error {
 	rate, err := weir.ParseRate(s)
-	if err != nil || rate.PerSecond() < leastRate || rate.PerSecond() > mostRate {
+	if err != nil || limits.PerSecond(rate) < leastRate || limits.PerSecond(rate) > mostRate {
 		return fmt.Errorf("must be requests/period such as 50000/s or 600/min, from %v/s to %d/s", leastRate, mostRate)
 	}
-	*r = perSecond(rate.PerSecond())
+	*r = perSecond(limits.PerSecond(rate))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // Algorithm is how limits are counted.
@@ -79,7 +80,7 @@ func (a Algorithm) quota(n int64, unit Unit, multiplier uint32, burst int64) wei
 	if burst == 0 {
 		burst = n
 	}
-	return l.WithPermits(burst + 1)
+	return limits.WithPermits(l, burst+1)
 }
 
 // limit is n requests per so many units, where 0 units are one. If n is 0, it is counted as one: see Match.Cost.

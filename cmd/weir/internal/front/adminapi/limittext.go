@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // limitError says how a limit must be written.
@@ -28,7 +29,7 @@ func parseLimit(text string, like weir.Limit) (weir.Limit, error) {
 		if err != nil {
 			return like, &limitError{"must be a number of permits such as 100, as the limit is a " + like.Algorithm().String()}
 		}
-		l := like.WithPermits(n)
+		l := limits.WithPermits(like, n)
 		return l, l.Check()
 	}
 	accepted := `must be a rate such as "100/s"`
@@ -48,5 +49,5 @@ func parseLimit(text string, like weir.Limit) (weir.Limit, error) {
 	if like.Algorithm() == weir.AlgorithmTokenBucket {
 		return l, nil
 	}
-	return like.WithRate(l.Rate()), nil
+	return limits.WithRate(like, l.Rate()), nil
 }
