@@ -55,9 +55,16 @@ var limiterIDs atomic.Uint64
 // Add adds a charge of limiter, which should be a chargeable. Plan is nil, or a *keyPlan of limiter.
 func (c *charging) Add(limiter any, key string, n int64, plan any) {
 	i := len(c.parts)
-	c.parts = slices.Grow(c.parts, 1)[:i+1]
-	p := &c.parts[i] // of an earlier request: what is not set here is set before it is read
-	p.of, _ = limiter.(chargeable)
+	if i == cap(c.parts) {
+		c.parts = slices.Grow(c.parts, 1)
+	}
+	c.parts = c.parts[:i+1]
+	p := &c.parts[i]                               // of an earlier request: what is not set here is set before it is read
+	if usual, ok := limiter.(*Keyed[string]); ok { // quicker than the question below
+		p.of = usual
+	} else {
+		p.of, _ = limiter.(chargeable)
+	}
 	p.plan, _ = plan.(*keyPlan)
 	p.k, p.key, p.n = nil, key, n
 	if p.of != nil {
