@@ -393,9 +393,12 @@ func windowName(l weir.Limit) string {
 	return strconv.FormatInt(int64(l.Rate().Period), 10) + "ns"
 }
 
+// newestFirstWord is the order of a queue that serves the last to come first, as a file has it.
+const newestFirstWord = "newest-first"
+
 func orderText(newestFirst bool) string {
 	if newestFirst {
-		return "newest-first"
+		return newestFirstWord
 	}
 	return "oldest-first"
 }

@@ -36,6 +36,7 @@ const (
 	keyPeers     = "peers"
 	keyAddress   = "address"
 	keyExempt    = "exempt"
+	keyDeny      = "deny"
 	keyQueue     = "queue"
 
 	tagInt = "!!int"
@@ -271,7 +272,7 @@ var (
 			"when":    "narrows that down",
 			keyLimits: "the policies that it applies",
 			keyExempt: "frees requests of all limits",
-			"deny":    "refuses requests at once",
+			keyDeny:   "refuses requests at once",
 			"mode":    "whether a rule that denies only counts",
 			"final":   "the rules behind are not looked at",
 			"charge":  "whether its requests tell what has been spent already",

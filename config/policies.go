@@ -298,8 +298,8 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 		o.missing(keyLimit, "is missing: a queue needs it", "add limit: 100, for instance")
 	}
 	if order, given := o.get("order"); given {
-		hints := map[string]string{"fifo": "oldest-first", "lifo": "newest-first"}
-		if word, _ := d.choice(order, []string{"oldest-first", "newest-first"}, hints); word == "newest-first" {
+		hints := map[string]string{"fifo": "oldest-first", "lifo": newestFirstWord}
+		if word, _ := d.choice(order, []string{"oldest-first", newestFirstWord}, hints); word == newestFirstWord {
 			p.NewestFirst = true
 		}
 	}

@@ -105,7 +105,7 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 
 // denies reads whether a rule denies requests, and in which mode.
 func (d *decoder) denies(o *object, r *placedRule) {
-	if deny, given := o.get("deny"); given {
+	if deny, given := o.get(keyDeny); given {
 		r.Deny = d.boolean(deny)
 	}
 	if mode, given := o.get("mode"); given {

@@ -215,14 +215,14 @@ func TestChargesProbe(t *testing.T) {
 
 func TestChargesOnFullTables(t *testing.T) {
 	for _, when := range []bool{false, true} {
-		t.Run(fmt.Sprint(when), func(t *testing.T) {
+		t.Run(strconv.FormatBool(when), func(t *testing.T) {
 			a := hourly(t, "a", 5)
 			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{
 				Name: "full", MaxKeys: 1, AdmitWhenFull: when, Clock: manualclock.New(1),
 			})
 			full.Take("first", 5)
 			leases, b := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: a, Key: "x", N: 1}, keyset.Charge{Limiter: full, Key: "second", N: 1})
-			if allowed := leases[b].Allowed(); allowed != (when) {
+			if allowed := leases[b].Allowed(); allowed != when {
 				t.Errorf("%d of %+v", b, leases)
 			}
 			if when {

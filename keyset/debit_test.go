@@ -85,7 +85,7 @@ func TestDebitsThatCannotBe(t *testing.T) {
 // TestDebitsOnFullTables: the cost of a key that finds no room is forgiven, that of others is not.
 func TestDebitsOnFullTables(t *testing.T) {
 	for _, when := range []bool{false, true} {
-		t.Run(fmt.Sprint(when), func(t *testing.T) {
+		t.Run(strconv.FormatBool(when), func(t *testing.T) {
 			clock := manualclock.New(1)
 			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{MaxKeys: 1, AdmitWhenFull: when, Clock: clock})
 			full.Take("first", 5)
@@ -95,7 +95,7 @@ func TestDebitsOnFullTables(t *testing.T) {
 			if ds[0].Remaining != 3 || leftOf(a, "x") != 3 || ds[2].RetryAfter != 2*time.Hour {
 				t.Errorf("the others: %+v", ds)
 			}
-			if d := ds[1]; d.Allowed != (when) || !d.Allowed && d.Reason != weir.ReasonTableFull {
+			if d := ds[1]; d.Allowed != when || !d.Allowed && d.Reason != weir.ReasonTableFull {
 				t.Errorf("the key without room: %+v", d)
 			}
 			if s := full.Stats(); s.Forgiven != 7 || s.Granted != 2 || s.Keys != 1 {

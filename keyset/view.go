@@ -158,7 +158,8 @@ type Bounds struct {
 
 func (b Bounds) options() weir.KeyedOptions {
 	return weir.KeyedOptions{
-		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, AdmitWhenFull: b.AdmitWhenFull,
+		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys,
+		AdmitWhenFull: b.AdmitWhenFull,
 	}
 }
 

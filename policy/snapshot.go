@@ -259,7 +259,8 @@ func (p *livePolicy) buildLimits(
 			state = &limitState{limit: l.Limit}
 			state.limiter, err = newKeyed(l.Limit, weir.KeyedOptions{
 				Name:       role + p.Name,
-				QueueLimit: p.QueueLimit, NewestFirst: p.NewestFirst, MaxKeys: p.MaxKeys, AdmitWhenFull: p.AdmitWhenFull, Clock: clock,
+				QueueLimit: p.QueueLimit, NewestFirst: p.NewestFirst, MaxKeys: p.MaxKeys, AdmitWhenFull: p.AdmitWhenFull,
+				Clock: clock,
 			}, ownLimit)
 			if err != nil {
 				return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
@@ -339,7 +340,9 @@ func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*keyset.Plan, e
 func (s *snapshot) bound() {
 	for i := range s.live {
 		p := &s.live[i]
-		b := keyset.Bounds{QueueLimit: p.QueueLimit, NewestFirst: p.NewestFirst, MaxKeys: p.MaxKeys, AdmitWhenFull: p.AdmitWhenFull}
+		b := keyset.Bounds{
+			QueueLimit: p.QueueLimit, NewestFirst: p.NewestFirst, MaxKeys: p.MaxKeys, AdmitWhenFull: p.AdmitWhenFull,
+		}
 		if b.MaxKeys == 0 {
 			b.MaxKeys = defaultMaxKeys
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -213,7 +214,7 @@ func TestKeyedContentionOnConcurrency(t *testing.T) {
 func TestKeyedContentionOnFullTable(t *testing.T) {
 	const maxKeys, burst = 5000, 3
 	for _, whenFull := range []bool{false, true} {
-		t.Run(fmt.Sprint(whenFull), func(t *testing.T) {
+		t.Run(strconv.FormatBool(whenFull), func(t *testing.T) {
 			k := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerDay(1), burst), weir.KeyedOptions{MaxKeys: maxKeys, AdmitWhenFull: whenFull}))
 			for key := range int64(maxKeys) {
 				if !k.Take(key, burst).Allowed {
@@ -237,7 +238,7 @@ func TestKeyedContentionOnFullTable(t *testing.T) {
 				}
 				return allowed
 			})
-			if allowed := h.admitted > 0; allowed != (whenFull) || h.admitted != k.Stats().Untracked {
+			if allowed := h.admitted > 0; allowed != whenFull || h.admitted != k.Stats().Untracked {
 				t.Errorf("%d of %d new keys got in: %+v", h.admitted, h.calls, k.Stats())
 			}
 			t.Logf("%d new keys, at most %d were tracked at a time", h.calls, most.Load())

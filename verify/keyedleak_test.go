@@ -3,8 +3,8 @@ package verify_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,7 +67,7 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 // everything is back.
 func TestKeyedNoWaiterIsLost(t *testing.T) {
 	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+		t.Run(strconv.FormatBool(order), func(t *testing.T) {
 			out := must(weir.NewKeyedConcurrency[int64](3, weir.KeyedOptions{
 				QueueLimit: 200, NewestFirst: order, MaxKeys: 5,
 			}))

@@ -3,7 +3,7 @@
 package verify_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,7 +15,7 @@ import (
 // their limits.
 func TestKeyedManyLimits(t *testing.T) {
 	for _, whenFull := range []bool{false, true} {
-		t.Run(fmt.Sprint(whenFull), func(t *testing.T) {
+		t.Run(strconv.FormatBool(whenFull), func(t *testing.T) {
 			var clock manualclock.Clock
 			k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{AdmitWhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
 				return weir.TokenBucket(weir.PerSecond(1), int64(key)+2)

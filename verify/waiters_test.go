@@ -3,8 +3,8 @@ package verify_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,7 +74,7 @@ func TestThousandWaiters(t *testing.T) {
 func TestNoWaiterIsLost(t *testing.T) {
 	t.Parallel()
 	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+		t.Run(strconv.FormatBool(order), func(t *testing.T) {
 			t.Parallel()
 			c := must(weir.NewConcurrency(5, weir.Options{QueueLimit: 200, NewestFirst: order}))
 			b := must(weir.New(weir.TokenBucket(weir.PerSecond(200_000), 5), weir.Options{
