@@ -14,7 +14,7 @@ type Acquirer interface {
 	// released; where permits come back with time, releasing it does nothing.
 	TryAcquire(n int64) Lease
 	// Acquire takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and
-	// only if they were granted. A *[RefusedError], which matches [ErrRefused], says that the limiter refused: it has no queue
+	// only if they were taken. A *[RefusedError], which matches [ErrRefused], is returned if the limiter refused: it has no queue
 	// ([ErrNoQueue]), the queue is full, the limiter is closed, the deadline of ctx comes before the caller's turn, n exceeds the
 	// limit, or n is negative. It is returned at once, without waiting. If ctx ends, before or while the call waits, the error
 	// wraps ctx.Err() and context.Cause(ctx). A ctx that has ended before the call loses even if permits are available. Otherwise
@@ -27,7 +27,7 @@ type Acquirer interface {
 	TryReserve(n int64) Lease
 	// Reserve is Acquire with a cost that is settled later, like TryReserve.
 	Reserve(ctx context.Context, n int64) (Lease, error)
-	// Peek returns what TryAcquire would, and takes nothing. Remaining is what is left now.
+	// Peek returns what TryAcquire would, and takes nothing. Remaining is what remains now.
 	Peek(n int64) Decision
 	// Stats returns counts that were true at one moment.
 	Stats() Stats
@@ -35,7 +35,7 @@ type Acquirer interface {
 
 // Stats are the counts of a limiter, or those of a limiter for keys: of all keys together.
 type Stats struct {
-	// Limit is the most permits that can be granted at once now: the burst of a token bucket, otherwise the limit. An
+	// Limit is how many permits can be taken at once now: the burst of a token bucket, otherwise the limit. An
 	// overload.Adaptive finds it by itself. Of a limiter for keys it is that of the keys that have no other.
 	Limit int64
 	// Available is how many permits could be taken now. Of a limiter for keys it is 0, as each key has its own: see Peek.
@@ -43,7 +43,7 @@ type Stats struct {
 	// Queued is how many permits callers that wait are waiting for, and Waiters how many callers they are.
 	Queued  int64
 	Waiters int
-	// Granted and Refused count the requests (not the permits) that were answered so far. One whose answer is on its
+	// Granted and Refused count the requests (not the permits) that were decided so far. One whose decision is on its
 	// way may have taken its permits and not be counted yet. Probes and refusals because of misuse or an ended context
 	// are not counted.
 	Granted int64
@@ -75,7 +75,7 @@ var errNegativePermits = errors.New("weir: negative number of permits: must be 0
 // and Reserve together with what is wrong with it.
 var errInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
 
-// An OptionError says which option of a constructor cannot be used, and why.
+// An OptionError names the option of a constructor that cannot be used, its value and what is accepted.
 type OptionError struct {
 	Option   string // such as Limit.Burst
 	Value    string

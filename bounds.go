@@ -43,7 +43,8 @@ func checkBounds(o KeyedOptions) error {
 func (k operator[K]) Bounds() KeyedOptions {
 	b := k.bounds.Load()
 	return KeyedOptions{
-		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, AdmitWhenFull: b.AdmitWhenFull,
+		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt,
+		MaxKeys: b.MaxKeys, AdmitWhenFull: b.AdmitWhenFull,
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// Day returns the days of a time zone, from midnight, for [CalendarWindow]. A nil zone is UTC. An [algo.Calendar] says more: where
-// other units begin, or at another time of day.
+// Day returns the days of a time zone, from midnight, for [CalendarWindow]. A nil zone is UTC. An [algo.Calendar] says more:
+// where other units begin, or at another time of day.
 func Day(zone *time.Location) algo.Calendar { return algo.Calendar{Unit: algo.CalendarDay, Zone: zone} }
 
 // Week returns the weeks of a time zone, from Monday at midnight, for [CalendarWindow]. See [Day].

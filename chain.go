@@ -15,7 +15,7 @@ import (
 	"github.com/weirhq/weir/internal/nils"
 )
 
-// Chain asks several limiters as one: a request is granted by all of them or charged to none.
+// Chain asks several limiters as one: a request is allowed by all of them or charged to none.
 //
 // TryAcquire and TryReserve are one atomic step over all limiters of this package: no other request sees a limit
 // charged that another limit then refuses. Limiters of other kinds are reserved first, and canceled if the request is
@@ -24,8 +24,8 @@ import (
 // limiters in common should have them in the same order, or
 // callers may wait for one another until their contexts end.
 //
-// The decision of a refusal is that of the limiter that binds: among those that refuse, the one with the longest
-// RetryAfter. The decision of a grant is that of the limiter with the fewest permits left.
+// The decision of a refusal is that of the limiter that decides: among those that refuse, the one with the longest
+// RetryAfter. The decision of an allowed request is that of the limiter with the fewest remaining permits.
 type Chain struct {
 	name    string
 	limits  []Acquirer
@@ -325,7 +325,7 @@ func (c *Chain) Reserve(ctx context.Context, n int64) (Lease, error) {
 }
 
 // Do calls f while it holds n permits of each limiter, which come back when f returns or panics where they do not come back with
-// time. It waits for them as Acquire does. The error is that of f, or, if the permits were not granted and f not called, that of
+// time. It waits for them as Acquire does. The error is that of f, or, if the permits were not taken and f not called, that of
 // Acquire. A nil f panics.
 func (c *Chain) Do(ctx context.Context, n int64, f func() error) error {
 	mustDo(f)

@@ -13,7 +13,7 @@ import (
 )
 
 // Concurrency is a limit of permits at a time, made by [NewConcurrency]. They come back when their leases are released, so every
-// lease that was granted must be released, once; what is released twice counts once. See [Limiter] for n.
+// lease that was allowed must be released, once; what is released twice counts once. See [Limiter] for n.
 //
 // A weighted semaphore would hand out too much if released too often, and lets a large request wait for ever behind
 // small ones if it does not keep order. Here each lease gives back what it took, and the queue is strict: no caller
@@ -47,7 +47,7 @@ func (c *Concurrency) Limit() Limit { return AtOnce(c.limit.Load()) }
 // changes nothing. It takes effect before it returns (TestContentionSetLimitIsNeverExceeded):
 //
 //   - Raised, it serves callers that wait and now fit, in order.
-//   - Lowered, it revokes nothing. While more than n permits are out no caller is granted any; Stats.Available is 0 then.
+//   - Lowered, it revokes nothing. While more than n permits are out no caller gets any; Stats.Available is 0 then.
 //   - Callers that wait for more than n permits are refused with ReasonNever, or they would stop all callers behind them.
 func (c *Concurrency) SetLimit(n int64) error {
 	a, err := algo.NewConcurrency(n)
@@ -224,7 +224,7 @@ func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
 func (p *pool) Reserve(ctx context.Context, n int64) (Lease, error) { return p.Acquire(ctx, n) }
 
 // Do calls f while it holds n permits, which come back when f returns or panics. It waits for them as Acquire does. The error is
-// that of f, or, if the permits were not granted and f not called, that of Acquire. A nil f panics.
+// that of f, or, if the permits were not taken and f not called, that of Acquire. A nil f panics.
 func (p *pool) Do(ctx context.Context, n int64, f func() error) error {
 	mustDo(f)
 	l, err := p.Acquire(ctx, n)

@@ -13,11 +13,11 @@ const Never = algo.Never
 
 // Decision is the answer of a limiter to one request.
 type Decision struct {
-	// Allowed reports whether the permits were granted.
+	// Allowed reports whether the permits were taken.
 	Allowed bool
-	// Reason says why not. It is ReasonNone if the request was allowed.
+	// Reason is why not. It is ReasonNone if the request was allowed.
 	Reason Reason
-	// Limit is the most permits that can be granted at once: the burst of a token bucket, otherwise the limit.
+	// Limit is how many permits can be taken at once: the burst of a token bucket, otherwise the limit.
 	Limit int64
 	// Remaining is how many permits are left, rounded down, never negative.
 	Remaining int64
@@ -29,11 +29,11 @@ type Decision struct {
 	// ResetAfter is how long it takes until all permits are back if no caller takes any more. It is 0 for a
 	// Concurrency limiter.
 	ResetAfter time.Duration
-	// Policy is the name of the limiter that the decision speaks of; for a Chain, of the limit that binds.
+	// Policy is the name of the limiter that the decision speaks of; for a Chain, of the limit that decides.
 	Policy string
 }
 
-// Reason says why a request was refused.
+// Reason is why a request was refused.
 type Reason uint8
 
 const (

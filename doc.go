@@ -1,6 +1,6 @@
 // Package weir limits what callers may take: exactly, in fair order, and with a reason for each refusal.
 //
-// A [Limit] says what may happen, such as TokenBucket(PerSecond(10), 20). [New] makes a [Limiter] of it, [NewKeyed] one for each
+// A [Limit] is a rule, such as TokenBucket(PerSecond(10), 20). [New] makes a [Limiter] of it, [NewKeyed] one for each
 // of millions of keys. Permits come back with time:
 //
 //	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{QueueLimit: 100})
@@ -11,7 +11,7 @@
 //
 // There are four ways to ask:
 //
-//   - Allow and Take never wait. Allow reports whether a permit was taken; Take returns the [Decision], which says how many
+//   - Allow and Take never wait. Allow reports whether a permit was taken; Take returns the [Decision], which has how many
 //     permits remain, and when to retry.
 //   - Wait waits in a bounded queue, in order, until the permits are there, the context ends, or its deadline cannot be met.
 //   - TryReserve and Reserve are for a cost that is known later, such as the tokens of a language model: reserve an estimate,
@@ -23,8 +23,8 @@
 // calls a function while it holds them. An overload.Adaptive finds by itself how many there should be.
 //
 // A call that never waits returns a refusal as a value. A call that may wait returns an error whenever the permits were not
-// granted: a *[RefusedError], which matches [ErrRefused] and carries the Decision, or the error of a context that ended. Where
-// there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never be granted has the
+// taken: a *[RefusedError], which matches [ErrRefused] and carries the Decision, or the error of a context that ended. Where
+// there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never be allowed has the
 // RetryAfter [Never].
 //
 // Limiters are made by their constructors: the methods of a zero limiter panic, and so do calls that may wait with a nil context.

@@ -88,7 +88,7 @@ func byRelease(option string, limit Limit) error {
 // be those of limit. A Limit that cannot be used refuses the request with ReasonInvalid. Keys may have up to 65,534 different
 // limits at a time; a key that would have another one is treated like a new key that finds the table full.
 //
-// Callers that wait for a key are held to what the function returned in the last call for that key. When its plan changes, call
+// Callers that wait for a key are under what the function returned in the last call for that key. When its plan changes, call
 // Peek(key, 0): the new limit then applies to them at once (TestPeekTellsThoseWhoWaitTheNewLimit).
 //
 // A key is forgotten when all permits of its limit are back. One that has a small limit for a while, and is not used until it is
@@ -262,7 +262,7 @@ func (k *keys[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
 }
 
 // Acquire takes n permits of key, and waits for them in the queue of the key. See [Acquirer] for what is refused at once, and
-// for the error: it is nil if and only if the permits were granted.
+// for the error: it is nil if and only if the permits were taken.
 func (k *keys[K]) Acquire(ctx context.Context, key K, n int64) (Lease, error) {
 	return k.acquireKey(ctx, key, n, false)
 }
@@ -301,7 +301,7 @@ func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) 
 	return l, err
 }
 
-// Peek returns what TryAcquire would, and takes nothing. Remaining is what is left now. It does not tell whether a new
+// Peek returns what TryAcquire would, and takes nothing. Remaining is what remains now. It does not tell whether a new
 // key would find room.
 func (k *keys[K]) Peek(key K, n int64) Decision {
 	t, why := k.termsOf(key)

@@ -50,7 +50,7 @@ func (k *KeyedConcurrency[K]) inner() *keyed {
 }
 
 // Do calls f while it holds n permits of key, which come back when f returns or panics. It waits for them as Acquire does. The
-// error is that of f, or, if the permits were not granted and f not called, that of Acquire. A nil f panics.
+// error is that of f, or, if the permits were not taken and f not called, that of Acquire. A nil f panics.
 func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() error) error {
 	mustDo(f)
 	l, err := k.Acquire(ctx, key, n)

@@ -95,8 +95,8 @@ func (k operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
 	return s, tracked
 }
 
-// LimitOf is the limit that a key is held to: that of an override, or else the one that NewKeyedFunc's function returns for it,
-// or that of the options. A key that is not tracked is held to nothing else by the call.
+// LimitOf is the limit that a key is under: that of an override, or else the one that NewKeyedFunc's function returns for it,
+// or that of the options. The call moves no key to another limit.
 func (k *keys[K]) LimitOf(key K) Limit {
 	if k.overrides.Load() > 0 {
 		h := k.hash(key)

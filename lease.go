@@ -57,13 +57,13 @@ func newClaim(s settler, permits int64, mark algo.Mark) (*claim, uint64) {
 	return c, c.generation.Load()
 }
 
-// Allowed reports whether the permits were granted.
+// Allowed reports whether the permits were taken.
 func (l Lease) Allowed() bool { return l.decision.Allowed }
 
-// Decision is what the limiter answered.
+// Decision is what the limiter decided.
 func (l Lease) Decision() Decision { return l.decision }
 
-// Permits is how many permits the lease was granted, 0 for a refusal.
+// Permits is how many permits the lease has, 0 for a refusal.
 func (l Lease) Permits() int64 {
 	if !l.decision.Allowed {
 		return 0
@@ -71,7 +71,7 @@ func (l Lease) Permits() int64 {
 	return l.permits
 }
 
-// Err is nil if the permits were granted, and otherwise a [*RefusedError] with the decision.
+// Err is nil if the permits were taken, and otherwise a [*RefusedError] with the decision.
 func (l Lease) Err() error { return refusal(l.decision, l.permits, nil) }
 
 // Release ends the lease. The permits of a [Concurrency] limiter are given back; of other limiters they are spent, and
@@ -81,7 +81,7 @@ func (l Lease) Release() { l.settle(release, l.permits) }
 // Commit ends a reserved lease with what it really cost. If that is less than what was reserved, the rest is refunded
 // as by Cancel. If it is more, the difference is charged at once whether it is available or not: the limiter goes into
 // debt, and refuses until it has regained it. The debt of a limiter never exceeds its MaxDebt; what exceeds it is
-// forgiven and counted in Stats.Forgiven (TestCommitDebtIsBounded). So over any interval t a token bucket has admitted
+// forgiven and counted in Stats.Forgiven (TestCommitDebtIsBounded). So over any interval t a token bucket has allowed
 // at most burst + rate x t + MaxDebt, and a fixed window over any k windows at most k x limit + MaxDebt. A sliding
 // window forgets a debt together with the segment that made it: each of its windows may hold limit + MaxDebt. A
 // negative cost counts as
@@ -95,7 +95,7 @@ func (l Lease) Commit(actual int64) { l.settle(commit, max(actual, 0)) }
 // learns nothing from it.
 func (l Lease) Cancel() { l.settle(cancel, 0) }
 
-// Drop ends the lease like Release, and says that the request was lost to an overload of what the limiter protects: it was
+// Drop ends the lease like Release, for a request that was lost to an overload of what the limiter protects: it was
 // refused there, or took too long to be of use. An overload.Adaptive then lowers its limit; for all others it is Release.
 func (l Lease) Drop() { l.settle(drop, l.permits) }
 

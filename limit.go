@@ -97,8 +97,9 @@ const defaultSegments = 10
 // SlidingCounter is an approximate [SlidingWindow], by two counters: see [algo.SlidingCounter] for what it gets wrong.
 func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingCounter, rate: rate} }
 
-// CalendarWindow is a limit of so many permits, from 1 to 10^15, in each window of a calendar, such as [Month]: in each month of a zone, however
-// long it is, from its 15th at 08:00, say. RetryAfter and ResetAfter are exact, also where the clocks are changed.
+// CalendarWindow is a limit of so many permits, from 1 to 10^15, in each window of a calendar, such as [Month]: in each month of
+// a zone, however long it is, from its 15th at 08:00, say. RetryAfter and ResetAfter are exact, also where the clocks are
+// changed.
 //
 // Like a [FixedWindow] it allows up to twice the permits in an arbitrarily short time around the border of two windows.
 //
@@ -139,7 +140,7 @@ func (l Limit) permitsOfRate() bool {
 	return l.algorithm == AlgorithmFixedWindow || l.algorithm == AlgorithmSlidingWindow || l.algorithm == AlgorithmSlidingCounter
 }
 
-// Check returns an *[OptionError] that says what is wrong with l, or nil.
+// Check returns an *[OptionError] that names the parameter of l that is out of range, or nil.
 func (l Limit) Check() error {
 	_, err := l.compile("Limit", 0, true)
 	return err

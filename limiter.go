@@ -209,7 +209,7 @@ func (l *Limiter) TryReserve(n int64) (lease Lease) {
 }
 
 // Wait takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and only if
-// they were granted: see [Acquirer].
+// they were taken: see [Acquirer].
 func (l *Limiter) Wait(ctx context.Context, n int64) error { return waited(l.Acquire(ctx, n)) }
 
 // Acquire is Wait with a [Lease], as [Acquirer] has it. Releasing it does nothing: permits come back with time.
@@ -234,7 +234,7 @@ func (l *Limiter) Reserve(ctx context.Context, n int64) (lease Lease, err error)
 	return l.acquireBegun(ctx, n, true)
 }
 
-// Peek returns what Take would, and takes nothing. Remaining is what is left now.
+// Peek returns what Take would, and takes nothing. Remaining is what remains now.
 func (l *Limiter) Peek(n int64) Decision { return l.gate.Peek(n) }
 
 // Refund gives back n permits whatever their origin, at most until all are available, and serves callers that wait for them. It

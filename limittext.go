@@ -39,7 +39,7 @@ var errLimitSyntax = errors.New(`must be a limit such as "10/s, burst 20", "fixe
 	`"sliding-window 100/min in 10 segments", "sliding-counter 100/min", "1000 per month, UTC" or "4 at once"`)
 
 // ParseLimit reads what [Limit.String] writes. The burst of a token bucket, the segments of a sliding window and the zone of a
-// calendar may be left out: they are the permits of the rate, 10 and UTC then. See [ParseRate] for rates. The error says what is
+// calendar may be left out: they are the permits of the rate, 10 and UTC then. See [ParseRate] for rates. The error names what is
 // wrong, and what is accepted.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(strings.TrimSpace(s))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,7 +97,7 @@ func TestOldestFirstIsNeverOvertaken(t *testing.T) {
 
 func TestGrantsAreHeadOfLine(t *testing.T) {
 	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+		t.Run(strconv.FormatBool(order), func(t *testing.T) {
 			forEach(t, kinds, setup{limit: 5, queue: 10, order: order}, func(t *testing.T, s *subject) {
 				s.drain(5)
 				var calls []*call
@@ -206,7 +207,7 @@ func TestCancelFreesRoomAtOnce(t *testing.T) {
 
 func TestCancelPromotesThoseWhoNowFit(t *testing.T) {
 	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+		t.Run(strconv.FormatBool(order), func(t *testing.T) {
 			forEach(t, kinds, setup{limit: 8, queue: 20, order: order}, func(t *testing.T, s *subject) {
 				s.drain(8)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -297,7 +298,7 @@ func TestGrantedWaiterKeepsItsPermitsWhenItsContextEndsLater(t *testing.T) {
 
 func TestCloseAnswersEverybodyWhoWaits(t *testing.T) {
 	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+		t.Run(strconv.FormatBool(order), func(t *testing.T) {
 			forEach(t, kinds, setup{name: "p", limit: 4, queue: 100, order: order}, func(t *testing.T, s *subject) {
 				s.drain(3)
 				var calls []*call
@@ -612,7 +613,7 @@ func TestWaitersFarBeyondTheRangeOfTime(t *testing.T) {
 // slow model of the rules, after every step.
 func TestQueueFollowsItsModel(t *testing.T) {
 	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+		t.Run(strconv.FormatBool(order), func(t *testing.T) {
 			for seed := range uint64(40) {
 				synctest.Test(t, func(t *testing.T) { playQueue(t, order, rand.New(rand.NewPCG(seed, 7))) })
 			}

@@ -36,7 +36,7 @@ func PerHour(n int64) Rate { return Rate{n, time.Hour} }
 // PerDay is n permits per 24 hours.
 func PerDay(n int64) Rate { return Rate{n, 24 * time.Hour} }
 
-// Check returns an error that says what is wrong with r, or nil.
+// Check returns an error that names what is out of range in r, or nil.
 func (r Rate) Check() error {
 	if value, accepted := r.flaw(); accepted != "" {
 		return fmt.Errorf("weir: rate of %s: must be %s", value, accepted)

@@ -17,7 +17,7 @@ var ErrNoQueue = errors.New("weir: the limiter has no queue: set QueueLimit to w
 
 var errReleased = errors.New("weir: permits of AlgorithmConcurrency come back on release: use Acquire or Do")
 
-// A RefusedError is the error of a call that may wait when the permits were not granted, except where a context ended: that
+// A RefusedError is the error of a call that may wait when the permits were not taken, except where a context ended: that
 // error wraps the one of the context, and its cause. So a RefusedError means that the limiter has decided. It matches
 // [ErrRefused] and what it wraps:
 //
