@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/internal/limits"
+	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/manualclock"
 )
@@ -35,7 +35,7 @@ func drained(k *weir.Keyed[int]) (granted int64) {
 func TestKeyedWindowKeepsWhatIsTaken(t *testing.T) {
 	rate := weir.PerMinute(100)
 	for _, wide := range []weir.Limit{weir.FixedWindow(rate), weir.SlidingWindow(rate, 0), weir.SlidingCounter(rate)} {
-		narrow := limits.WithPermits(wide, 10)
+		narrow := parts.WithPermits(wide, 10)
 		for _, way := range []string{"function", "override"} {
 			t.Run(wide.Algorithm().String()+"/"+way, func(t *testing.T) {
 				var clock manualclock.Clock
