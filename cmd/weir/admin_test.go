@@ -298,7 +298,7 @@ func TestMisusedAdmin(t *testing.T) {
 		"admin key":                                                     "key needs a WORD, such as the address of a client, or --policy and --key",
 		"admin key a b":                                                 "key needs one WORD, not 2",
 		"admin key a --key b":                                           "a WORD and --policy or --key cannot be combined",
-		"why 192.0.2.1":                                                 `"weir admin key 192.0.2.1" tells what is known of a client`,
+		"why 192.0.2.1":                                                 `"weir admin key 192.0.2.1" shows what is known of a client`,
 		"why nonsense":                                                  `id "nonsense": must be the 16 hexadecimal digits`,
 		"why --policy none":                                             `policy "none": must be the name of a policy`,
 		"admin unlock --policy default --reason r":                      `needs --key: keys of policy default are `,

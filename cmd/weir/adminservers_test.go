@@ -58,7 +58,7 @@ func TestChangeOnSeveralServers(t *testing.T) {
 		}
 	}
 	got = weir(t, nil, "admin", "key", "acme", "--server", first, "--server", away, "--server", second)
-	if got.status != 1 || !strings.Contains(got.stderr, "1 of 3 servers have not answered: "+away) ||
+	if got.status != 1 || !strings.Contains(got.stderr, "1 of 3 servers have not replied: "+away) ||
 		strings.Count(got.stdout, `: key "acme" of policy tenant`) != 2 {
 		t.Errorf("%d %q %q", got.status, got.stdout, got.stderr)
 	}

@@ -123,7 +123,7 @@ func TestCompletionScripts(t *testing.T) {
 		"serve --http":      ":4\n",
 		"replay":            ":0\n",
 		"replay --config":   ":0\n",
-		"config":            "check\tFind all mistakes of configurations\nexplain\tExplain a configuration, or what it says to a request\nschema\tPrint the JSON Schema of configurations\n:4\n",
+		"config":            "check\tFind all mistakes of configurations\nexplain\tExplain a configuration, or what it does with a request\nschema\tPrint the JSON Schema of configurations\n:4\n",
 		"config check":      "yaml\nyml\n:8\n",
 		"config explain":    "yaml\nyml\n:8\n",
 		"test":              "yaml\nyml\n:8\n",

@@ -54,7 +54,7 @@ type pass struct {
 // compute in one goroutine are in files that are not built with the race detector: it finds nothing there, and they run only
 // without.
 func passes(opts testOptions) []pass {
-	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU() + 1}
+	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
 
 	if opts.noVet {
 		first.title, first.args[0] = "test", noVet
