@@ -707,7 +707,7 @@ func TestEngineExplains(t *testing.T) {
 	if l := x.Limits[0]; l.Key != "ann" || l.Before != 3 || l.After != 1 || l.Cost != 2 || l.Would != "a cost of up to 3 now" || l.Rule != "users" {
 		t.Errorf("%+v", l)
 	}
-	if !x.Rules[0].Matched || x.Rules[0].Source != "weir.yaml:3:5" || x.Rules[1].Condition != "method: GET is none of POST" ||
+	if !x.Rules[0].Matched || x.Rules[0].Source != "weir.yaml:3:5" || x.Rules[1].Condition != "method is GET, rule wants POST" ||
 		x.Rules[2].Condition != "rule users before it matches and is final" {
 		t.Errorf("%+v", x.Rules)
 	}

@@ -66,7 +66,7 @@ func ExampleEngine_Explain() {
 	}
 	// Output:
 	// write: true as all conditions hold
-	// internal: false client: 192.0.2.1 is in none of 10.0.0.0/8
+	// internal: false client is 192.0.2.1, rule wants 10.0.0.0/8
 	// writes by ann: 3 left, then 1
 }
 

@@ -36,7 +36,7 @@ type ExplainedRule struct {
 	Shadow bool `json:"shadow,omitempty"`
 	// Afterwards is that of the rule: its requests are charged also if they are refused.
 	Afterwards bool `json:"afterwards,omitempty"`
-	// Condition is the first condition that does not match, such as `method: GET is none of POST, PUT`, "" if all match. For a
+	// Condition is the first condition that does not match, such as `method is GET, rule wants POST, PUT`, "" if all match. For a
 	// rule behind a final one that matched it names that.
 	Condition string `json:"condition,omitempty"`
 }

@@ -24,7 +24,7 @@ func TestIndexFindsRulesInOrder(t *testing.T) {
 	if id := r.PathValue("id"); id != "7" {
 		t.Errorf("%q", id)
 	}
-	if why := x.why(2, r); why != "method: GET is none of POST" {
+	if why := x.why(2, r); why != "method is GET, rule wants POST" {
 		t.Error(why)
 	}
 }

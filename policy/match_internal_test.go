@@ -70,22 +70,22 @@ func TestMatch(t *testing.T) {
 		want string // why not
 	}{
 		{Match{}, Request{}, ""},
-		{Match{Methods: []string{"POST", "PUT"}}, Request{Method: "GET"}, "method: GET is none of POST, PUT"},
+		{Match{Methods: []string{"POST", "PUT"}}, Request{Method: "GET"}, "method is GET, rule wants POST, PUT"},
 		{Match{Methods: []string{"GET"}}, Request{Method: "HEAD"}, ""}, // the handler of GET runs for it
-		{Match{Methods: []string{"HEAD"}}, Request{Method: "GET"}, "method: GET is none of HEAD"},
-		{Match{Methods: []string{"GET"}}, Request{Method: "get"}, "method: get is none of GET, HEAD"},
-		{Match{Methods: []string{"GET"}}, Request{}, `method: "" is none of GET, HEAD`},
+		{Match{Methods: []string{"HEAD"}}, Request{Method: "GET"}, "method is GET, rule wants HEAD"},
+		{Match{Methods: []string{"GET"}}, Request{Method: "get"}, "method is get, rule wants GET, HEAD"},
+		{Match{Methods: []string{"GET"}}, Request{}, `method is "", rule wants GET, HEAD`},
 		{Match{Hosts: []string{"API.example.com"}}, Request{Host: "api.EXAMPLE.com.:8080"}, ""},
 		{Match{Hosts: []string{"::1"}}, Request{Host: "[::1]:8080"}, ""},
 		{Match{Hosts: []string{"[::1]"}}, Request{Host: "[::1]"}, ""},
 		{Match{Hosts: []string{"*.example.com"}}, Request{Host: "a.b.example.com"}, ""},
-		{Match{Hosts: []string{"*.example.com", "a"}}, Request{Host: "example.com:1"}, "host: example.com is none of *.example.com, a"},
-		{Match{Hosts: []string{"*.example.com"}}, Request{Host: ".example.com"}, "host: .example.com is none of *.example.com"},
-		{Match{Hosts: []string{"*.example.com"}}, Request{Host: "notexample.com"}, "host: notexample.com is none of *.example.com"},
-		{Match{Paths: []string{"/users/{id}"}}, Request{Path: "/login"}, "path: /login does not match /users/{id}"},
-		{Match{Paths: []string{"/a", "/b"}}, Request{Path: "/c d"}, `path: "/c d" matches none of /a, /b`},
+		{Match{Hosts: []string{"*.example.com", "a"}}, Request{Host: "example.com:1"}, "host is example.com, rule wants *.example.com, a"},
+		{Match{Hosts: []string{"*.example.com"}}, Request{Host: ".example.com"}, "host is .example.com, rule wants *.example.com"},
+		{Match{Hosts: []string{"*.example.com"}}, Request{Host: "notexample.com"}, "host is notexample.com, rule wants *.example.com"},
+		{Match{Paths: []string{"/users/{id}"}}, Request{Path: "/login"}, "path is /login, rule wants /users/{id}"},
+		{Match{Paths: []string{"/a", "/b"}}, Request{Path: "/c d"}, `path is "/c d", rule wants /a, /b`},
 		{Match{Paths: []string{"/{$}"}}, Request{}, ""},
-		{Match{Paths: []string{"/"}}, Request{Path: "*"}, "path: * does not match /"},
+		{Match{Paths: []string{"/"}}, Request{Path: "*"}, "path is *, rule wants /"},
 		{Match{Headers: []HeaderMatch{{Name: "x-plan", Value: "gold"}}}, Request{Header: gold}, ""},
 		{Match{Headers: []HeaderMatch{{Name: "x-plan", Value: "free"}}}, Request{Header: gold}, `header X-Plan: "gold" is not "free"`},
 		{Match{Headers: []HeaderMatch{{Name: "X-Plan", Value: "f*"}}}, Request{Header: gold}, `header X-Plan: "gold" does not begin with "f"`},
@@ -97,12 +97,12 @@ func TestMatch(t *testing.T) {
 		{
 			Match{Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 			Request{Client: netip.MustParseAddr("192.0.2.1")},
-			"client: 192.0.2.1 is in none of 10.0.0.0/8",
+			"client is 192.0.2.1, rule wants 10.0.0.0/8",
 		},
 		{
 			Match{Clients: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
 			Request{},
-			"client: not known, so it is in none of 0.0.0.0/0, ::/0",
+			"client is not known, rule wants 0.0.0.0/0, ::/0",
 		},
 		{
 			Match{Clients: []netip.Prefix{netip.MustParsePrefix("::ffff:10.1.0.0/112")}},
@@ -113,12 +113,12 @@ func TestMatch(t *testing.T) {
 			Match{Clients: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/80")}}, // a network of IPv6
 			Request{Client: netip.MustParseAddr("::1")}, "",
 		},
-		{Match{Routes: []string{"POST /login"}}, Request{Route: "GET /"}, `route: "GET /" is none of "POST /login"`},
-		{Match{Protocols: []string{"grpc"}}, Request{Protocol: "http"}, "protocol: http is none of grpc"},
+		{Match{Routes: []string{"POST /login"}}, Request{Route: "GET /"}, `route is "GET /", rule wants "POST /login"`},
+		{Match{Protocols: []string{"grpc"}}, Request{Protocol: "http"}, "protocol is http, rule wants grpc"},
 		{
 			Match{Methods: strings.Split("A B C D E F G H I J", " ")},
 			Request{Method: "\x1b[31m"},
-			`method: "\x1b[31m" is none of A, B, C, D, E, F, G, H and 2 more`,
+			`method is "\x1b[31m", rule wants A, B, C, D, E, F, G, H and 2 more`,
 		},
 	} {
 		x := one(t, c.m)

@@ -13,9 +13,9 @@ func (x *index) why(rule int32, r *Request) string {
 	m := &x.matchers[rule]
 	switch {
 	case !m.methodHolds(r):
-		return "method: " + shown(r.Method) + " is none of " + list(m.methods)
+		return "method is " + shown(r.Method) + ", rule wants " + list(m.methods)
 	case !m.hostHolds(r):
-		return "host: " + shown(r.cleanHost()) + " is none of " + listOf(m.hosts, hostPattern.String)
+		return "host is " + shown(r.cleanHost()) + ", rule wants " + listOf(m.hosts, hostPattern.String)
 	case !m.pathHolds(r):
 		return m.whyPath(r)
 	case !m.headerHolds(r):
@@ -23,27 +23,23 @@ func (x *index) why(rule int32, r *Request) string {
 	case !m.clientHolds(r):
 		return m.whyClient(r)
 	case !m.routeHolds(r):
-		return "route: " + shown(r.Route) + " is none of " + list(m.routes)
+		return "route is " + shown(r.Route) + ", rule wants " + list(m.routes)
 	case !m.protocolHolds(r):
-		return "protocol: " + shown(r.Protocol) + " is none of " + list(m.protocols)
+		return "protocol is " + shown(r.Protocol) + ", rule wants " + list(m.protocols)
 	}
 	return ""
 }
 
 func (m *matcher) whyPath(r *Request) string {
-	of := func(p *pattern) string { return p.source }
-	if len(m.paths) == 1 {
-		return "path: " + shown(r.matchPath()) + " does not match " + listOf(m.paths, of)
-	}
-	return "path: " + shown(r.matchPath()) + " matches none of " + listOf(m.paths, of)
+	return "path is " + shown(r.matchPath()) + ", rule wants " + listOf(m.paths, func(p *pattern) string { return p.source })
 }
 
 func (m *matcher) whyClient(r *Request) string {
-	client := "not known, so it"
+	client := "not known"
 	if r.Client.IsValid() {
 		client = clientip.Fold(r.Client).String()
 	}
-	return "client: " + client + " is in none of " + listOf(m.clients, netip.Prefix.String)
+	return "client is " + client + ", rule wants " + listOf(m.clients, netip.Prefix.String)
 }
 
 func (m *matcher) whyHeader(r *Request) string {

@@ -113,7 +113,7 @@ func TestFromRefusalToRule(t *testing.T) {
 		t.Errorf("it is not refused again: %d", status)
 	}
 	hasAll(t, "explain", s.ask(t, "why", "--request", "/v1/items", "-H", "X-Tenant: acme", "--client", "192.0.2.1"),
-		"GET /v1/items from 192.0.2.1:\n  refused, bound by tenant/1h", "rule api (", "matches", "rule logins (", "does not match: path")
+		"GET /v1/items from 192.0.2.1:\n  refused, bound by tenant/1h", "rule api (", "matches", "rule logins (", "no match: path")
 	var all struct {
 		Refusal  map[string]any `json:"refusal"`
 		Key      map[string]any `json:"key"`

@@ -147,7 +147,7 @@ rules:
 		}
 	}
 	r, body = s.do(http.MethodPost, "/v1/explain", request)
-	if r.status != 200 || !strings.Contains(body, `{"name":"health",`) || !strings.Contains(body, `"condition":"path: /login/a does not match /healthz"`) ||
+	if r.status != 200 || !strings.Contains(body, `{"name":"health",`) || !strings.Contains(body, `"condition":"path is /login/a, rule wants /healthz"`) ||
 		strings.Contains(body, "weir-check") || !strings.Contains(body, `"role":"shadow"`) {
 		t.Errorf("%d %s", r.status, body)
 	}

@@ -199,7 +199,7 @@ func TestExplainRequest(t *testing.T) {
 			[]string{
 				"POST api.example.com/login from 192.0.2.1, request 4 of 4 at the same moment (3 of those before were allowed):\n",
 				"  refused, bound by per-client/1s: limited, retry after 1 second\n", "rule login (", ": matches\n",
-				": does not match: header X-Plan", `key "192.0.2.1" from client.ip, by rule login`, "0 remaining before, 0 after; costs 1: refuses it",
+				": no match: header X-Plan", `key "192.0.2.1" from client.ip, by rule login`, "0 remaining before, 0 after; costs 1: refuses it",
 			},
 		},
 		{

@@ -95,7 +95,7 @@ func (p writer) rules(e *policy.Explanation, all bool) {
 		case r.Matched:
 			p.linef("rule %s%s: matches%s", printable(r.Name), where, effect(&r))
 		case all:
-			p.linef("rule %s%s: does not match: %s", printable(r.Name), where, printable(r.Condition))
+			p.linef("rule %s%s: no match: %s", printable(r.Name), where, printable(r.Condition))
 		default:
 			others++
 		}

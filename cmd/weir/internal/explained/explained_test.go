@@ -17,7 +17,7 @@ func refused() *policy.Explanation {
 		Reason: weir.ReasonLimited, RetryAfter: 1500*time.Millisecond + 1, Binding: 0,
 		Rules: []policy.ExplainedRule{
 			{Name: "login", Source: "weir.yaml:9:5", Matched: true},
-			{Name: "api", Condition: "method: GET is none of POST"},
+			{Name: "api", Condition: "method is GET, rule wants POST"},
 		},
 		Limits: []policy.ExplainedLimit{{
 			Policy: "login", Limit: "1m", Rule: "login", Role: "enforce", Holds: "5/min, burst 5", Key: "192.0.2.1\n", KeyFrom: "client.ip",
@@ -50,7 +50,7 @@ func TestWrite(t *testing.T) {
 	explained.Write(&b, terminal.Output{}, refused(), "  ", true, time.Time{})
 	const want = `  refused, bound by login/1m: limited, retry after 1.6 seconds
   rule login (weir.yaml:9:5): matches
-  rule api: does not match: method: GET is none of POST
+  rule api: no match: method is GET, rule wants POST
   limit login/1m: 5/min, burst 5 (decides)
     key "192.0.2.1\n" from client.ip, by rule login
     0 remaining before, 0 after; costs 1: refuses it: limited, retry after 1.5 seconds
