@@ -59,7 +59,8 @@ func (c *charging) Add(limiter any, key string, n int64, plan any) {
 		c.parts = slices.Grow(c.parts, 1)
 	}
 	c.parts = c.parts[:i+1]
-	p := &c.parts[i]                               // of an earlier request: what is not set here is set before it is read
+	// It is of an earlier request: what is not set here is set before it is read.
+	p := &c.parts[i]
 	if usual, ok := limiter.(*Keyed[string]); ok { // quicker than the question below
 		p.of = usual
 	} else {

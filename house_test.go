@@ -348,7 +348,7 @@ func TestWorkspaceHoldsEveryModule(t *testing.T) {
 		}
 
 		for _, r := range m.Require {
-			if r.Path == modulePath+"/bench" || r.Path == modulePath+"/verify" || r.Path == modulePath+"/tools" {
+			if r.Path == modulePath+"/bench" || r.Path == modulePath+"/verify" || r.Path == modulePath+"/tools" || r.Path == modulePath+"/docs/site" {
 				t.Errorf("%s requires %s, which is for development only", dir, r.Path)
 			}
 		}

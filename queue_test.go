@@ -81,7 +81,7 @@ func TestOldestFirstIsNeverOvertaken(t *testing.T) {
 		second := s.wait(t.Context(), 1)
 		third := s.begin(func() (weir.Lease, error) { return s.Reserve(t.Context(), 1) })
 		expect(t, "waiting waiting waiting", first, second, third)
-		s.take(0) // a probe asks whether there is a permit, whoever waits for it
+		s.take(0) // a probe asks whether there is a permit, also if callers wait for it
 		s.free(1)
 		expect(t, "granted waiting waiting", first, second, third)
 		s.free(1)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -111,7 +112,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 			wait = time.Second
 		}
 		queue = fmt.Sprintf("%s permits, %s, a request waits at most %s", f.show(p.path+".queue.limit", count(p.QueueLimit)),
-			f.show(p.path+".queue.order", orderText(p.NewestFirst)), f.show(p.path+".queue.max_wait", shortDuration(wait)))
+			f.show(p.path+".queue.order", limits.OrderText(p.NewestFirst)), f.show(p.path+".queue.max_wait", shortDuration(wait)))
 	}
 	line(w, "queue", queue)
 	f.explainKeys(w, p)
@@ -156,7 +157,7 @@ func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
 	}
 	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
 	case !p.Shared():
-		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", whenFullText(p.AdmitWhenFull)))
+		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", limits.WhenFullText(p.AdmitWhenFull)))
 	case p.Lockout != nil || len(p.Candidate) > 0:
 		line(w, "keys tracked", where+"; "+tracked+" in this process, for lockouts and candidates")
 	default:
@@ -395,17 +396,3 @@ func windowName(l weir.Limit) string {
 
 // newestFirstWord is the order of a queue that serves the last to come first, as a file has it.
 const newestFirstWord = "newest-first"
-
-func orderText(newestFirst bool) string {
-	if newestFirst {
-		return newestFirstWord
-	}
-	return "oldest-first"
-}
-
-func whenFullText(admit bool) string {
-	if admit {
-		return "admit"
-	}
-	return "deny"
-}

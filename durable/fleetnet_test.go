@@ -59,7 +59,7 @@ type fate struct {
 	cutOff, cutBack bool          // for it is sent while the link is cut
 }
 
-// chance is the source of what an actor does by chance, which belongs to nobody else.
+// chance is the source of what an actor does by chance, and no other actor uses it.
 func chance(seed uint64, actor string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(actor))

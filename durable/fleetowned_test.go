@@ -82,7 +82,7 @@ func (o *ownedBy) node(machine, life string, long time.Duration, dies bool) {
 	engine := o.registry.engine(machine)
 	o.work.Go(engine.sever)
 	r := o.chance(machine + " clock")
-	clock := newDriftingClock(o.net, machine, fleetTime, o.off < time.Hour)
+	clock := newDriftingClock(o.net, machine, o.off < time.Hour)
 	clock.ahead, clock.fast = time.Duration(r.Int64N(int64(o.off)))-o.off/2, 0
 	node := must(durable.NewNode(durable.NodeOptions{
 		Engine: engine, Address: machine, Requeue: r.IntN(2) == 0, OwnerWait: 2 * time.Second,
@@ -273,7 +273,7 @@ func (o *ownedBy) bound(l weir.Limit) bounds.Limit {
 	// An owner that returns, and whose clock was set forward by a second at most, is followed: permits of that time come earlier.
 	if o.off > time.Second {
 		for machine := range 3 {
-			for _, set := range newDriftingClock(o.net, fmt.Sprint("machine", machine), fleetTime, false).steps {
+			for _, set := range newDriftingClock(o.net, fmt.Sprint("machine", machine), false).steps {
 				if set.by > 0 && set.by <= time.Second {
 					slack += set.by
 				}

@@ -49,7 +49,7 @@ type process struct {
 // share begins the store and the processes of two fleets: those of one keep their limits leased, and those of the other optimistic.
 func (s *simulation) share(t *testing.T) {
 	t.Helper()
-	s.clock = newDriftingClock(s.net, "redis", fleetTime, s.seed%3 != 0)
+	s.clock = newDriftingClock(s.net, "redis", s.seed%3 != 0)
 	s.redis = must(store.NewMemory(store.MemoryOptions{Clock: s.clock}))
 	s.net.cutNowAndThen("redis")
 	for i := range 3 {
@@ -82,7 +82,7 @@ func (s *simulation) live(machine, fleet string, limits ...sharedLimit) {
 // process is a process from its start to its end.
 func (s *simulation) process(machine, name, life string, long time.Duration, dies bool, limits []sharedLimit) {
 	link := &remote{Memory: s.redis, net: s.net, link: machine + ">redis"}
-	clock := newDriftingClock(s.net, name, fleetTime, true)
+	clock := newDriftingClock(s.net, name, true)
 	f := must(store.NewFleet(link, store.FleetOptions{
 		Breaker:    store.BreakerOptions{Failures: 1_000_000}, // what it waits is of no seed
 		Leased:     store.LeasedOptions{Clock: clock},

@@ -49,12 +49,12 @@ func (c *driftingClock) stepped() (sum time.Duration) {
 }
 
 // newDriftingClock is a clock whose faults follow from the seed. Of one that is steady, only the hour is wrong.
-func newDriftingClock(n *network, machine string, most time.Duration, steady bool) *driftingClock {
+func newDriftingClock(n *network, machine string, steady bool) *driftingClock {
 	r := chance(n.seed, "clock of "+machine)
 	c := &driftingClock{net: n, ahead: time.Duration(r.Int64N(int64(2*time.Hour))) - time.Hour, fast: r.Int64N(801) - 400}
 	for !steady && r.IntN(3) == 0 {
 		by := []time.Duration{time.Second, -time.Second, 8 * time.Second, -8 * time.Second}[r.IntN(4)]
-		c.steps = append(c.steps, step{time.Duration(r.Int64N(int64(most))), by})
+		c.steps = append(c.steps, step{time.Duration(r.Int64N(int64(fleetTime))), by})
 	}
 	return c
 }
@@ -100,7 +100,7 @@ func over[T any](
 		return none, store.ErrUnavailable
 	}
 	return call(ctx, r.net, r.link, fmt.Sprint(what, keys), repeats, func() (T, error) { //nolint:contextcheck // as it says
-		return f(context.Background()) // it is carried out, whoever waits for it
+		return f(context.Background()) // it is carried out, also if no caller waits any more
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -131,14 +132,14 @@ func describePolicy(all []field, p *Policy) []field {
 			all = append(all, field{path: at + "." + name, value: value})
 		}
 	}
-	limits := func(at string, limits []Limit) {
-		for i := range limits {
-			add(at+"."+limits[i].Name, limits[i].String(), false)
+	addAll := func(at string, of []Limit) {
+		for i := range of {
+			add(at+"."+of[i].Name, of[i].String(), false)
 		}
 	}
 	own := func(at string, of []Limit, candidate bool) {
 		first := len(all)
-		limits(at, of)
+		addAll(at, of)
 		for i := range of {
 			f := &all[first+i]
 			f.policy, f.limit, f.candidate = p.Name, of[i].Name, candidate
@@ -153,17 +154,17 @@ func describePolicy(all []field, p *Policy) []field {
 	add("tiers.by", spelled(p.TierBy), p.TierBy == nil)
 	add("limit_by", spelled(p.LimitBy), p.LimitBy == nil)
 	for _, name := range sortedKeys(p.Tiers) {
-		limits("tiers."+name, p.Tiers[name])
+		addAll("tiers."+name, p.Tiers[name])
 	}
 	for _, name := range sortedKeys(p.Keys) {
-		limits("keys."+name, p.Keys[name])
+		addAll("keys."+name, p.Keys[name])
 	}
 	add("parent", p.Parent, p.Parent == "")
 	add("queue.limit", strconv.FormatInt(p.QueueLimit, 10), p.QueueLimit == 0)
-	add("queue.order", orderText(p.NewestFirst), !p.NewestFirst)
+	add("queue.order", limits.OrderText(p.NewestFirst), !p.NewestFirst)
 	add("queue.max_wait", p.MaxWait.String(), p.MaxWait == 0)
 	add("max_keys", strconv.Itoa(p.MaxKeys), p.MaxKeys == 0)
-	add("when_full", whenFullText(p.AdmitWhenFull), !p.AdmitWhenFull)
+	add("when_full", limits.WhenFullText(p.AdmitWhenFull), !p.AdmitWhenFull)
 	if o := p.Lockout; o != nil {
 		row := ""
 		if o.InARow {
@@ -239,20 +240,4 @@ func spelled[E fmt.Stringer](e E) string {
 		return ""
 	}
 	return e.String()
-}
-
-// orderText is who is served first, as a configuration says it.
-func orderText(newestFirst bool) string {
-	if newestFirst {
-		return "newest-first"
-	}
-	return "oldest-first"
-}
-
-// whenFullText is what happens to a new key in a full table, as a configuration says it.
-func whenFullText(admit bool) string {
-	if admit {
-		return "admit"
-	}
-	return "deny"
 }

@@ -125,7 +125,7 @@ func live() int64 {
 }
 
 // TestKeyedQueuesLeaveNothing waits once for each of many keys, all at the same time, and overrides each: afterwards they cost
-// no more than keys that nobody ever waited for, but for the tables of the gates, which stay as large as they were.
+// no more than keys that no caller ever waited for, but for the tables of the gates, which stay as large as they were.
 func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	keys := 100_000
 	if race.Enabled || testing.Short() {

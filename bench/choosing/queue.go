@@ -36,7 +36,7 @@ func Queues() ([]Line, error) {
 	for _, kind := range []struct {
 		name, note string
 		limit      int64
-		order      bool
+		newest     bool
 	}{
 		{"no queue", "who finds no permit is refused", 0, false},
 		{"a queue of 12, oldest first", "in order; when 12 wait, the next one is refused", 12, false},
@@ -44,7 +44,7 @@ func Queues() ([]Line, error) {
 	} {
 		clock := manualclock.New(0)
 		bucket, err := weir.New(weir.TokenBucket(weir.PerSecond(permits), 5), weir.Options{
-			QueueLimit: kind.limit, NewestFirst: kind.order, Clock: clock,
+			QueueLimit: kind.limit, NewestFirst: kind.newest, Clock: clock,
 		})
 		if err != nil {
 			return nil, err
