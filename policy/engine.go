@@ -100,19 +100,19 @@ type Engine struct {
 // is shared, it waits for the store. Release the verdict once the request has been served.
 func (e *Engine) Take(r *Request, v *Verdict) {
 	one := [1]*Request{r}
-	e.decide(r.Context, one[:], v, false)
+	e.decide(r.Context, one[:], ask{}, v)
 }
 
 // Reserve is Take with a cost that is settled later: the verdict must end in Commit or Cancel.
 func (e *Engine) Reserve(r *Request, v *Verdict) {
 	one := [1]*Request{r}
-	e.decide(r.Context, one[:], v, true)
+	e.decide(r.Context, one[:], ask{reserve: true}, v)
 }
 
 // Peek returns what Take would, and takes nothing.
 func (e *Engine) Peek(r *Request, v *Verdict) {
 	one := [1]*Request{r}
-	e.peek(r.Context, e.live.Load(), one[:], v)
+	e.decide(r.Context, one[:], ask{verb: peek}, v)
 }
 
 // Wait is Take for a caller that is ready to wait in the queues of the policies. It waits until ctx ends or the shortest MaxWait
@@ -127,10 +127,66 @@ func (e *Engine) Peek(r *Request, v *Verdict) {
 // the deadline of ctx has passed. If ctx was canceled the error is that of ctx; then a request to which a limit applies is not
 // allowed, even if it would not have to wait. A nil ctx panics.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
-	return e.wait(ctx, r, v, false)
+	return e.waitFor(ctx, r, ask{wait: true}, v)
 }
 
 // WaitReserve is Wait with a cost that is settled later, like Reserve.
 func (e *Engine) WaitReserve(ctx context.Context, r *Request, v *Verdict) error {
-	return e.wait(ctx, r, v, true)
+	return e.waitFor(ctx, r, ask{wait: true, reserve: true}, v)
+}
+
+// TakeAll decides on several requests as one step: they are charged to all limits that apply to any of them, or to none, and no
+// other call sees a part of it (TestTakeAllContention). Rules, keys, costs, tiers and modes are those of each request, as with
+// Take, and the [Report] counts each; a shedder is asked once. A store is asked once and until ctx ends; the Context of a request
+// does not count.
+//
+// Several requests for the same key of a policy are decided by their sum, all alike: two requests that cost 3 never have 5. If
+// they bring different limits for it, or are of different tiers, the limit of the first applies to all of them. A refusal of that
+// sum is one refusal towards a Lockout.
+//
+// More than [keyset.MostCharges] requests, and several with more than that many charges together, are refused with ReasonInvalid.
+// Without any request the verdict is Allowed.
+//
+// Request of a part is the request that it belongs to, and [Verdict.Answer] the decision on a request. The verdict is settled as
+// a whole, as with Take.
+func (e *Engine) TakeAll(ctx context.Context, requests []*Request, v *Verdict) {
+	e.decide(ctx, requests, ask{}, v)
+}
+
+// ReserveAll is TakeAll with costs that are settled later: the verdict must end in Commit or Cancel. Commit asks for the cost of
+// each part, of each request, and charges their sum where several share one key.
+func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict) {
+	e.decide(ctx, requests, ask{reserve: true}, v)
+}
+
+// PeekAll returns what TakeAll would, and takes nothing. Where requests wait for one of the keys, or its limit is overridden, it
+// looks at one limit after the other.
+func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
+	e.decide(ctx, requests, ask{verb: peek}, v)
+}
+
+// DebitAll charges what requests have cost already to all limits that apply to them, whatever remains. The debt of limits of this
+// process is that of [keyset.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
+// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [keyset.MostCharges]. No request is
+// refused, no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
+//
+// The decision of each part is that of a probe right afterwards: Allowed if a permit remains, or else with the RetryAfter of the
+// first one. Limits of AlgorithmConcurrency are not charged, as their permits would never come back; one in a store is not asked.
+//
+// Allowed is true if all limits were charged. It is false if a store has failed: then Binding is a part of it, whose Reason is
+// ReasonUnavailable, ReasonCanceled or ReasonClosed. Fail does not count, except that for FailLocal a [store.Fleet] charges this
+// process until the store is back. It is not known whether the store was charged, so a second call may charge twice; the limits
+// of this process have been charged. Allowed is also false if a key, a tier, a cost or a limit cannot be evaluated, where TakeAll
+// would refuse: Binding is then -1, [Verdict.Decision] has the reason, and all other limits have been charged. What a full table
+// has no room for is forgiven.
+//
+// Limits of this process are charged in one atomic step, then those in a store, in one step if they are all of one kind and
+// [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and candidates
+// are asked as by TakeAll.
+func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
+	e.decide(ctx, requests, ask{verb: debit}, v)
+	if o := v.work.observer; o != nil {
+		v.work.observer = nil
+		o.Settled(v, 0)
+	}
 }

@@ -1,10 +1,12 @@
 package policy_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
@@ -124,3 +126,49 @@ func BenchmarkEngineAll(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkEngineRefused is a decision that refuses: by the last of the limits, by a lockout of it, and as a cost cannot be told.
+func BenchmarkEngineRefused(b *testing.B) {
+	for _, limits := range []int{1, 3} {
+		for _, by := range []string{"limit", "lockout", "cost"} {
+			b.Run(fmt.Sprintf("limits=%d/by=%s", limits, by), func(b *testing.B) {
+				set := manyRules(10, limits)
+				p := &set.Policies[limits-1]
+				p.Limits = []policy.Limit{{Limit: weir.TokenBucket(weir.Per(1, 1000*time.Hour), 1)}}
+				switch by {
+				case "lockout":
+					p.Lockout = &policy.Lockout{Refusals: 1, Within: time.Hour, For: 1000 * time.Hour}
+				case "cost":
+					p.Cost = failingCost{}
+				}
+				e, err := policy.NewEngine(set, policy.EngineOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				r := policy.Request{
+					Protocol: "http", Method: "GET", Path: "/v1/things7/12", Header: http.Header{}, Client: netip.MustParseAddr("192.0.2.1"),
+				}
+				var v policy.Verdict
+				for range 3 {
+					e.Take(&r, &v)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					e.Take(&r, &v)
+					v.Release()
+				}
+				if v.Allowed {
+					b.Fatal("allowed")
+				}
+			})
+		}
+	}
+}
+
+// failingCost cannot be told.
+type failingCost struct{}
+
+var errNoCost = errors.New("no cost")
+
+func (failingCost) Int(*policy.Request) (int64, error) { return 0, errNoCost }
+func (failingCost) String() string                     { return "failing" }

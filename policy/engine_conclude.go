@@ -10,7 +10,7 @@ import (
 )
 
 // conclude counts requests that were decided, and asks policies in shadow and candidates.
-func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
+func (e *Engine) conclude(ctx context.Context, v *Verdict) {
 	w := &v.work
 	refusing, by := 0, -1
 	for i := range w.items {
@@ -48,7 +48,7 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 	}
 	if !v.Allowed {
 		e.refused(w.limited)
-		if s.lockouts {
+		if w.snapshot.lockouts {
 			v.bind()
 		}
 	}
@@ -57,6 +57,9 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 		v.releaseExtra() // it is not served
 	}
 }
+
+// waved reports whether a policy that is enforced lets the request pass whatever it asks for.
+func (it *item) waved() bool { return it.lifted() && it.failed == nil && it.policy.Mode == ModeEnforce }
 
 // waved counts a request that a policy has let pass whatever it asks for.
 func (p *livePolicy) waved(key []byte) {
@@ -98,6 +101,16 @@ func (it *item) root(i int) int {
 		return int(it.joined)
 	}
 	return i
+}
+
+// refuses reports whether some limit of a policy refuses the request.
+func (v *Verdict) refuses(it *item) bool {
+	for j := it.first; j < it.end; j++ {
+		if j >= 0 && !v.Parts[j].Decision.Allowed {
+			return true
+		}
+	}
+	return false
 }
 
 // reasonsOfLimits are those of refusals that another request might not have met.
@@ -207,7 +220,7 @@ func (w *work) try(it *item, limits []liveLimit, plans []*keyset.Plan) bool {
 	w.charge(it, limits, plans)
 	before := len(w.leases)
 	var binding int
-	w.leases, binding = keyset.TryAcquireAll(w.leases, w.charges...)
+	w.leases, binding = tryAll(w.leases, w.charges, false)
 	own := w.leases[before:]
 	if it.granted = own[binding].Allowed(); it.granted {
 		for i := range own {

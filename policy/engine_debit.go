@@ -4,67 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
-// DebitAll charges what requests have cost already to all limits that apply to them, whatever remains. The debt of limits of this
-// process is that of [keyset.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
-// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [keyset.MostCharges]. No request is
-// refused, no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
-//
-// The decision of each part is that of a probe right afterwards: Allowed if a permit remains, or else with the RetryAfter of the
-// first one. Limits of AlgorithmConcurrency are not charged, as their permits would never come back; one in a store is not asked.
-//
-// Allowed is true if all limits were charged. It is false if a store has failed: then Binding is a part of it, whose Reason is
-// ReasonUnavailable, ReasonCanceled or ReasonClosed. Fail does not count, except that for FailLocal a [store.Fleet] charges this
-// process until the store is back. It is not known whether the store was charged, so a second call may charge twice; the limits
-// of this process have been charged. Allowed is also false if a key, a tier, a cost or a limit cannot be evaluated, where TakeAll
-// would refuse: Binding is then -1, [Verdict.Decision] has the reason, and all other limits have been charged. What a full table
-// has no room for is forgiven.
-//
-// Limits of this process are charged in one atomic step, then those in a store, in one step if they are all of one kind and
-// [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and candidates
-// are asked as by TakeAll.
-func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
-	if !e.watching(v) {
-		e.debitAll(ctx, requests, v)
-		v.tellPolicies(requests)
-		return
-	}
-	began := time.Now()
-	e.debitAll(ctx, requests, v)
-	e.decided(ctx, requests, v, began)
-	v.tellPolicies(requests)
-	if o := v.work.observer; o != nil {
-		v.work.observer = nil
-		o.Settled(v, 0)
-	}
-}
-
-func (e *Engine) debitAll(ctx context.Context, requests []*Request, v *Verdict) {
-	s := e.live.Load()
-	for range requests {
-		e.counts.requests.Add()
-	}
-	if len(requests) > keyset.MostCharges {
-		e.refused(len(requests))
-		v.refuseAll(s)
-		return
-	}
-	if !e.prepare(s, requests, v) {
-		return
-	}
-	missed := v.debit()
-	ctx = e.asking(ctx)
-	if e.debitStored(ctx, v) {
-		missed = true
-		v.work.sharing.unknown = true
-	}
+// debitAll charges what requests have cost, and counts them.
+func (e *Engine) debitAll(ctx context.Context, v *Verdict) {
+	missed := e.debit(ctx, v)
 	v.bind()
 	switch {
 	case v.failed():
@@ -73,7 +23,17 @@ func (e *Engine) debitAll(ctx context.Context, requests []*Request, v *Verdict) 
 		v.bindMissed()
 		v.Allowed = false
 	}
-	e.debited(ctx, v)
+	e.debited(e.asking(ctx), v)
+}
+
+// debit charges what requests have cost, whatever remains, to the limits of this process and then to those in a store. It reports
+// whether one of them was not charged.
+func (e *Engine) debit(ctx context.Context, v *Verdict) (missed bool) {
+	missed = v.debitLocal()
+	if e.debitStored(e.asking(ctx), v) {
+		v.work.sharing.unknown, missed = true, true
+	}
+	return missed
 }
 
 // debts are verdicts for owe.
@@ -82,7 +42,7 @@ var debts = sync.Pool{New: func() any { return new(Verdict) }}
 // owe charges requests that were refused and have been spent nevertheless: see Rule.Afterwards. Where it is not known what a
 // store has charged already, it charges nothing more.
 func (e *Engine) owe(ctx context.Context, requests []*Request, v *Verdict) {
-	if v.work.sharing.unknown || v.work.canceled {
+	if v.work.sharing.unknown || v.work.gone != nil {
 		return
 	}
 	debt := debts.Get().(*Verdict)
@@ -93,12 +53,10 @@ func (e *Engine) owe(ctx context.Context, requests []*Request, v *Verdict) {
 			continue
 		}
 		one[0] = r
-		debt.gather(v.work.snapshot, one[:], nil)
-		if debt.chargeAll(1); debt.Exempt {
+		if debt.find(v.work.snapshot, one[:], nil); debt.Exempt {
 			continue
 		}
-		debt.debit()
-		e.debitStored(e.asking(ctx), debt)
+		e.debit(ctx, debt)
 		v.leave(i, debt)
 	}
 }
@@ -159,7 +117,7 @@ func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	case v.Allowed:
 		e.compare(ctx, v, 0, -1)
 	case canceled(ctx) && w.sharing.canceled():
-		e.canceled(v)
+		e.canceled(v, ctx.Err())
 	default:
 		e.refused(w.limited)
 	}
@@ -176,8 +134,8 @@ func (v *Verdict) missed(it *item) bool {
 	return false
 }
 
-// debit charges the limits of this process, and reports whether it could not.
-func (v *Verdict) debit() (missed bool) {
+// debitLocal charges the limits of this process, and reports whether it could not.
+func (v *Verdict) debitLocal() (missed bool) {
 	w := &v.work
 	if len(w.charges) == 0 {
 		return false
@@ -188,13 +146,8 @@ func (v *Verdict) debit() (missed bool) {
 		}
 	}
 	w.peeked, _ = keyset.DebitAll(w.peeked[:0], w.charges...)
-	for i := range v.Parts {
-		if p := &v.Parts[i]; !p.shared {
-			p.peeked(&w.peeked[p.at])
-			missed = missed || p.missed()
-		}
-	}
-	return missed
+	v.fillLocal()
+	return slices.ContainsFunc(v.Parts, func(p Part) bool { return !p.shared && p.missed() })
 }
 
 func (p *Part) returns() bool {
@@ -240,15 +193,7 @@ func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 	if missed && !e.closed.Load() {
 		e.countUnavailable(x, err)
 	}
-	for i := range v.Parts {
-		switch p := &v.Parts[i]; {
-		case !p.shared:
-		case p.returns():
-			p.unask(x.asked[p.at].Limit)
-		default:
-			p.peeked(&x.decisions[p.at])
-		}
-	}
+	v.fillStored(true)
 	return missed
 }
 

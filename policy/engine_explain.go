@@ -13,19 +13,20 @@ import (
 )
 
 // sample explains one in so many requests, before they are decided.
-func (e *Engine) sample(ctx context.Context, s *snapshot, r *Request) {
+func (e *Engine) sample(ctx context.Context, r *Request) {
 	if n := e.options.ExplainEvery; n > 0 && e.sampled.Add(1)%uint64(n) == 0 {
-		e.options.OnExplain(e.explain(ctx, s, r))
+		e.options.OnExplain(e.explain(ctx, r))
 	}
 }
 
 // Explain shows how a request would be decided now, and takes nothing. It looks at all rules, and is too slow for every request.
-func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.Context, e.live.Load(), r) }
+func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.Context, r) }
 
-func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanation {
+func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 	var v Verdict
 	one := [1]*Request{r}
-	e.peek(ctx, s, one[:], &v)
+	e.decide(ctx, one[:], ask{verb: peek}, &v)
+	s := v.work.snapshot
 	others := keytext.Readings(r.Path, r.RawPath)
 	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r, others)}
 	if rule := v.DeniedBy(0); rule != nil {

@@ -36,7 +36,7 @@ type work struct {
 	afterwards uint64 // which of them tell what has been spent already
 
 	chances  chances
-	canceled bool       // the caller has gone
+	gone     error      // why the caller has gone, nil if it has not
 	told     []*Request // memory for what others are told
 	observer Observer   // to be told of the end, nil for nobody
 	allowed  time.Time  // when the request was, if there is one
@@ -182,7 +182,7 @@ func (v *Verdict) begin(s *snapshot) {
 	w := &v.work
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, overload.PriorityBackground
 	v.own, v.RefusalID = weir.Decision{}, 0
-	w.canceled, w.observer = false, nil
+	w.gone, w.observer = nil, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
 	w.limited, w.exempted, w.unknown, w.afterwards, w.denied = 0, 0, 0, 0, w.denied[:0]
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]

@@ -13,18 +13,6 @@ import (
 // retryUnavailable is when to come back to a store that cannot tell when.
 const retryUnavailable = time.Second
 
-// takeShared is take for a request of which some limits are in a store: those of this process are reserved first, as they are
-// the ones that can be given back exactly and at once, and the store is asked once and only if all of these grant. The error
-// is that of ctx, if it was canceled.
-func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error {
-	w := &v.work
-	w.owed = w.owed || reserve
-	if len(w.charges) > 0 {
-		w.leases, v.Binding = keyset.TryReserveAll(w.leases, w.charges...)
-	}
-	return e.takeStored(ctx, v, reserve, never)
-}
-
 // partOfLocal is the place in Parts of a charge of this process.
 func (v *Verdict) partOfLocal(charge int) int {
 	for i := range v.Parts {
@@ -42,7 +30,8 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most 
 	x := &w.sharing
 	local := len(w.leases) == 0 || w.leases[v.Binding].Allowed()
 	if !local {
-		v.fillLeased()
+		v.fillLocal()
+		v.skipStored()
 		v.bind()
 		x.unknown, v.Allowed, w.leases = true, false, w.leases[:0]
 		return nil
@@ -62,7 +51,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most 
 	if x.unknown && !e.closed.Load() {
 		e.countUnavailable(x, err)
 	}
-	v.fillLeased()
+	v.fillLocal()
 	v.fillStored(err == nil && !v.Allowed)
 	x.open = v.Allowed
 	switch {
@@ -88,35 +77,27 @@ func (e *Engine) asking(ctx context.Context) context.Context {
 
 func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// fillLeased fills the parts of this process with the leases that were got, and says of others that they were not asked.
-func (v *Verdict) fillLeased() {
-	for i := range v.Parts {
-		p := &v.Parts[i]
-		if p.shared {
-			p.unask(v.work.sharing.asked[p.at].Limit)
-			continue
-		}
-		p.Decision = v.work.leases[p.at].Decision()
-		p.Decision.Policy = p.name
-	}
-}
-
-// fillStored fills the other ones with what the store has answered. Of a request that it has refused nothing is taken, so a limit
-// that grants it with nothing left was not asked.
-func (v *Verdict) fillStored(refused bool) {
+// fillStored writes into the parts of limits in a store what that has decided. If nothing is taken of some of them, a limit that
+// allows the request with nothing left was not asked.
+func (v *Verdict) fillStored(partly bool) {
 	for i := range v.Parts {
 		if p := &v.Parts[i]; p.shared {
 			d := &v.work.sharing.decisions[p.at]
-			p.Unasked = refused && d.Allowed && d.Remaining == 0
-			p.peeked(d)
+			p.Unasked = partly && d.Allowed && d.Remaining == 0
+			p.fill(d)
 		}
 	}
 }
 
-// unask says of a part that its store was not asked. If it is locked out, that stays.
-func (p *Part) unask(l weir.Limit) {
-	p.Unasked = true
-	p.peeked(&weir.Decision{Allowed: true, Limit: l.Permits()})
+// skipStored says of the parts of limits in a store that these were not asked.
+func (v *Verdict) skipStored() {
+	x := &v.work.sharing
+	for i := range v.Parts {
+		if p := &v.Parts[i]; p.shared {
+			p.Unasked = true
+			p.fill(&weir.Decision{Allowed: true, Limit: x.asked[p.at].Limit.Permits()})
+		}
+	}
 }
 
 // giveBack gives the permits of this process back, as the store has refused, and says what is left of them.
@@ -137,7 +118,7 @@ func (v *Verdict) giveBack() {
 		}
 		d := &w.peeked[p.at]
 		d.Allowed, d.Reason, d.RetryAfter = true, weir.ReasonNone, 0 // it was granted, whoever has come since
-		p.peeked(d)
+		p.fill(d)
 	}
 }
 
@@ -195,8 +176,8 @@ func (e *Engine) unavailable(p *livePolicy, err error) {
 	}
 }
 
-// peekShared asks the store what it would answer. The parts are filled otherwise.
-func (e *Engine) peekShared(ctx context.Context, v *Verdict) {
+// lookStored asks the store, if a limit is in one, what it would decide.
+func (e *Engine) lookStored(ctx context.Context, v *Verdict) {
 	x := &v.work.sharing
 	if len(x.asked) == 0 {
 		return
@@ -257,4 +238,31 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 		x.extra = append(x.extra, heldExtra{it.policy, reservation})
 	}
 	w.noteShadow(it, it.granted)
+}
+
+// RefundDurable gives back what the parts of a verdict cost whose limits have an owner, in a cluster or in a file, whatever was
+// taken for them: at most until all permits are available. All of it is given back, or nothing. The verdict is that of
+// [Engine.PeekAll]. Parts with other limits are left out, and so are those that permits return to when they are released. The
+// error is that of the owner, and then it is not known whether the permits were given back.
+func (e *Engine) RefundDurable(ctx context.Context, v *Verdict) error {
+	var charges []store.Charge
+	at := make(map[int32]int)
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if !p.shared || p.Policy.Durability == DurabilityMemory || p.returns() || p.Cost == 0 {
+			continue
+		}
+		known, twice := at[p.at]
+		if !twice {
+			known = len(charges)
+			at[p.at] = known
+			charges = append(charges, v.work.sharing.asked[p.at])
+			charges[known].N = 0
+		}
+		charges[known].N += p.Cost
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	return e.options.Durable.Refund(e.asking(ctx), charges)
 }

@@ -10,29 +10,21 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool) error {
+// waitFor decides on a request whose caller may wait.
+func (e *Engine) waitFor(ctx context.Context, r *Request, a ask, v *Verdict) error {
 	if ctx == nil {
 		panic("weir: policy: nil context")
 	}
 	one := [1]*Request{r}
-	var began time.Time
-	watched := e.watching(v)
-	if watched {
-		began = time.Now()
-	}
-	err := e.waitNow(ctx, one[:], v, reserve)
-	if watched {
-		e.decided(ctx, one[:], v, began)
-	}
-	v.tellPolicies(one[:])
-	if err == nil && !v.Allowed {
-		err = v.refusal(ctx)
-	}
-	return err
+	e.decide(ctx, one[:], a, v)
+	return v.refusal(ctx)
 }
 
-// refusal is the error of a call that may wait and was refused.
+// refusal is the error of a call that may wait, nil if the requests are allowed.
 func (v *Verdict) refusal(ctx context.Context) error {
+	if v.Allowed || v.work.gone != nil {
+		return v.work.gone
+	}
 	e := &weir.RefusedError{Decision: v.Decision(), Permits: 1}
 	var p *Part
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
@@ -53,93 +45,49 @@ func (v *Verdict) refusal(ctx context.Context) error {
 	return e
 }
 
-func (e *Engine) waitNow(ctx context.Context, one []*Request, v *Verdict, reserve bool) error {
-	err := e.waitAsked(ctx, one, v, reserve)
-	if err == nil && !v.Allowed && v.work.afterwards != 0 {
-		e.owe(ctx, one, v)
-	}
-	return err
-}
-
-func (e *Engine) waitAsked(ctx context.Context, one []*Request, v *Verdict, reserve bool) error {
-	s := e.live.Load()
-	e.sample(ctx, s, one[0])
-	e.counts.requests.Add()
-	if !e.prepare(s, one, v) || e.refusedAhead(s, v) {
-		return nil
-	}
-	w := &v.work
-	if len(v.Parts) == 0 {
-		e.conclude(ctx, s, v)
-		return nil
-	}
-	longest, queue, owner := w.longest()
-	shared := len(w.sharing.asked) > 0
-	asked := one[0].Context //nolint:contextcheck // the caller has set it for this
-	if asked == nil {
-		asked = ctx
-	}
-	if !queue && !canceled(ctx) && (!shared || asked.Err() == nil) {
-		if !shared {
-			v.take(reserve)
-			e.conclude(ctx, s, v)
-			return nil
-		}
-		asking, end := askedBeside(ctx, asked)
-		err := e.takeShared(asking, v, reserve)
-		end()
-		if err != nil {
-			e.canceled(v)
-			return err
-		}
-		e.conclude(ctx, s, v)
-		return nil
-	}
-	return e.waitInLine(ctx, s, one, v, reserve, waitFor{longest, owner, asked})
-}
-
-// waitFor is what a request waits for.
-type waitFor struct {
+// patience is how long a request waits, and for what.
+type patience struct {
 	longest time.Duration
 	owner   bool            // of the cluster
 	asked   context.Context //nolint:containedctx // of the calls of a store: it may end later than the waiting
 }
 
-// waitInLine waits for what a request needs, and begins anew, under the set in force, when an override or a reload wakes it.
-func (e *Engine) waitInLine(ctx context.Context, s *snapshot, one []*Request, v *Verdict, reserve bool, f waitFor) error {
-	began, w := time.Now(), &v.work
-	for {
-		woken, err := e.waitOnce(ctx, v, reserve, waitFor{max(f.longest-time.Since(began), 0), f.owner, f.asked})
-		switch {
-		case err != nil:
-			e.canceled(v)
+// wait is take for a caller that may wait. It begins anew, under the set in force, when an override or a reload wakes the request,
+// and has decided nothing if no limit is left then, or something cannot be told.
+func (e *Engine) wait(ctx context.Context, requests []*Request, reserve bool, v *Verdict) error {
+	w := &v.work
+	asked := requests[0].Context //nolint:contextcheck // the caller has set it for this
+	if asked == nil {
+		asked = ctx
+	}
+	longest, queue, owner := w.longest()
+	shared := len(w.sharing.asked) > 0
+	if !queue && !canceled(ctx) && (!shared || asked.Err() == nil) {
+		if shared {
+			beside, end := askedBeside(ctx, asked)
+			defer end()
+			asked = beside
+		}
+		return e.take(asked, v, reserve)
+	}
+	for began := time.Now(); ; {
+		woken, err := e.waitOnce(ctx, v, reserve, patience{max(longest-time.Since(began), 0), owner, asked})
+		if err != nil || !woken {
 			return err
-		case !woken:
-			e.conclude(ctx, s, v)
+		}
+		v.find(e.live.Load(), requests, nil)
+		if v.failed() || len(v.Parts) == 0 {
 			return nil
 		}
-		s = e.live.Load()
-		v.gather(s, one, nil)
-		v.chargeAll(1)
-		if longest, queue, owner := w.longest(); queue {
-			f.longest, f.owner = longest, owner
-		} else {
-			f.longest, f.owner = 0, false
-		}
-		switch {
-		case v.failed():
-			e.refusedAhead(s, v)
-			return nil
-		case len(v.Parts) == 0:
-			e.conclude(ctx, s, v)
-			return nil
+		if longest, queue, owner = w.longest(); !queue {
+			longest, owner = 0, false
 		}
 	}
 }
 
 // waitOnce waits for all limits, and returns true if another one holds for some key now. The error is that of ctx, if it was
 // canceled.
-func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitFor) (woken bool, err error) {
+func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f patience) (woken bool, err error) {
 	w := &v.work
 	w.owed = w.owed || reserve
 	shared := len(w.sharing.asked) > 0
@@ -172,7 +120,9 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitF
 			return false, err
 		}
 	case err == nil:
-		v.fill()
+		v.fillLocal()
+		v.Binding = v.partOfLocal(v.Binding)
+		v.settleLocal()
 	case by.woken.Load() && ctx.Err() == nil:
 		return true, nil
 	case ctx.Err() == nil && e.closed.Load():
@@ -217,7 +167,7 @@ func (w *work) longest() (longest time.Duration, queue, owner bool) {
 }
 
 // waitLocal waits for the limits of this process.
-func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f waitFor) (err error) {
+func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f patience) (err error) {
 	w := &v.work
 	shared := len(w.sharing.asked) > 0
 	if len(w.charges) == 0 {
@@ -257,11 +207,7 @@ func (v *Verdict) lastTry(reserve bool) bool {
 		return false
 	}
 	waited, leases := v.Binding, w.leases[:0]
-	if reserve {
-		w.leases, v.Binding = keyset.TryReserveAll(leases, w.charges...)
-	} else {
-		w.leases, v.Binding = keyset.TryAcquireAll(leases, w.charges...)
-	}
+	w.leases, v.Binding = tryAll(leases, w.charges, reserve)
 	if v.Binding >= 0 && !w.leases[v.Binding].Allowed() {
 		v.Binding = waited
 		return false
@@ -271,7 +217,8 @@ func (v *Verdict) lastTry(reserve bool) bool {
 
 // giveUp refuses for a reason that has nothing to do with the permits.
 func (v *Verdict) giveUp(why weir.Reason, retryAfter time.Duration) {
-	v.peekParts()
+	v.look()
+	v.work.sharing.unknown = len(v.work.sharing.asked) > 0
 	v.Allowed = false
 	d := &v.Parts[v.Binding].Decision
 	d.Allowed, d.Reason, d.RetryAfter = false, why, retryAfter
@@ -280,7 +227,8 @@ func (v *Verdict) giveUp(why weir.Reason, retryAfter time.Duration) {
 // tooLate is the answer when the time was up before the permits came.
 func (v *Verdict) tooLate() {
 	waited := v.Binding
-	v.peekParts()
+	v.look()
+	v.work.sharing.unknown = len(v.work.sharing.asked) > 0
 	if v.Binding >= 0 && v.Parts[v.Binding].Decision.Allowed {
 		v.Binding = max(waited, 0) // permits came a moment too late
 		v.Parts[v.Binding].Decision.RetryAfter = 1

@@ -46,6 +46,11 @@ func (c *lockoutClock) now() int64 {
 	return now
 }
 
+// start anchors the clock of lockouts.
+var start = time.Now()
+
+func (e *Engine) now() int64 { return e.clock.time() }
+
 // A state has these words. A time that there is none of is that at which the state was made.
 const (
 	lockedUntil = iota // until when the key is locked out

@@ -26,7 +26,7 @@ func (e *Engine) decided(ctx context.Context, requests []*Request, v *Verdict, b
 	if !e.watched || v.work.chances.draw() {
 		e.latency.note(now.Sub(began))
 	}
-	refused := !v.Allowed && !v.work.canceled && e.options.OnRefused != nil
+	refused := !v.Allowed && v.work.gone == nil && e.options.OnRefused != nil
 	if !refused && e.options.Observer == nil {
 		return
 	}

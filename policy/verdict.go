@@ -110,6 +110,47 @@ func noLimit() weir.Decision {
 // mostPermits is the Limit and Remaining where there is no limit.
 const mostPermits = 1_000_000_000_000_000
 
+// Answer is the decision on one of the requests of [Engine.TakeAll]; 0 is the first. It is that of the limit with the least room
+// among those of this request. So it may be Allowed although the verdict is not, as another request was refused. Limited is false
+// if no limit applies to the request.
+func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
+	w := &v.work
+	switch {
+	case v.Unknown(request):
+		return unknownPolicy(), true
+	case v.DeniedBy(request) != nil:
+		return deniedByRule(), true
+	case !v.Allowed && len(w.items) == 0 && w.unknown == 0 && len(w.denied) == 0:
+		return v.own, true // nobody has looked at any of them
+	}
+	at := -1
+	for i := range w.items {
+		it := &w.items[i]
+		switch {
+		case int(it.request) != request:
+			continue
+		case v.own.Reason == weir.ReasonOverloaded:
+			return v.own, true
+		case it.barred():
+			return it.refusal(), true
+		}
+		for j := it.first; j >= 0 && j < it.end; j++ {
+			if at < 0 || binds(&v.Parts[j].Decision, &v.Parts[at].Decision) {
+				at = j
+			}
+		}
+	}
+	if at < 0 {
+		return noLimit(), false
+	}
+	return v.Parts[at].Decision, true
+}
+
+// ExemptOf reports whether a rule has exempted one of the requests from all limits.
+func (v *Verdict) ExemptOf(request int) bool {
+	return request >= 0 && request < keyset.MostCharges && v.work.exempted>>request&1 == 1
+}
+
 // Release ends the request: permits that are in use while it is served are given back. A request that was reserved has cost what
 // was reserved. Only the first call of Release, Commit or Cancel counts. Where a store has permits of the request, each of them
 // asks the store once, for as long as that allows; if it fails, they expire.

@@ -1,0 +1,423 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
+)
+
+// verb is what a call does with limits.
+type verb uint8
+
+const (
+	take  verb = iota // takes what requests cost, if all of it is there
+	peek              // returns what take would
+	debit             // takes what requests have cost, whatever remains
+)
+
+// ask is what a call wants of the limits of its requests.
+type ask struct {
+	verb    verb
+	reserve bool // the cost is settled later
+	wait    bool // in the queues of the limits, until the context ends
+}
+
+// decide is the one path of all calls. It finds the limits that apply to requests and makes their charges, asks the limits as one
+// step, those of this process first and those in a store last, writes what they decide into the parts of the verdict, and
+// concludes what follows from it. Observers are called in the end.
+func (e *Engine) decide(ctx context.Context, requests []*Request, a ask, v *Verdict) {
+	if a.verb == peek {
+		e.answer(ctx, requests, a, v)
+		return
+	}
+	watched := e.watching(v)
+	var began time.Time
+	if watched {
+		began = time.Now()
+	}
+	e.answer(ctx, requests, a, v)
+	if a.verb == take && !v.Allowed && v.work.afterwards != 0 {
+		e.owe(ctx, requests, v)
+	}
+	if watched {
+		e.decided(ctx, requests, v, began)
+	}
+	v.tellPolicies(requests)
+}
+
+// answer makes the decision.
+func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verdict) {
+	if !e.prepare(ctx, requests, a, v) || a.verb != debit && e.refusedAhead(ctx, a, v) {
+		return
+	}
+	var gone error
+	switch {
+	case a.verb == debit:
+		e.debitAll(ctx, v)
+		return
+	case a.verb == peek:
+		e.peek(ctx, v)
+		return
+	case len(v.Parts) == 0:
+	case a.wait:
+		gone = e.wait(ctx, requests, a.reserve, v)
+		if gone == nil && v.failed() {
+			e.refusedAhead(ctx, a, v)
+			return
+		}
+	default:
+		gone = e.take(ctx, v, a.reserve)
+	}
+	if gone != nil {
+		e.canceled(v, gone)
+		return
+	}
+	e.conclude(ctx, v)
+}
+
+// prepare finds the limits of requests, and counts these unless they are only looked at. It returns false if they are decided
+// already.
+func (e *Engine) prepare(ctx context.Context, requests []*Request, a ask, v *Verdict) bool {
+	s := e.live.Load()
+	if a.verb == peek {
+		return v.find(s, requests, nil) && !v.Exempt
+	}
+	for _, r := range requests {
+		if a.verb == take {
+			e.sample(ctx, r)
+		}
+		e.counts.requests.Add()
+	}
+	if !v.find(s, requests, e) {
+		e.refused(v.work.limited)
+		return false
+	}
+	for i := range v.work.items {
+		if it := &v.work.items[i]; it.failed != nil {
+			it.policy.state.counts.failed.Add()
+			e.warn(&it.policy.state.counts.warned, expressionFailed, "policy", it.policy.Name, it.failed)
+		}
+	}
+	return !v.Exempt
+}
+
+// find finds the limits that apply to requests, and makes the parts and charges of those that are enforced. It refuses the
+// requests, and returns false, if they are too many, or if the charges of several are.
+func (v *Verdict) find(s *snapshot, requests []*Request, counting *Engine) bool {
+	w := &v.work
+	limited, afterwards := len(requests), uint64(0)
+	if limited <= keyset.MostCharges {
+		v.gather(s, requests, counting)
+		v.chargeAll()
+		if len(requests) == 1 || len(w.charges)+len(w.sharing.asked) <= keyset.MostCharges {
+			return true
+		}
+		limited, afterwards = w.limited, w.afterwards
+	}
+	v.begin(s)
+	w.limited, w.afterwards = limited, afterwards
+	v.Allowed, v.own = false, weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never}
+	return false
+}
+
+// chargeAll makes the parts of the policies that are enforced, and their charges.
+func (v *Verdict) chargeAll() {
+	for i := range v.work.items {
+		it := &v.work.items[i]
+		it.first, it.end = -1, -1
+		switch {
+		case it.policy.Mode != ModeEnforce:
+		case it.failed != nil:
+			if it.barred() && v.own.Reason == weir.ReasonNone { // the first one that failed binds
+				v.own = it.refusal()
+			}
+		case it.lifted():
+		default:
+			v.chargeItem(it, v.work.snapshot.rule(it))
+		}
+	}
+}
+
+// chargeItem makes the parts of a policy that is enforced, and their charges.
+func (v *Verdict) chargeItem(it *item, rule *Rule) {
+	w, shared := &v.work, it.policy.shared
+	var at int
+	switch {
+	case it.joined >= 0:
+		at = int(v.Parts[w.items[it.joined].first].at)
+	case shared:
+		at = len(w.sharing.asked)
+		w.sharing.charge(w, it)
+	default:
+		at = len(w.charges)
+		w.charge(it, it.policy.limits, it.plans)
+	}
+	it.first = len(v.Parts)
+	it.end = it.first + len(it.policy.limits)
+	v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
+	for j := range it.policy.limits { // in place, as a part is large
+		p := &v.Parts[it.first+j]
+		p.Request, p.Policy, p.Limit, p.Rule = int(it.request), it.policy.Policy, j, rule
+		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
+		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
+		p.Unasked, p.shared, p.at = false, shared, int32(at+j)
+		p.plan, p.applied = it.appliedAt(j)
+		w.owed = w.owed || it.policy.limits[j].returns && !shared
+	}
+}
+
+// appliedAt is the plan or the limit that applies to the key of an item instead of the limit of the policy at a place: neither if
+// that applies.
+func (it *item) appliedAt(i int) (plan *keyset.Plan, l *Limit) {
+	switch {
+	case it.override != nil:
+		return nil, &it.override.Limits[i] // it has some, as it is not Unlimited
+	case it.variant != nil:
+		return nil, &it.variant[i]
+	case it.plans != nil:
+		return it.plans[i], nil
+	}
+	return nil, nil
+}
+
+// barred reports whether a policy refuses its request as something cannot be told.
+func (it *item) barred() bool {
+	return it.failed != nil && it.policy.Mode == ModeEnforce && (it.policy.Fail != FailOpen || it.why != weir.ReasonNone)
+}
+
+// refusal is the answer then.
+func (it *item) refusal() weir.Decision {
+	d := weir.Decision{Reason: it.why, Policy: it.policy.Name}
+	switch it.why {
+	case weir.ReasonNone:
+		d.Reason = weir.ReasonUnavailable
+	case weir.ReasonInvalid:
+		d.RetryAfter = weir.Never
+	default:
+		d.RetryAfter = retryUnavailable
+	}
+	return d
+}
+
+func (v *Verdict) failed() bool { return v.own.Reason != weir.ReasonNone }
+
+// refusedAhead reports whether no limit need be asked: something cannot be told, the shedder refuses, or a key is locked out. The
+// parts then have what their limits would decide.
+func (e *Engine) refusedAhead(ctx context.Context, a ask, v *Verdict) bool {
+	probe, locked := a.verb == peek, false
+	if !v.failed() && (probe || !e.shed(v)) {
+		if !v.work.snapshot.lockouts || !v.lockedOut(e.now()) {
+			return false
+		}
+		locked = true
+	}
+	v.look()
+	if probe {
+		e.lookStored(ctx, v)
+	}
+	v.Allowed = false
+	if !locked {
+		v.Binding = -1
+	}
+	if !probe {
+		e.refused(v.work.limited)
+	}
+	for i := range v.work.items {
+		it := &v.work.items[i]
+		if locked && !probe && it.first >= 0 && v.Parts[it.first].Decision.Reason == weir.ReasonHardLockout {
+			it.policy.state.counts.lockedOut.Add()
+			it.policy.state.counts.refused.Add()
+		}
+	}
+	return true
+}
+
+// shed asks the shedder, if there is one.
+func (e *Engine) shed(v *Verdict) bool {
+	if e.options.Shedder == nil || len(v.work.items) == 0 {
+		return false
+	}
+	if d := e.options.Shedder.Decide(v.Priority); !d.Allowed {
+		v.own = d
+		return true
+	}
+	return false
+}
+
+// lockedOut reports whether some policy locks out the request.
+func (v *Verdict) lockedOut(now int64) (some bool) {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		if it.policy.Lockout == nil || it.first < 0 && !it.waved() {
+			continue
+		}
+		rest := it.policy.state.lockouts.rest(w.key(it), now)
+		if rest <= 0 {
+			continue
+		}
+		if it.first < 0 {
+			v.addUncharged(it)
+		}
+		for j := it.first; j < it.end; j++ {
+			v.Parts[j].Decision = weir.Decision{
+				Reason: weir.ReasonHardLockout, RetryAfter: rest, Policy: v.Parts[j].name,
+			}
+		}
+		some = true
+	}
+	return some
+}
+
+// addUncharged makes parts of a policy that has none, to say why it refuses.
+func (v *Verdict) addUncharged(it *item) {
+	it.first = len(v.Parts)
+	for j := range it.policy.limits {
+		v.Parts = append(v.Parts, Part{
+			Request: int(it.request), Policy: it.policy.Policy, Limit: j, Rule: v.work.snapshot.rule(it),
+			Key: v.work.key(it), Cost: it.cost, name: it.policy.limits[j].name, at: -1,
+		})
+	}
+	it.end = len(v.Parts)
+}
+
+// peek fills the parts with what their limits would decide, and with the lockouts that this would lead to.
+func (e *Engine) peek(ctx context.Context, v *Verdict) {
+	if len(v.Parts) == 0 {
+		return
+	}
+	v.look()
+	e.lookStored(ctx, v)
+	if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed && v.work.snapshot.lockouts {
+		v.foreseeLockouts(e.now())
+	}
+}
+
+// look fills the parts with what the limits of this process would decide. Those in a store are not asked.
+func (v *Verdict) look() {
+	w := &v.work
+	w.peeked, _ = keyset.PeekAll(w.peeked[:0], w.charges...)
+	w.leases = w.leases[:0]
+	v.fillLocal()
+	v.skipStored()
+	v.bind()
+}
+
+// take takes what requests cost, of the limits of this process first, as they are the ones that can be given back exactly and at
+// once, and of those in a store only if all of these allow it. The error is that of ctx, if it was canceled.
+func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
+	w := &v.work
+	shared := len(w.sharing.asked) > 0
+	w.owed = w.owed || reserve
+	if len(w.charges) > 0 {
+		w.leases, v.Binding = tryAll(w.leases, w.charges, reserve || shared)
+	}
+	if shared {
+		return e.takeStored(ctx, v, reserve, never)
+	}
+	v.fillLocal()
+	v.bind()
+	v.settleLocal()
+	return nil
+}
+
+// tryAll takes or reserves the permits of all charges, or none.
+func tryAll(leases []weir.Lease, charges []keyset.Charge, reserve bool) (all []weir.Lease, binding int) {
+	if reserve {
+		return keyset.TryReserveAll(leases, charges...)
+	}
+	return keyset.TryAcquireAll(leases, charges...)
+}
+
+// settleLocal allows requests with limits of this process alone if the part at Binding does.
+func (v *Verdict) settleLocal() {
+	if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed {
+		v.work.leases = v.work.leases[:0]
+	}
+}
+
+// fillLocal writes into the parts of limits of this process what these have decided: by leases, or if there are none, what was
+// looked at.
+func (v *Verdict) fillLocal() {
+	w := &v.work
+	leased := len(w.leases) > 0
+	for i := range v.Parts {
+		switch p := &v.Parts[i]; {
+		case p.shared:
+		case leased:
+			p.Decision = w.leases[p.at].Decision()
+			p.Decision.Policy = p.name
+		case p.at < 0:
+			p.Decision.Limit = p.Policy.Limits[p.Limit].Permits()
+		default:
+			p.fill(&w.peeked[p.at])
+		}
+	}
+}
+
+// fill writes into a part what its limit has decided. A key that is locked out stays so.
+func (p *Part) fill(d *weir.Decision) {
+	if p.Decision.Reason == weir.ReasonHardLockout {
+		p.Decision.Limit, p.Decision.Remaining, p.Decision.ResetAfter = d.Limit, d.Remaining, d.ResetAfter
+		return
+	}
+	p.Decision = *d
+	p.Decision.Policy = p.name
+}
+
+// bind looks for the part that binds.
+func (v *Verdict) bind() {
+	v.Binding = -1
+	for i := range v.Parts {
+		if v.Binding < 0 || binds(&v.Parts[i].Decision, &v.Parts[v.Binding].Decision) {
+			v.Binding = i
+		}
+	}
+}
+
+// binds reports whether a speaks for both rather than b.
+func binds(a, b *weir.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.Allowed:
+		return a.Remaining < b.Remaining
+	}
+	return a.RetryAfter > b.RetryAfter
+}
+
+// refused counts so many requests that were refused.
+func (e *Engine) refused(requests int) {
+	for range requests {
+		e.counts.refused.Add()
+	}
+}
+
+// canceled counts the requests of a verdict as canceled, whose caller has gone for a reason.
+func (e *Engine) canceled(v *Verdict, gone error) {
+	v.work.gone = gone
+	for range v.work.limited {
+		e.counts.canceled.Add()
+	}
+}
+
+const (
+	expressionFailed = "an expression failed"
+	storeFailed      = "a store failed"
+)
+
+// warn logs what has failed, at most once a minute.
+func (e *Engine) warn(last *atomic.Int64, what, kind, name string, err error) {
+	if e.options.Logger == nil {
+		return
+	}
+	now, before := int64(time.Since(start))+1, last.Load()
+	if before != 0 && now-before < int64(time.Minute) || !last.CompareAndSwap(before, now) {
+		return
+	}
+	e.options.Logger.Warn(what, kind, name, "error", err.Error())
+}
