@@ -2,9 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,16 +25,12 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 	if o.Term == 0 {
 		o.Term = time.Second
 	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
 	if o.Term < 10*time.Millisecond || o.Term > time.Minute {
 		return o, &weir.OptionError{Option: "LeasedOptions.Term", Value: o.Term.String(), Accepted: "from 10ms to 1m"}
 	}
-	if o.MaxKeys < 1 || o.MaxKeys > 1e9 {
-		return o, &weir.OptionError{Option: "LeasedOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
-	}
-	return o, nil
+	var err error
+	o.MaxKeys, err = maxKeysOf("LeasedOptions.MaxKeys", o.MaxKeys)
+	return o, err
 }
 
 // Leased is a [Store] that takes permits of an inner store in blocks, by Lend, and spends them in memory: most decisions cost no
@@ -83,24 +76,15 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // have in hand may be spent on top, for Term at most. While some processes have another limit than others, each spends what it
 // was lent under its own. Why the limit is kept otherwise is in docs/decisions/0014.
 //
-// A Leased has one goroutine that gives back what is not used, from the first block on, and one for each call of Lend and Return
+// A Leased has one goroutine that gives back what is not used, from the first key on, and one for each call of Lend and Return
 // that is under way. All end with Close.
 type Leased struct {
-	inner  Store
-	clock  weir.Clock
-	start  time.Time
-	seed   maphash.Seed
-	plans  leasePlans
-	shards []leasedShard
+	near[leasedKey]
 
-	ctx    context.Context // of calls that are made for no request alone
-	cancel context.CancelFunc
-	calls  sync.WaitGroup
-	ahead  atomic.Int64
-	closed atomic.Bool
-	ended  chan struct{}
-	sweep  leasedSweep
-	stats  leasedCounts
+	plans     leasePlans
+	returning chan struct{} // has room for as many calls that give back
+	ahead     atomic.Int64  // calls that are under way, and that no request waits for
+	stats     leasedCounts
 }
 
 var _ Store = (*Leased)(nil)
@@ -114,22 +98,9 @@ func NewLeased(inner Store, o LeasedOptions) (*Leased, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Leased{
-		inner: inner, clock: o.Clock, start: time.Now(), seed: maphash.MakeSeed(),
-		plans: leasePlans{term: o.Term}, shards: newLeasedShards(o.MaxKeys), ended: make(chan struct{}),
-	}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.sweep.wake, l.sweep.stop = make(chan struct{}, 1), make(chan struct{})
-	l.sweep.room = make(chan struct{}, mostReturns)
+	l := &Leased{plans: leasePlans{term: o.Term}, returning: make(chan struct{}, mostReturns)}
+	l.open(inner, o.Clock, o.MaxKeys, o.Term, l)
 	return l, nil
-}
-
-// now is the time of the process.
-func (l *Leased) now() int64 {
-	if l.clock == nil {
-		return int64(time.Since(l.start))
-	}
-	return l.clock.Now()
 }
 
 // Take implements [Store]. If the context ends while it waits for a block, nothing was taken.
@@ -145,7 +116,7 @@ func (l *Leased) Take(ctx context.Context, charges []Charge, decisions []weir.De
 // takeInHand decides about a charge, if that can be done from memory.
 func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	hash := l.hashOf(c.Policy, c.Key)
-	s := &l.shards[l.shardAt(hash)]
+	s := l.shard(hash)
 	now := l.now()
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -169,7 +169,7 @@ func TestLeasedPutBackAfterLateComers(t *testing.T) {
 	p := newLeased(t, newMemoryStore(t), LeasedOptions{}).mustPlan(t, minutely)
 	for _, how := range []string{"spent", "returned"} {
 		e := &leasedKey{
-			plan: p, policy: "p", key: "k",
+			nearKey: nearKey[leasedKey]{policy: "p", key: "k"}, plan: p,
 			blocks: []leasedBlock{{deadline: 100, n: 10, left: 10}, {deadline: 200, n: 10, left: 10}},
 		}
 		if !e.spend(4, 50) {

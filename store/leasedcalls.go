@@ -33,13 +33,11 @@ func (l *Leased) inHand(c *Charge, f func(e *leasedKey, now int64)) {
 	if err != nil || !p.bound.Leased {
 		return
 	}
-	hash := l.hashOf(c.Policy, c.Key)
-	s := &l.shards[l.shardAt(hash)]
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if e := s.find(hash, c.Policy, c.Key); e != nil && e.plan.lowered == p.lowered {
-		f(e, l.now())
-	}
+	l.with(c.Policy, c.Key, func(_ *nearShard[leasedKey], e *leasedKey) {
+		if e.plan.lowered == p.lowered {
+			f(e, l.now())
+		}
+	})
 }
 
 // Peek implements [Store]: it asks the inner store, and adds what is in hand here.
@@ -167,16 +165,12 @@ func (l *Leased) Reset(ctx context.Context, policy, key string) error {
 	if err := l.inner.Reset(ctx, policy, key); err != nil {
 		return err
 	}
-	hash := l.hashOf(policy, key)
-	s := &l.shards[l.shardAt(hash)]
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if e := s.find(hash, policy, key); e != nil {
+	l.with(policy, key, func(_ *nearShard[leasedKey], e *leasedKey) {
 		now := l.now()
 		e.releaseAll(now, nil)
 		e.epoch++
 		e.refusal, e.seen, e.reset = leasedRefusal{}, e.plan.most, now
-	}
+	})
 	return nil
 }
 

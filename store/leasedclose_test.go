@@ -168,7 +168,7 @@ func TestLeasedCloseWhileTheStoreIsAsked(t *testing.T) {
 func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 	lasting := weir.FixedWindow(weir.Per(1600, 1000*time.Hour))
 	m := newMemoryStore(t)
-	l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
+	l := newLeased(t, m, LeasedOptions{MaxKeys: nearShards * keysPerShard})
 	last := l.shardAt(l.hashOf("p", "k"))
 	other := ""
 	for i := 0; other == ""; i++ { // one that is closed before k, with a third between them
@@ -176,7 +176,7 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 			other = key
 		}
 		if last < 2 { // the hash is by chance
-			l = newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
+			l = newLeased(t, m, LeasedOptions{MaxKeys: nearShards * keysPerShard})
 			last = l.shardAt(l.hashOf("p", "k"))
 		}
 	}
@@ -221,7 +221,7 @@ func TestLeasedCloseContention(t *testing.T) {
 	const keys = 8
 	for round := range 40 {
 		m := newMemoryStore(t)
-		l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
+		l := newLeased(t, m, LeasedOptions{MaxKeys: nearShards * keysPerShard})
 		limit := weir.FixedWindow(weir.Rate{Permits: 1e6, Period: 24 * time.Hour})
 		var granted [keys]atomic.Int64
 		var all sync.WaitGroup

@@ -89,7 +89,7 @@ func (e *leasedKey) flight(now int64) (f leasedFlight, ok bool) {
 }
 
 // launch sends a Lend, unless one is under way. The shard must be locked, and open.
-func (l *Leased) launch(s *leasedShard, e *leasedKey, now int64) {
+func (l *Leased) launch(s *nearShard[leasedKey], e *leasedKey, now int64) {
 	if e.inFlight {
 		return
 	}
@@ -102,7 +102,7 @@ func (l *Leased) launch(s *leasedShard, e *leasedKey, now int64) {
 }
 
 // launchAhead sends a Lend before anybody has to wait for it, by as much earlier than it is worth while as lead is.
-func (l *Leased) launchAhead(s *leasedShard, e *leasedKey, now, lead int64) {
+func (l *Leased) launchAhead(s *nearShard[leasedKey], e *leasedKey, now, lead int64) {
 	if e.inFlight || now < e.aheadAt-lead || s.closed || l.ahead.Load() >= mostAheadCalls {
 		return
 	}
@@ -117,7 +117,7 @@ const (
 )
 
 // fly asks for blocks until nobody waits.
-func (l *Leased) fly(s *leasedShard, e *leasedKey, f leasedFlight) {
+func (l *Leased) fly(s *nearShard[leasedKey], e *leasedKey, f leasedFlight) {
 	for ok := true; ok; {
 		if f.ahead {
 			l.ahead.Add(1)
@@ -136,7 +136,7 @@ func (l *Leased) fly(s *leasedShard, e *leasedKey, f leasedFlight) {
 				e.inFlight, e.sentAt = true, now
 			}
 		}
-		l.watch(s, e, now)
+		l.watchHand(s, e, now)
 		s.lock.Unlock()
 		for _, r := range back {
 			l.giveLoanBack(r)

@@ -68,15 +68,11 @@ func TestLeasedRefusesWhileItAsks(t *testing.T) {
 
 // waiting counts those who wait for the key k.
 func (l *Leased) waiting() (n int) {
-	for i := range l.shards {
-		l.shards[i].lock.Lock()
-		l.shards[i].all(func(e *leasedKey) {
-			for w := e.first; w != nil; w = w.next {
-				n++
-			}
-		})
-		l.shards[i].lock.Unlock()
-	}
+	l.each(func(e *leasedKey) {
+		for w := e.first; w != nil; w = w.next {
+			n++
+		}
+	})
 	return n
 }
 

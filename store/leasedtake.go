@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"sync"
 
 	"github.com/weirhq/weir"
@@ -35,7 +34,7 @@ type leasedCall struct {
 	charges   []Charge
 	decisions []weir.Decision
 	parts     []leasedPart
-	shards    uint64 // those of the charges that are leased
+	shards    nearLocks // those of the charges that are leased
 	since     int64
 	waits     int
 	passed    int
@@ -102,25 +101,12 @@ func (c *leasedCall) end() {
 	leasedCalls.Put(c)
 }
 
-// lock locks the shards of the request, in their order.
-func (c *leasedCall) lock() {
-	for left := c.shards; left != 0; left &= left - 1 {
-		c.l.shards[bits.TrailingZeros64(left)].lock.Lock()
-	}
-}
-
-func (c *leasedCall) unlock() {
-	for left := c.shards; left != 0; left &= left - 1 {
-		c.l.shards[bits.TrailingZeros64(left)].lock.Unlock()
-	}
-}
-
-func (c *leasedCall) shard(i int) *leasedShard { return &c.l.shards[c.l.shardAt(c.parts[i].hash)] }
+func (c *leasedCall) shard(i int) *nearShard[leasedKey] { return c.l.shard(c.parts[i].hash) }
 
 // begin takes what is in hand, and has the rest asked for, or refuses the request.
 func (c *leasedCall) begin() (refused bool, err error) {
-	c.lock()
-	defer c.unlock()
+	c.l.lock(c.shards)
+	defer c.l.unlock(c.shards)
 	defer c.looked()
 	c.since = c.l.now()
 	for i := range c.parts {
@@ -131,7 +117,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 				return false, ErrClosed
 			}
 			if part.state = c.look(i); part.entry != nil {
-				part.entry.asked = true
+				part.entry.pins++
 			}
 		}
 		switch part.state {
@@ -179,7 +165,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 func (c *leasedCall) looked() {
 	for i := range c.parts {
 		if e := c.parts[i].entry; e != nil {
-			e.asked = false
+			e.pins--
 		}
 	}
 }
@@ -197,7 +183,7 @@ func (c *leasedCall) look(i int) leasedState {
 		if charge.N == 0 {
 			return leasedPassed
 		}
-		if e = s.add(part.hash, charge.Policy, charge.Key, part.plan, c.since); e == nil {
+		if e = c.l.keep(part.hash, charge.Policy, charge.Key, part.plan, c.since); e == nil {
 			c.l.stats.full.Add(1)
 			return leasedPassed
 		}
@@ -283,8 +269,8 @@ func (c *leasedCall) undo() {
 
 // undoHere puts into the hand what was taken, and returns what has to go back to the inner store instead, as the hand is closed.
 func (c *leasedCall) undoHere() (returns []leasedReturn) {
-	c.lock()
-	defer c.unlock()
+	c.l.lock(c.shards)
+	defer c.l.unlock(c.shards)
 	now := c.l.now()
 	for i := range c.parts {
 		part, n := &c.parts[i], c.charges[i].N
@@ -308,7 +294,7 @@ func (c *leasedCall) undoHere() (returns []leasedReturn) {
 			returns = e.releaseLeft(now, returns)
 			continue
 		}
-		c.l.watch(c.shard(i), e, now)
+		c.l.watchHand(c.shard(i), e, now)
 	}
 	for i := range c.parts {
 		if c.parts[i].state == leasedPassed {
@@ -381,18 +367,15 @@ func (l *Leased) giveBackSince(charges []Charge, since int64) {
 
 // putBack puts the permits of a charge back into the hand, or returns that they did not come from there.
 func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
-	hash := l.hashOf(charge.Policy, charge.Key)
-	s := &l.shards[l.shardAt(hash)]
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	e := s.find(hash, charge.Policy, charge.Key)
-	if e == nil || e.plan.lowered != p.lowered {
-		return false // what was not spent has gone back already, this was
-	}
-	now := l.now()
-	l.stats.lost.Add(e.putBack(charge.N, since, now))
-	l.watch(s, e, now)
-	return true
+	there := false // otherwise what was not spent has gone back already, and this was
+	l.with(charge.Policy, charge.Key, func(s *nearShard[leasedKey], e *leasedKey) {
+		if there = e.plan.lowered == p.lowered; there {
+			now := l.now()
+			l.stats.lost.Add(e.putBack(charge.N, since, now))
+			l.watchHand(s, e, now)
+		}
+	})
+	return there
 }
 
 // returnSoon gives permits back without waiting. A shard must be locked, and open.
@@ -413,7 +396,10 @@ func (l *Leased) giveLoanBack(r leasedReturn) {
 	defer cancel()
 	if err := l.inner.Return(ctx, r.loan, r.unspent); err != nil {
 		l.stats.lost.Add(r.unspent)
-		l.stats.failure.Store(&leasedFailure{fmt.Errorf("weir: permits on loan could not be given back: %w", err)})
+		if l.closed.Load() {
+			err = fmt.Errorf("weir: permits on loan could not be given back: %w", err)
+			l.stats.failure.Store(&err)
+		}
 		return
 	}
 	l.stats.returned.Add(r.unspent)

@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,13 +63,9 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 			Option: "OptimisticOptions.Drift", Value: fmt.Sprint(o.Drift), Accepted: "from 1 to 100 per cent",
 		}
 	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
-	if o.MaxKeys < 1 || o.MaxKeys > 1e9 {
-		return o, &weir.OptionError{Option: "OptimisticOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
-	}
-	return o, nil
+	var err error
+	o.MaxKeys, err = maxKeysOf("OptimisticOptions.MaxKeys", o.MaxKeys)
+	return o, err
 }
 
 // Optimistic is a [Store] that decides from memory and tells the store behind it afterwards: a decision about a key that is in
@@ -126,26 +120,17 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 // the store about the key in between, the permits stay taken (TestOptimisticToldOfWhatIsHeld). When one limit refuses, no others
 // are asked: their decisions are what is known of them, all permits if nothing is.
 //
-// Reserve, Lend, Debit and Inspect tell the store what is owed and go to it, as do concurrency limits. A goroutine runs until
-// Close, and up to four more while they tell the store what is owed. A call to the store goes on for up to Timeout after its
-// request is given up.
+// Reserve, Lend, Debit and Inspect tell the store what is owed and go to it, as do concurrency limits. A goroutine runs from the
+// first key on until Close, and up to four more while they tell the store what is owed. A call to the store goes on for up to
+// Timeout after its request is given up.
 type Optimistic struct {
-	inner Store
-	o     OptimisticOptions
-	start time.Time
-	seed  maphash.Seed
-	keep  int64 // how old a view may be
+	near[optimisticKey]
 
-	shards  []optimisticShard
-	most    int // keys in a shard
-	waiting atomic.Int64
-
-	closed  atomic.Bool
-	stop    chan struct{}
-	urgent  chan *optimisticKey
-	ended   chan struct{} // the goroutine has ended
-	flushed chan struct{} // Close has ended
-	calls   sync.WaitGroup
+	o    OptimisticOptions
+	keep int64 // how old a view may be
+	// passing is how many calls about keys that are not kept are under way, in each shard. These keys are not added meanwhile, as
+	// what is granted from memory must be known to the calls that ask the store.
+	passing []map[memoryKey]int
 	workers atomic.Int32
 	sync    optimisticSync
 }
@@ -161,29 +146,10 @@ func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
 	if err != nil {
 		return nil, err
 	}
-	count := mostShards
-	for count > 1 && o.MaxKeys/count < leastInShard {
-		count /= 2
-	}
-	s := &Optimistic{
-		inner: inner, o: o, start: time.Now(), seed: maphash.MakeSeed(), keep: 2 * int64(o.Interval),
-		shards: make([]optimisticShard, count), most: o.MaxKeys / count,
-		stop: make(chan struct{}), urgent: make(chan *optimisticKey, mostUrgent),
-		ended: make(chan struct{}), flushed: make(chan struct{}),
-	}
-	for i := range s.shards {
-		s.shards[i].keys = make(map[memoryKey]*optimisticKey)
-	}
-	go s.reconcile()
+	s := &Optimistic{o: o, keep: 2 * int64(o.Interval)}
+	s.open(inner, o.Clock, o.MaxKeys, o.Interval, s)
+	s.passing = make([]map[memoryKey]int, len(s.shards))
 	return s, nil
-}
-
-// now is the time on the clock of the process.
-func (o *Optimistic) now() int64 {
-	if o.o.Clock == nil {
-		return int64(time.Since(o.start))
-	}
-	return o.o.Clock.Now()
 }
 
 // Take implements [Store].

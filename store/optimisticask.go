@@ -17,13 +17,13 @@ func (c *optimisticCall) tell(ctx context.Context, f *optimisticFlight) error {
 		}
 	}
 	b := c.o.send(keys)
-	c.unlock()
+	c.o.unlock(c.shards)
 	if ctx.Done() == nil {
 		err := c.o.debit(context.WithoutCancel(ctx), b)
-		c.lock()
+		c.o.lock(c.shards)
 		if c.o.heard(b, err); err != nil {
 			c.end(f, err)
-			c.unlock()
+			c.o.unlock(c.shards)
 		}
 		return err
 	}
@@ -31,23 +31,23 @@ func (c *optimisticCall) tell(ctx context.Context, f *optimisticFlight) error {
 	result := make(chan error, 1)
 	go func() {
 		err := c.o.debit(context.WithoutCancel(ctx), b)
-		c.lock()
+		c.o.lock(c.shards)
 		c.o.heard(b, err)
 		if answered = true; err != nil || left {
 			c.end(f, err)
 		}
-		c.unlock()
+		c.o.unlock(c.shards)
 		result <- err
 	}()
 	select {
 	case err := <-result:
 		if err == nil {
-			c.lock()
+			c.o.lock(c.shards)
 		}
 		return err
 	case <-ctx.Done():
-		c.lock()
-		defer c.unlock()
+		c.o.lock(c.shards)
+		defer c.o.unlock(c.shards)
 		if left = true; answered {
 			select {
 			case <-f.done: // it has failed
@@ -80,11 +80,11 @@ func (c *optimisticCall) finish(ctx context.Context, f *optimisticFlight) error 
 			c.decisions[i] = c.peek(i, now)
 		}
 	}
-	c.unlock()
+	c.o.unlock(c.shards)
 	answers := make([]weir.Decision, len(asked))
 	err := c.ask(ctx, asked, answers)
-	c.lock()
-	defer c.unlock()
+	c.o.lock(c.shards)
+	defer c.o.unlock(c.shards)
 	now = c.o.now()
 	allowed := err == nil
 	for i := range answers {
@@ -146,11 +146,11 @@ func (c *optimisticCall) settle(i int, h optimisticHold, allowed bool, now int64
 
 // pass counts the calls about a key that is not kept.
 func (c *optimisticCall) pass(i, n int) {
-	s, key := &c.o.shards[c.places[i]], memoryKey{c.charges[i].Policy, c.charges[i].Key}
-	if s.passing == nil {
-		s.passing = make(map[memoryKey]int)
+	passing, key := &c.o.passing[c.o.shardAt(c.hashes[i])], memoryKey{c.charges[i].Policy, c.charges[i].Key}
+	if *passing == nil {
+		*passing = make(map[memoryKey]int)
 	}
-	if s.passing[key] += n; s.passing[key] == 0 {
-		delete(s.passing, key)
+	if (*passing)[key] += n; (*passing)[key] == 0 {
+		delete(*passing, key)
 	}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"math/bits"
 
 	"github.com/weirhq/weir"
 )
@@ -24,8 +23,8 @@ type optimisticCall struct {
 	terms    []*terms
 	keys     []*optimisticKey // nil for those that are not kept
 	verdicts []verdict
-	places   []int
-	shards   uint64
+	hashes   []uint64
+	shards   nearLocks
 }
 
 // run makes the decisions. It has the locks of all its shards while it looks at keys, in one order, and none while it waits.
@@ -37,18 +36,18 @@ func (c *optimisticCall) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		c.lock()
+		c.o.lock(c.shards)
 		if c.o.closed.Load() {
-			c.unlock()
+			c.o.unlock(c.shards)
 			return ErrClosed
 		}
 		now := c.o.now()
 		if c.decide(now, nil) {
-			c.unlock()
+			c.o.unlock(c.shards)
 			return nil
 		}
 		if f := c.busy(nil); f != nil {
-			c.unlock()
+			c.o.unlock(c.shards)
 			if err := f.wait(ctx); err != nil {
 				return err
 			}
@@ -62,7 +61,7 @@ func (c *optimisticCall) run(ctx context.Context) error {
 			done := c.decide(c.o.now(), f)
 			if done || !c.adopt(f) {
 				c.end(f, nil)
-				c.unlock()
+				c.o.unlock(c.shards)
 				if done {
 					return nil
 				}
@@ -92,31 +91,19 @@ func (c *optimisticCall) prepare(ctx context.Context) error {
 		return err
 	}
 	n := len(c.charges)
-	c.terms, c.keys, c.verdicts, c.places = make([]*terms, n), make([]*optimisticKey, n), make([]verdict, n), make([]int, n)
+	c.terms, c.keys, c.verdicts, c.hashes = make([]*terms, n), make([]*optimisticKey, n), make([]verdict, n), make([]uint64, n)
 	for i := range c.charges {
 		var err error
 		if c.terms[i], err = compiled.terms(c.charges[i].Limit); err != nil {
 			return err
 		}
-		c.places[i] = c.o.place(c.charges[i].Policy, c.charges[i].Key)
-		c.shards |= 1 << c.places[i]
+		c.hashes[i] = c.o.hashOf(c.charges[i].Policy, c.charges[i].Key)
+		c.shards |= 1 << c.o.shardAt(c.hashes[i])
 	}
 	if err := ctx.Err(); err != nil {
 		return notTaken(err)
 	}
 	return nil
-}
-
-func (c *optimisticCall) lock() {
-	for rest := c.shards; rest != 0; rest &= rest - 1 {
-		c.o.shards[bits.TrailingZeros64(rest)].lock.Lock()
-	}
-}
-
-func (c *optimisticCall) unlock() {
-	for rest := c.shards; rest != 0; rest &= rest - 1 {
-		c.o.shards[bits.TrailingZeros64(rest)].lock.Unlock()
-	}
 }
 
 // decide reports whether all decisions could be made from memory, for the call mine. If they grant, the permits are taken.
@@ -152,18 +139,18 @@ func (c *optimisticCall) decide(now int64, mine *optimisticFlight) bool {
 
 // judge finds what is kept for a charge and decides on it, if that is possible.
 func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict {
-	charge, s := &c.charges[i], &c.o.shards[c.places[i]]
+	charge := &c.charges[i]
 	if c.foreign(i) {
 		return verdictAsk
 	}
-	k := s.keys[memoryKey{charge.Policy, charge.Key}]
+	k := c.o.shard(c.hashes[i]).find(c.hashes[i], charge.Policy, charge.Key)
 	if k == nil && c.takes && !c.whole {
-		k = c.o.add(s, charge.Policy, charge.Key)
+		k = c.o.begin(c.hashes[i], charge, now)
 	}
 	if c.keys[i] = k; k == nil {
 		return verdictAsk
 	}
-	k.used = true
+	k.used = now
 	if mine == nil && k.owed+k.sent > 0 && k.terms.text != c.terms[i].text {
 		return verdictAsk // what was granted under the limit before is told under it
 	}
@@ -191,7 +178,7 @@ func (c *optimisticCall) peek(i int, now int64) weir.Decision {
 	if k := c.keys[i]; k != nil {
 		return k.peek(c.charges[i].N, now)
 	}
-	unknown := optimisticKey{key: memoryKey{policy: c.charges[i].Policy}, terms: c.terms[i]}
+	unknown := optimisticKey{nearKey: nearKey[optimisticKey]{policy: c.charges[i].Policy}, terms: c.terms[i]}
 	return unknown.peek(c.charges[i].N, now)
 }
 

@@ -7,15 +7,12 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// optimisticKey is what an [Optimistic] knows of a key. It belongs to its shard, whose lock guards it.
+// optimisticKey is what an [Optimistic] knows of a key.
 type optimisticKey struct {
-	key   memoryKey
-	shard *optimisticShard
+	nearKey[optimisticKey]
+
 	terms *terms
 	drift int64
-	slot  int  // its place in the shard's ring
-	used  bool // since it was looked at last
-	pins  int  // calls that will come back to it
 
 	// The view.
 	known  bool
@@ -38,11 +35,8 @@ type optimisticKey struct {
 	flight *optimisticFlight // the call under way, or nil
 	alone  bool              // nothing may be granted until it has ended
 	doubt  bool              // its answer may be from before permits were given back
-	queued bool
-	dirty  int64 // since when it is in the queue
-	single bool  // calls with others have failed
-	unsure bool  // the store may have heard of what is owed
-	urgent bool  // the store is about to be told before the interval has passed
+	single bool              // calls with others have failed
+	unsure bool              // the store may have heard of what is owed
 }
 
 // optimisticFlight is a call to the store about some keys.
@@ -50,6 +44,22 @@ type optimisticFlight struct {
 	keys []*optimisticKey
 	done chan struct{}
 	err  error // once it is done
+}
+
+// begin begins to keep the key of a charge, or returns nil if it must not or if there is no room. Its shard must be locked.
+func (o *Optimistic) begin(hash uint64, c *Charge, now int64) *optimisticKey {
+	if at := o.shardAt(hash); o.passing[at][memoryKey{c.Policy, c.Key}] > 0 || !o.room(&o.shards[at]) {
+		return nil
+	}
+	k := new(optimisticKey)
+	o.add(&k.nearKey, k, hash, c.Policy, c.Key, now)
+	return k
+}
+
+func (*Optimistic) idle(k *optimisticKey) bool { return k.owed == 0 && k.sent == 0 && k.flight == nil }
+
+func (o *Optimistic) stale(k *optimisticKey, now int64) bool {
+	return now-k.at > o.keep && !k.refusing(now)
 }
 
 type verdict uint8
@@ -120,7 +130,7 @@ func (k *optimisticKey) judge(o *Optimistic, n, now int64, d *weir.Decision) ver
 func (k *optimisticKey) decision(n int64, r algo.Result) weir.Decision {
 	d := weir.Decision{
 		Allowed: r.Allowed, Limit: k.terms.most, Remaining: r.Remaining,
-		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Policy: k.key.policy,
+		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Policy: k.policy,
 	}
 	switch {
 	case r.Allowed:
@@ -253,11 +263,6 @@ func (k *optimisticKey) telling(all bool) int64 {
 func (k *optimisticKey) mistrust() {
 	k.known, k.until, k.full = false, 0, 0
 	k.doubt = k.flight != nil
-}
-
-// idle reports whether nothing is lost if the key is forgotten, but the view.
-func (k *optimisticKey) idle() bool {
-	return k.owed == 0 && k.sent == 0 && k.flight == nil && k.pins == 0
 }
 
 // refusing reports whether the view refuses every request.

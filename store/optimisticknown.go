@@ -1,8 +1,6 @@
 package store
 
 import (
-	"math/bits"
-
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 )
@@ -12,11 +10,12 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 	if c.N < 0 || c.N > algo.MaxPermits {
 		return false
 	}
-	s := &o.shards[o.place(c.Policy, c.Key)]
+	hash := o.hashOf(c.Policy, c.Key)
+	s := o.shard(hash)
 	now := o.now()
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	k, v := o.judgeKnown(s, c, now, d)
+	k, v := o.judgeKnown(hash, c, now, d)
 	if v == verdictGrant {
 		k.take(c.N)
 		o.queue(k, now)
@@ -25,12 +24,13 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 }
 
 // judgeKnown decides on a charge by the view of its key, if it is kept. Its shard must be locked.
-func (o *Optimistic) judgeKnown(s *optimisticShard, c *Charge, now int64, d *weir.Decision) (*optimisticKey, verdict) {
-	k := s.keys[memoryKey{c.Policy, c.Key}]
-	if k == nil || k.terms.limit != c.Limit || o.closed.Load() {
+func (o *Optimistic) judgeKnown(hash uint64, c *Charge, now int64, d *weir.Decision) (*optimisticKey, verdict) {
+	s := o.shard(hash)
+	k := s.find(hash, c.Policy, c.Key)
+	if k == nil || k.terms.limit != c.Limit || s.closed {
 		return nil, verdictAsk
 	}
-	k.used = true
+	k.used = now
 	v := k.judge(o, c.N, max(now, k.at), d)
 	if v == verdictGrant && !k.may(c.N, nil) {
 		v = verdictAsk
@@ -43,22 +43,20 @@ func (o *Optimistic) takeAllKnown(charges []Charge, decisions []weir.Decision) b
 	if checkNames(charges) != nil {
 		return false
 	}
-	var places [MostCharges]uint8
+	var hashes [MostCharges]uint64
 	var keys [MostCharges]*optimisticKey
-	shards := uint64(0)
+	shards := nearLocks(0)
 	for i := range charges {
-		at := o.place(charges[i].Policy, charges[i].Key)
-		places[i] = uint8(at)
-		shards |= 1 << at
+		hashes[i] = o.hashOf(charges[i].Policy, charges[i].Key)
+		shards |= 1 << o.shardAt(hashes[i])
 	}
 	now := o.now()
-	for rest := shards; rest != 0; rest &= rest - 1 {
-		o.shards[bits.TrailingZeros64(rest)].lock.Lock()
-	}
+	o.lock(shards)
+	defer o.unlock(shards)
 	var verdicts [MostCharges]verdict
 	kept, asks, refuses := true, false, false
 	for i := range charges {
-		k, v := o.judgeKnown(&o.shards[places[i]], &charges[i], now, &decisions[i])
+		k, v := o.judgeKnown(hashes[i], &charges[i], now, &decisions[i])
 		keys[i], verdicts[i] = k, v
 		kept, asks, refuses = kept && k != nil, asks || v == verdictAsk, refuses || v == verdictRefuse
 	}
@@ -72,9 +70,6 @@ func (o *Optimistic) takeAllKnown(charges []Charge, decisions []weir.Decision) b
 		case verdicts[i] != verdictRefuse:
 			decisions[i] = k.peek(charges[i].N, now)
 		}
-	}
-	for rest := shards; rest != 0; rest &= rest - 1 {
-		o.shards[bits.TrailingZeros64(rest)].lock.Unlock()
 	}
 	return known
 }

@@ -24,16 +24,17 @@ func (o *Optimistic) refuses(charges []Charge, decisions []weir.Decision) bool {
 			decisions[i] = notAsked(c, t)
 			continue
 		}
-		s := &o.shards[o.place(c.Policy, c.Key)]
+		hash := o.hashOf(c.Policy, c.Key)
+		s := o.shard(hash)
 		s.lock.Lock()
-		k, v := o.judgeKnown(s, c, now, &decisions[i])
+		k, v := o.judgeKnown(hash, c, now, &decisions[i])
 		switch t, _ := compiled.terms(c.Limit); { // which was checked
 		case v == verdictRefuse:
 			refused = true
 		case k != nil:
 			decisions[i] = k.peek(c.N, now)
 		default:
-			unknown := optimisticKey{key: memoryKey{policy: c.Policy}, terms: t}
+			unknown := optimisticKey{nearKey: nearKey[optimisticKey]{policy: c.Policy}, terms: t}
 			decisions[i] = unknown.peek(c.N, now)
 		}
 		s.lock.Unlock()

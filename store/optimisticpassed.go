@@ -85,7 +85,7 @@ func (o *Optimistic) Refund(ctx context.Context, charges []Charge) error {
 	}
 	rest := make([]Charge, 0, len(charges))
 	for _, c := range charges {
-		o.with(c.Policy, c.Key, func(k *optimisticKey) {
+		o.with(c.Policy, c.Key, func(_ *nearShard[optimisticKey], k *optimisticKey) {
 			here := min(c.N, k.telling(false))
 			k.refund(here, o.now())
 			c.N -= here
@@ -101,20 +101,10 @@ func (o *Optimistic) Refund(ctx context.Context, charges []Charge) error {
 	return o.inner.Refund(ctx, rest)
 }
 
-// with calls f with what is kept for a key, locked, if anything is.
-func (o *Optimistic) with(policy, key string, f func(k *optimisticKey)) {
-	s := &o.shards[o.place(policy, key)]
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if k := s.keys[memoryKey{policy, key}]; k != nil {
-		f(k)
-	}
-}
-
 // mistrust has the next requests for the keys ask the store, as permits were given back there.
 func (o *Optimistic) mistrust(charges []Charge) {
 	for i := range charges {
-		o.with(charges[i].Policy, charges[i].Key, (*optimisticKey).mistrust)
+		o.with(charges[i].Policy, charges[i].Key, func(_ *nearShard[optimisticKey], k *optimisticKey) { k.mistrust() })
 	}
 }
 
@@ -164,13 +154,13 @@ func (o *Optimistic) Reset(ctx context.Context, policy, key string) error {
 	if err := o.enter(ctx); err != nil {
 		return err
 	}
-	forget := func(k *optimisticKey) {
+	forget := func(_ *nearShard[optimisticKey], k *optimisticKey) {
 		k.forget()
 		k.mistrust()
 	}
 	var f *optimisticFlight
-	o.with(policy, key, func(k *optimisticKey) {
-		forget(k)
+	o.with(policy, key, func(_ *nearShard[optimisticKey], k *optimisticKey) {
+		forget(nil, k)
 		f = k.flight
 	})
 	if f != nil { // what is under way would count afterwards

@@ -15,8 +15,6 @@ const (
 	mostSyncs = 4
 	// longestPause is how long the store is left alone at most after it could not be told.
 	longestPause = 5 * time.Second
-	// mostUrgent is how many keys can be waiting for the store to be told before the interval has passed.
-	mostUrgent = 1024
 	// leastUrgent is the least drift with which keys are told early: with less, a call for each request would be made.
 	leastUrgent = 4
 )
@@ -41,104 +39,54 @@ type optimisticBatch struct {
 	errs      []error  // of each of these calls
 }
 
-// reconcile has the store told, every interval, what is owed, and earlier about keys that are urgent.
-func (o *Optimistic) reconcile() {
-	defer close(o.ended)
-	wake := make(chan struct{}, 1)
-	for next := 0; ; next++ {
-		stop := o.after(func() { wake <- struct{}{} })
-		for waits := true; waits; {
-			select {
-			case <-o.stop:
-				stop()
-				return
-			case k := <-o.urgent:
-				o.hurry(k)
-			case <-wake:
-				waits = false
+// queue has the store told about a key in the next tick, or now if most of its drift is used up. Its shard must be locked.
+func (o *Optimistic) queue(k *optimisticKey, now int64) {
+	switch {
+	case k.flight == nil && !k.single && now >= k.full && k.drift >= leastUrgent && k.telling(false) > k.drift-k.drift/4:
+		o.watch(&k.nearKey, now)
+	case k.owed > 0 && k.due == never:
+		o.watch(&k.nearKey, o.nextTick(now))
+	}
+}
+
+// due has other goroutines tell the store about the keys that are due.
+func (o *Optimistic) due(now int64) (next int64) {
+	for {
+		o.sync.lock.Lock()
+		paused := o.sync.paused
+		o.sync.lock.Unlock()
+		if now < paused {
+			return paused
+		}
+		if o.workers.Add(1) > mostSyncs {
+			o.workers.Add(-1)
+			return never // until one of them has ended
+		}
+		b := o.batch(now)
+		if b == nil {
+			o.workers.Add(-1)
+			return now
+		}
+		o.calls.Go(func() {
+			if err := o.bring(context.Background(), b); err == nil || !unreachable(err) {
+				_ = o.work(context.Background(), now)
 			}
-		}
-		o.sweep(&o.shards[next%len(o.shards)])
-		now := o.now()
-		for batches := (o.waiting.Load() + MostCharges - 1) / MostCharges; batches > 0; batches-- {
-			if !o.employ(func() { _ = o.work(context.Background(), now) }) {
-				break
-			}
-		}
+			o.workers.Add(-1)
+			o.hurry()
+		})
 	}
 }
 
-// employ has another goroutine work, unless there are enough or the store is left alone.
-func (o *Optimistic) employ(work func()) bool {
-	o.sync.lock.Lock()
-	paused := o.now() < o.sync.paused
-	o.sync.lock.Unlock()
-	if paused {
-		return false
-	}
-	if o.workers.Add(1) > mostSyncs {
-		o.workers.Add(-1)
-		return false
-	}
-	o.calls.Go(func() {
-		defer o.workers.Add(-1)
-		work()
-	})
-	return true
-}
-
-// hurry has the store told about an urgent key and those that have become urgent since. If it cannot be, they are urgent when
-// the next permits are granted.
-func (o *Optimistic) hurry(k *optimisticKey) {
-	keys := []*optimisticKey{k}
-	for more := true; more && len(keys) < MostCharges; {
-		select {
-		case k = <-o.urgent:
-			keys = append(keys, k)
-		default:
-			more = false
-		}
-	}
-	for _, k := range keys {
-		k.shard.lock.Lock()
-		k.urgent = false
-		k.shard.lock.Unlock()
-	}
-	o.employ(func() {
-		b := newOptimisticBatch()
-		for _, k := range keys {
-			k.shard.lock.Lock()
-			if k.flight == nil && !k.single && k.telling(false) > 0 {
-				k.flight = b.flight
-				b.add(k, false)
-			}
-			k.shard.lock.Unlock()
-		}
-		if len(b.keys) > 0 {
-			b.decisions = make([]weir.Decision, len(b.keys))
-			_ = o.bring(context.Background(), b, o.now())
-		}
-	})
-}
-
-// after calls f in an interval.
-func (o *Optimistic) after(f func()) (stop func() bool) {
-	if o.o.Clock == nil {
-		return time.AfterFunc(o.o.Interval, f).Stop
-	}
-	return o.o.Clock.AfterFunc(o.o.Interval, f)
-}
-
-// work tells the store what has been owed since a time, until that is everything or the store cannot be reached. What it could
-// not be told is owed since a moment later.
-func (o *Optimistic) work(ctx context.Context, since int64) error {
+// work tells the store about all keys that are due at a time, unless it cannot be reached. What it could not be told is due in
+// the next tick.
+func (o *Optimistic) work(ctx context.Context, now int64) error {
 	var failure error
 	for ctx.Err() == nil {
-		b := o.batch(since)
+		b := o.batch(now)
 		if b == nil {
 			return failure
 		}
-		err := o.bring(ctx, b, since+1)
+		err := o.bring(ctx, b)
 		if err != nil {
 			failure = err
 		}
@@ -149,24 +97,24 @@ func (o *Optimistic) work(ctx context.Context, since int64) error {
 	return ctx.Err()
 }
 
-// bring tells the store in one call. What is owed afterwards is so since a time, or since now.
-func (o *Optimistic) bring(ctx context.Context, b *optimisticBatch, since int64) error {
+// bring tells the store in one call.
+func (o *Optimistic) bring(ctx context.Context, b *optimisticBatch) error {
 	err := o.debit(ctx, b)
-	o.answer(b, err, since)
 	o.pace(err, o.now())
+	o.answer(b, err)
 	return err
 }
 
 // answer ends a batch. It locks one shard at a time.
-func (o *Optimistic) answer(b *optimisticBatch, err error, since int64) {
+func (o *Optimistic) answer(b *optimisticBatch, err error) {
 	now := o.now()
 	b.flight.err = err
 	for i, k := range b.keys {
-		s := k.shard
+		s := o.shard(k.hash)
 		s.lock.Lock()
 		o.hear(b, i, b.failure(i, err), now)
 		k.land()
-		o.queue(k, max(now, since))
+		o.queue(k, now)
 		s.lock.Unlock()
 	}
 	close(b.flight.done)
@@ -193,22 +141,18 @@ func (o *Optimistic) pace(err error, now int64) {
 	o.sync.paused = now + int64(o.sync.pause)
 }
 
-func newOptimisticBatch() *optimisticBatch {
-	return &optimisticBatch{flight: &optimisticFlight{done: make(chan struct{})}}
-}
-
-// batch takes what is to be told in one call, or returns nil. It locks one shard at a time.
-func (o *Optimistic) batch(since int64) *optimisticBatch {
+// batch takes what is to be told in one call of the keys that are due at a time, or returns nil. It locks one shard at a time.
+func (o *Optimistic) batch(now int64) *optimisticBatch {
 	o.sync.lock.Lock()
 	defer o.sync.lock.Unlock()
-	b := newOptimisticBatch()
+	b := &optimisticBatch{flight: &optimisticFlight{done: make(chan struct{})}}
 	for range o.shards {
 		s := &o.shards[o.sync.shard]
 		if o.sync.shard++; o.sync.shard == len(o.shards) {
 			o.sync.shard = 0
 		}
 		s.lock.Lock()
-		full := o.fill(b, s, since)
+		full := o.fill(b, s, now)
 		s.lock.Unlock()
 		if full {
 			break
@@ -223,27 +167,23 @@ func (o *Optimistic) batch(since int64) *optimisticBatch {
 
 // fill adds keys of a shard, which is locked, to a batch, and reports whether it is full. A key for which calls with others have
 // failed is told in a call of its own.
-func (o *Optimistic) fill(b *optimisticBatch, s *optimisticShard, since int64) (full bool) {
+func (o *Optimistic) fill(b *optimisticBatch, s *nearShard[optimisticKey], now int64) (full bool) {
 	for len(b.keys) < MostCharges {
-		if len(b.keys) > 0 && s.first < len(s.queue) && s.queue[s.first].single {
-			return true
-		}
-		k := o.unqueue(s, since)
-		if k == nil {
+		k := s.pop(now)
+		switch {
+		case k == nil:
 			return false
-		}
-		if k.flight != nil { // who tells the store queues it again
-			continue
-		}
-		all := o.closed.Load() // nobody gives anything back afterwards
-		if k.telling(all) == 0 {
-			o.queue(k, max(o.now(), since))
-			continue
-		}
-		k.flight = b.flight
-		b.add(k, all)
-		if k.single {
+		case k.flight != nil: // who tells the store queues it again
+		case k.telling(s.closed) == 0: // all of it once nothing is given back any more
+			o.queue(k, now)
+		case k.single && len(b.keys) > 0:
+			o.watch(&k.nearKey, now)
 			return true
+		default:
+			k.flight = b.flight
+			if b.add(k, s.closed); k.single {
+				return true
+			}
 		}
 	}
 	return true
@@ -260,7 +200,7 @@ func (o *Optimistic) send(keys []*optimisticKey) *optimisticBatch {
 
 // add adds what the store does not know of a key: all of it, or what is not held.
 func (b *optimisticBatch) add(k *optimisticKey, all bool) {
-	c := Charge{Policy: k.key.policy, Key: k.key.key, Limit: k.terms.limit, N: k.telling(all)}
+	c := Charge{Policy: k.policy, Key: k.key, Limit: k.terms.limit, N: k.telling(all)}
 	k.sent = c.N
 	if k.owed -= c.N; all && k.held > 0 {
 		k.held = 0
@@ -339,37 +279,42 @@ func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 // Close tells the store what is owed, for up to Timeout, and ends all goroutines. It returns an error if something could not be
 // told. The store behind stays open. Later calls return ErrClosed.
 func (o *Optimistic) Close() error {
-	if o.closed.Swap(true) {
-		<-o.flushed
-		return nil
-	}
-	defer close(o.flushed)
-	_ = o.Len() // it waits for each lock: who has seen the store open has decided then
-	close(o.stop)
-	<-o.ended
-	ctx, cancel := context.WithTimeout(context.Background(), o.o.Timeout)
-	defer cancel()
-	settled := make(chan struct{})
-	go func() {
-		o.calls.Wait()
-		close(settled)
-	}()
-	select {
-	case <-settled:
-	case <-ctx.Done():
-	}
-	errs, now := make(chan error, mostSyncs), o.now()
-	for range mostSyncs {
-		go func() { errs <- o.work(ctx, now+2) }()
-	}
-	var failure error
-	for range mostSyncs {
-		if err := <-errs; err != nil {
-			failure = err
+	return o.shut(o.o.Timeout, func(*nearShard[optimisticKey]) {}, func() error {
+		settled := make(chan struct{})
+		go func() {
+			o.calls.Wait()
+			close(settled)
+		}()
+		select {
+		case <-settled:
+		case <-o.ctx.Done():
 		}
-	}
-	if failure != nil {
-		return fmt.Errorf("weir: the store could not be told of what was allowed for %d keys: %w", o.waiting.Load(), failure)
-	}
-	return nil
+		o.tick.Store(never) // what cannot be told is not tried again
+		errs := make(chan error, mostSyncs)
+		for range mostSyncs {
+			go func() { errs <- o.work(o.ctx, never-1) }()
+		}
+		var failure error
+		for range mostSyncs {
+			if err := <-errs; err != nil {
+				failure = err
+			}
+		}
+		if failure == nil {
+			return nil
+		}
+		owing := 0
+		o.each(func(k *optimisticKey) {
+			if k.owed > 0 {
+				owing++
+			}
+		})
+		return fmt.Errorf("weir: the store could not be told of what was allowed for %d keys: %w", owing, failure)
+	})
+}
+
+// Len is how many keys are remembered.
+func (o *Optimistic) Len() (n int) {
+	o.each(func(*optimisticKey) { n++ })
+	return n
 }

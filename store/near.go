@@ -1,0 +1,287 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+const (
+	nearShards   = 64 // as many as a [nearLocks] has bits
+	keysPerShard = 64 // from how many keys on a table is cut into shards
+)
+
+// near is a table of keys of an inner store about which memory decides: that of [Leased] and of [Optimistic], whose spending
+// rules differ. K is what is kept for a key, and has a nearKey.
+type near[K any] struct {
+	inner  Store
+	clock  weir.Clock
+	start  time.Time
+	seed   maphash.Seed
+	shards []nearShard[K]
+	rule   nearRule[K]
+
+	every int64        // how long a tick is
+	tick  atomic.Int64 // when the next one is
+	next  atomic.Int64 // when the sweeper looks next
+	wake  chan struct{}
+	swept sync.WaitGroup // the sweeper
+	runs  atomic.Bool    // it was started
+
+	ctx    context.Context // of calls that are made for no request alone
+	cancel context.CancelFunc
+	calls  sync.WaitGroup // of the inner store
+	closed atomic.Bool
+	stop   chan struct{} // Close has begun
+	ended  chan struct{} // and has ended
+}
+
+// nearRule is what a near must know of the rule by which its permits are spent.
+type nearRule[K any] interface {
+	// idle reports whether nothing but knowledge is lost if the key is forgotten, and stale whether that is of no use any more.
+	idle(k *K) bool
+	stale(k *K, now int64) bool
+	// due does what is due for the keys that are queued until now. It returns from when on it can do more.
+	due(now int64) (next int64)
+}
+
+// nearShard is a part of the keys, and the lock of all that is kept for them.
+type nearShard[K any] struct {
+	lock   sync.Mutex
+	closed bool
+	most   int
+	// evicted is when keys that are forgotten were used last.
+	evicted int64
+	keys    map[uint64]*nearKey[K] // by hash; those of equal hashes form a chain
+	ring    []*nearKey[K]          // all keys
+	hand    int                    // where in the ring the next look is
+	queue   nearQueue[K]
+
+	_ [64]byte // neighbors do not share a cache line
+}
+
+// nearKey is under what something is kept. It belongs to its shard, whose lock guards it.
+type nearKey[K any] struct {
+	policy, key string
+	hash        uint64
+	next        *nearKey[K] // of the same hash
+	slot        int         // its place in the ring
+	kept        *K          // of which this is a part
+	used        int64       // when permits were granted last
+	due         int64       // when the sweeper will look at it; never if it will not
+	pins        int         // requests on their way that come back to it: it is not forgotten
+}
+
+// open makes the table, for maxKeys keys and with ticks of every.
+func (n *near[K]) open(inner Store, clock weir.Clock, maxKeys int, every time.Duration, rule nearRule[K]) {
+	count := nearShards
+	for count > 1 && maxKeys/count < keysPerShard {
+		count /= 2
+	}
+	n.inner, n.clock, n.start, n.seed, n.rule, n.every = inner, clock, time.Now(), maphash.MakeSeed(), rule, int64(every)
+	n.wake, n.stop, n.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	n.ctx, n.cancel = context.WithCancel(context.Background()) //nolint:gosec // shut calls it
+	n.shards = make([]nearShard[K], count)
+	for i := range n.shards {
+		n.shards[i].most = maxKeys / count
+		n.shards[i].evicted = -never
+		n.shards[i].keys = make(map[uint64]*nearKey[K])
+	}
+}
+
+// maxKeysOf is how many keys are kept, given what an option says.
+func maxKeysOf(option string, n int) (int, error) {
+	if n == 0 {
+		return defaultMaxKeys, nil
+	}
+	if n < 1 || n > 1e9 {
+		return n, &weir.OptionError{Option: option, Value: fmt.Sprint(n), Accepted: "from 1 to 10^9"}
+	}
+	return n, nil
+}
+
+// now is the time on the clock of the process.
+func (n *near[K]) now() int64 {
+	if n.clock == nil {
+		return int64(time.Since(n.start))
+	}
+	return n.clock.Now()
+}
+
+// hashOf is the hash of a key of a policy.
+func (n *near[K]) hashOf(policy, key string) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	return maphash.String(n.seed, key) ^ maphash.String(n.seed, policy)*odd
+}
+
+// shardAt is the place of the shard of a hash.
+func (n *near[K]) shardAt(hash uint64) int { return int(hash>>32) & (len(n.shards) - 1) }
+
+func (n *near[K]) shard(hash uint64) *nearShard[K] { return &n.shards[n.shardAt(hash)] }
+
+// nearLocks is a set of shards. They are locked in one order.
+type nearLocks uint64
+
+func (n *near[K]) lock(shards nearLocks) {
+	for ; shards != 0; shards &= shards - 1 {
+		n.shards[bits.TrailingZeros64(uint64(shards))].lock.Lock()
+	}
+}
+
+func (n *near[K]) unlock(shards nearLocks) {
+	for ; shards != 0; shards &= shards - 1 {
+		n.shards[bits.TrailingZeros64(uint64(shards))].lock.Unlock()
+	}
+}
+
+// find is what is kept for a key, or nil. The shard must be locked.
+func (s *nearShard[K]) find(hash uint64, policy, key string) *K {
+	for k := s.keys[hash]; k != nil; k = k.next {
+		if k.key == key && k.policy == policy {
+			return k.kept
+		}
+	}
+	return nil
+}
+
+// with calls f with what is kept for a key, if anything is. Its shard is locked meanwhile.
+func (n *near[K]) with(policy, key string, f func(s *nearShard[K], k *K)) {
+	hash := n.hashOf(policy, key)
+	s := n.shard(hash)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if k := s.find(hash, policy, key); k != nil {
+		f(s, k)
+	}
+}
+
+// each calls f for all keys, and locks one shard at a time.
+func (n *near[K]) each(f func(k *K)) {
+	for i := range n.shards {
+		s := &n.shards[i]
+		s.lock.Lock()
+		for _, k := range s.ring {
+			f(k.kept)
+		}
+		s.lock.Unlock()
+	}
+}
+
+// add keeps kept, of which k is a part, for a key for which nothing is kept yet. Its shard must be locked, and have room.
+func (n *near[K]) add(k *nearKey[K], kept *K, hash uint64, policy, key string, now int64) {
+	s := n.shard(hash)
+	*k = nearKey[K]{
+		policy: strings.Clone(policy), key: strings.Clone(key), hash: hash, next: s.keys[hash], kept: kept, used: now, due: never,
+	}
+	s.keys[hash], s.ring = k, append(s.ring, k)
+	s.swap(min(s.hand, len(s.ring)-1), len(s.ring)-1) // behind the hand, which comes there last
+	s.hand = k.slot + 1
+	n.run(now)
+}
+
+// room reports whether a shard, which must be locked, has room for another key. If it is full, it forgets one of the next few
+// keys in the ring: that which was not used for longest.
+func (n *near[K]) room(s *nearShard[K]) bool {
+	if s.closed {
+		return false
+	}
+	if len(s.ring) < s.most {
+		return true
+	}
+	const looks = 16
+	var oldest *nearKey[K]
+	for range min(looks, len(s.ring)) {
+		if k := s.turn(); k.pins == 0 && n.rule.idle(k.kept) && (oldest == nil || k.used < oldest.used) {
+			oldest = k
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	s.hand = oldest.slot
+	s.forget(oldest)
+	return true
+}
+
+// swap swaps two keys of the ring.
+func (s *nearShard[K]) swap(i, j int) {
+	s.ring[i], s.ring[j] = s.ring[j], s.ring[i]
+	s.ring[i].slot, s.ring[j].slot = i, j
+}
+
+// turn is the next key in the ring.
+func (s *nearShard[K]) turn() *nearKey[K] {
+	if s.hand >= len(s.ring) {
+		s.hand = 0
+	}
+	s.hand++
+	return s.ring[s.hand-1]
+}
+
+// forgetStale forgets keys that were not used for two rounds of the sweeper, and of which nothing is of use any more. It looks at
+// a bounded number of them.
+func (n *near[K]) forgetStale(s *nearShard[K], now int64) {
+	const looks = 1024
+	before := now - 2*n.every*int64(len(n.shards))
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for range min(looks, len(s.ring)) {
+		if len(s.ring) == 0 {
+			return
+		}
+		if k := s.turn(); k.used < before && k.pins == 0 && n.rule.idle(k.kept) && n.rule.stale(k.kept, now) {
+			s.forget(k)
+			s.hand-- // where another one is now
+		}
+	}
+}
+
+// forget drops a key. The shard must be locked.
+func (s *nearShard[K]) forget(k *nearKey[K]) {
+	last := len(s.ring) - 1
+	s.swap(k.slot, last)
+	s.ring[last] = nil
+	s.ring = s.ring[:last]
+	if s.keys[k.hash] == k {
+		if s.keys[k.hash] = k.next; k.next == nil {
+			delete(s.keys, k.hash)
+		}
+	} else {
+		at := s.keys[k.hash]
+		for at.next != k {
+			at = at.next
+		}
+		at.next = k.next
+	}
+	s.evicted = max(s.evicted, k.used)
+}
+
+// shut ends the use of the table: it calls each with all shards, locked, to which nothing is added afterwards, ends the sweeper,
+// and calls finish. After a time it ends the calls that are made for no request alone. If it was called before, it waits for that
+// to end.
+func (n *near[K]) shut(after time.Duration, each func(s *nearShard[K]), finish func() error) error {
+	if n.closed.Swap(true) {
+		<-n.ended
+		return nil
+	}
+	defer close(n.ended)
+	defer n.cancel()
+	defer time.AfterFunc(after, n.cancel).Stop()
+	for i := range n.shards {
+		s := &n.shards[i]
+		s.lock.Lock()
+		s.closed = true
+		each(s)
+		s.lock.Unlock()
+	}
+	close(n.stop)
+	n.swept.Wait()
+	return finish()
+}
