@@ -17,10 +17,9 @@ type broughtLimits struct {
 
 // broughtLimit is one of them as items have it.
 type broughtLimit struct {
-	plans   []*keyset.Plan // in this process
-	variant []Limit        // in a store
-	err     error          // why it cannot be used
-	why     weir.Reason    // the same
+	variant variant
+	err     error       // why it cannot be used
+	why     weir.Reason // the same
 }
 
 // mostBrought is how many limits each of the two halves remembers. Others are checked once more when they come again.
@@ -37,7 +36,9 @@ func (it *item) bring(r *Request) bool {
 		it.failed = err
 	case ok:
 		b := p.brought.of(p, l)
-		it.plans, it.variant, it.failed, it.why = b.plans, b.variant, b.err, b.why
+		if it.failed, it.why = b.err, b.why; b.err == nil {
+			it.variant = &b.variant
+		}
 	}
 	return ok
 }
@@ -74,15 +75,12 @@ func (p *livePolicy) check(l weir.Limit) *broughtLimit {
 			Accepted: "the algorithm of the policy, " + of.Algorithm().String() + ", and its segments",
 		}
 	}
-	b := &broughtLimit{}
-	var plan *keyset.Plan
-	switch {
-	case err != nil:
-	case p.shared:
-		b.variant, err = []Limit{{Limit: l, Name: of.Name}}, storable(l)
-	default:
-		plan, err = keyset.Of(p.limits[0].state.limiter).Plan(l)
-		b.plans = []*keyset.Plan{plan}
+	b := new(broughtLimit)
+	if err == nil && p.shared {
+		err = storable(l)
+	}
+	if err == nil {
+		b.variant, err = variantOf(p.limits, []Limit{{Limit: l, Name: of.Name}})
 	}
 	if errors.Is(err, keyset.ErrTableFull) {
 		return tableFull

@@ -154,34 +154,24 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 		w.sharing.charge(w, it)
 	default:
 		at = len(w.charges)
-		w.charge(it, it.policy.limits, it.plans)
+		w.charge(it, it.policy.limits, it.variant)
 	}
 	it.first = len(v.Parts)
 	it.end = it.first + len(it.policy.limits)
 	v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
+	applied := it.variant
+	if it.override != nil {
+		applied = &it.override.variant
+	}
 	for j := range it.policy.limits { // in place, as a part is large
 		p := &v.Parts[it.first+j]
 		p.Request, p.Policy, p.Limit, p.Rule = int(it.request), it.policy.Policy, j, rule
 		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
 		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
 		p.Unasked, p.shared, p.at = false, shared, int32(at+j)
-		p.plan, p.applied = it.appliedAt(j)
+		p.applied = applied
 		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
-}
-
-// appliedAt is the plan or the limit that applies to the key of an item instead of the limit of the policy at a place: neither if
-// that applies.
-func (it *item) appliedAt(i int) (plan *keyset.Plan, l *Limit) {
-	switch {
-	case it.override != nil:
-		return nil, &it.override.Limits[i] // it has some, as it is not Unlimited
-	case it.variant != nil:
-		return nil, &it.variant[i]
-	case it.plans != nil:
-		return it.plans[i], nil
-	}
-	return nil, nil
 }
 
 // barred reports whether a policy refuses its request as something cannot be told.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/keyset"
 )
 
 // conclude counts requests that were decided, and asks policies in shadow and candidates.
@@ -179,7 +178,7 @@ func (v *Verdict) foreseeLockouts(now int64) {
 
 // shadow asks a policy that is not enforced.
 func (w *work) shadow(it *item) {
-	w.noteShadow(it, w.try(it, it.policy.limits, it.plans))
+	w.noteShadow(it, w.try(it, it.policy.limits, it.variant))
 }
 
 // noteShadow counts what a policy that is not enforced has answered.
@@ -199,7 +198,7 @@ func (w *work) noteShadow(it *item, granted bool) {
 func (w *work) measure(it *item, admitted bool) {
 	d := it.policy.state.difference
 	d.requests.Add()
-	would := w.try(it, it.policy.candidate, nil)
+	would := w.try(it, it.policy.candidate, &it.policy.measured)
 	switch {
 	case would == admitted:
 	case would:
@@ -212,12 +211,12 @@ func (w *work) measure(it *item, admitted bool) {
 }
 
 // try takes the permits of limits that refuse nobody.
-func (w *work) try(it *item, limits []liveLimit, plans []*keyset.Plan) bool {
+func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 	if it.joined >= 0 {
 		return w.items[it.joined].granted
 	}
 	w.charges = w.charges[:0]
-	w.charge(it, limits, plans)
+	w.charge(it, limits, x)
 	before := len(w.leases)
 	var binding int
 	w.leases, binding = tryAll(w.leases, w.charges, false)

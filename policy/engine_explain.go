@@ -56,7 +56,7 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 			asked += it.end - it.first
 			x.Limits = e.explainShared(ctx, x.Limits, s, w, it, r, role, asked)
 		default:
-			x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.Limits, it.policy.limits, it.plans)
+			x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.limits, it.variant)
 		}
 		if v.Binding >= it.first && v.Binding < it.end && it.first >= 0 {
 			x.Binding = before + v.Binding - it.first
@@ -69,7 +69,7 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 			l.Would = would(l)
 		}
 		if len(it.policy.candidate) > 0 {
-			x.Limits = s.explainLimits(x.Limits, w, it, r, "candidate", it.policy.Candidate, it.policy.candidate, nil)
+			x.Limits = s.explainLimits(x.Limits, w, it, r, "candidate", it.policy.candidate, &it.policy.measured)
 		}
 	}
 	return x
@@ -114,29 +114,25 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 
 // explainLimits appends the limits of a policy in one of its roles, each asked alone.
 func (s *snapshot) explainLimits(
-	all []ExplainedLimit, w *work, it *item, r *Request, role string, limits []Limit, live []liveLimit, plans []*keyset.Plan,
+	all []ExplainedLimit, w *work, it *item, r *Request, role string, live []liveLimit, x *variant,
 ) []ExplainedLimit {
 	rule := s.rule(it)
 	for i := range live {
-		l := it.explained(w, rule, limits[i].Name, role)
+		l := it.explained(w, rule, x.limits[i].Name, role)
 		if it.failed != nil {
 			all = append(all, l)
 			continue
 		}
-		plan := live[i].plan
-		if plans != nil {
-			plan = plans[i]
-		}
 		if role != "candidate" {
 			l.Tier = s.tierOf(it, l.Key, r)
 		}
-		if l.Applied = plan.Limit(); l.Override {
+		if l.Applied = x.at(i); l.Override {
 			l.Applied = it.override.Limits[i].Limit
 		}
 		l.Holds = l.Applied.String()
 		d, _ := keyset.PeekAll(nil,
-			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: plan},
-			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: plan})
+			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: x.plans[i]},
+			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: x.plans[i]})
 		l.Before, l.After, l.Decision = d[0].Remaining, d[0].Remaining, d[1]
 		l.Decision.Policy = live[i].name
 		if l.Decision.Allowed {
@@ -202,7 +198,7 @@ func keyFrom(p *livePolicy, rule *Rule) string {
 // tierOf is the tier whose limits hold for a request, "" if there is none or its key has limits of its own.
 func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	p := it.policy
-	if _, own := p.own[key]; own || p.TierBy == nil || it.override != nil {
+	if p.keys[key] != nil || p.TierBy == nil || it.override != nil {
 		return ""
 	}
 	if it.reading > 0 {

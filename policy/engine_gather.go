@@ -60,12 +60,11 @@ type item struct {
 	why        weir.Reason
 	from, to   int // of the key in work.keys
 	cost       int64
-	total      int64          // the cost with that of the items that have joined
-	plans      []*keyset.Plan // nil for those of the policy
-	variant    []Limit        // the same, of a policy that is shared
-	override   *override      // that holds for the key, nil if there is none
-	first, end int            // of its parts in Verdict.Parts, if it is enforced
-	failed     error          // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
+	total      int64 // the cost with that of the items that have joined
+	variant    *variant
+	override   *override // that holds for the key, nil if there is none
+	first, end int       // of its parts in Verdict.Parts, if it is enforced
+	failed     error     // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
 	locked     time.Duration
 }
 
@@ -214,7 +213,7 @@ func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
 
 func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Number, parent bool) {
 	it := item{
-		policy: p, rule: rule, request: w.request, reading: w.reading, joined: -1, from: len(w.keys),
+		policy: p, variant: &p.usual, rule: rule, request: w.request, reading: w.reading, joined: -1, from: len(w.keys),
 		named: rule == noRule && !parent,
 	}
 	of, _ := key.(*native)
@@ -300,10 +299,10 @@ func (w *work) chooseOverridden(it *item, r *Request) {
 	switch {
 	case it.lifted():
 	case it.policy.shared:
-		it.variant = it.override.Limits
+		it.variant = &it.override.variant
 	default:
 		if w.choose(it, r); it.failed != nil {
-			it.failed, it.why, it.plans = nil, weir.ReasonNone, nil
+			it.failed, it.why, it.variant = nil, weir.ReasonNone, &it.policy.usual
 		}
 	}
 }
@@ -317,7 +316,7 @@ func (w *work) alike(a, b *item) bool {
 func (w *work) join(it *item) {
 	for i := range w.items[:w.from] {
 		if first := &w.items[i]; first.joined < 0 && first.failed == nil && w.alike(first, it) {
-			it.joined, it.plans, it.variant, it.override = int32(i), first.plans, first.variant, first.override
+			it.joined, it.variant, it.override = int32(i), first.variant, first.override
 			return
 		}
 	}
@@ -325,20 +324,15 @@ func (w *work) join(it *item) {
 
 // chooseKey looks for limits that the key has of its own.
 func (w *work) chooseKey(it *item) {
-	switch p := it.policy; {
-	case p.keys != nil:
-		if plans, ok := p.keys[string(w.key(it))]; ok {
-			it.plans = plans
-		}
-	case p.shared && p.own != nil:
-		if limits, ok := p.own[string(w.key(it))]; ok {
-			it.variant = limits
+	if it.policy.keys != nil {
+		if x := it.policy.keys[string(w.key(it))]; x != nil {
+			it.variant = x
 		}
 	}
 }
 
 // usual reports whether the limits of an item are those that the policy has for everybody.
-func (it *item) usual() bool { return it.plans == nil && it.variant == nil && it.override == nil }
+func (it *item) usual() bool { return it.variant == &it.policy.usual && it.override == nil }
 
 func costOf(cost Number, r *Request) (int64, error) {
 	n := r.cost()
@@ -359,10 +353,8 @@ func (w *work) chooseTier(it *item, r *Request) (err error) {
 	start := len(w.keys)
 	w.keys, err = appendText(w.keys, it.policy.TierBy, r)
 	if err == nil {
-		if it.policy.shared {
-			it.variant = it.policy.Tiers[string(w.keys[start:])]
-		} else if plans, ok := it.policy.tiers[string(w.keys[start:])]; ok {
-			it.plans = plans
+		if x := it.policy.tiers[string(w.keys[start:])]; x != nil {
+			it.variant = x
 		}
 	}
 	w.keys = w.keys[:start]
@@ -370,14 +362,10 @@ func (w *work) chooseTier(it *item, r *Request) (err error) {
 }
 
 // charge appends the charges of a policy under some limits.
-func (w *work) charge(it *item, limits []liveLimit, plans []*keyset.Plan) {
+func (w *work) charge(it *item, limits []liveLimit, x *variant) {
 	for i := range limits {
-		plan := limits[i].plan
-		if plans != nil {
-			plan = plans[i]
-		}
 		w.charges = append(w.charges, keyset.Charge{
-			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.total, Plan: plan,
+			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.total, Plan: x.plans[i],
 		})
 	}
 }

@@ -33,9 +33,8 @@ func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.
 }
 
 func (e *Engine) inspect(ctx context.Context, p *livePolicy, i int, key string) (store.State, error) {
-	it := item{policy: p}
 	if p.shared {
-		it.variant = p.limitsFor(key)
+		it := item{policy: p, variant: p.limitsFor(key)}
 		return e.states.Inspect(ctx, appendStored(nil, boundKey(key), &it)[i])
 	}
 	d, _ := keyset.PeekAll(nil, p.chargeKey(nil, key, 0)[i])

@@ -168,13 +168,9 @@ func (p *livePolicy) chargeKey(charges []keyset.Charge, key string, n int64) []k
 	if x := p.overrides.of([]byte(key)); x != nil && x.Unlimited {
 		return charges
 	}
-	plans := p.keys[key] // limits know of other overrides themselves
+	x := p.keyed(key) // limits know of other overrides themselves
 	for i := range p.limits {
-		plan := p.limits[i].plan
-		if plans != nil {
-			plan = plans[i]
-		}
-		charges = append(charges, keyset.Charge{Limiter: p.limits[i].state.limiter, Key: key, N: n, Plan: plan})
+		charges = append(charges, keyset.Charge{Limiter: p.limits[i].state.limiter, Key: key, N: n, Plan: x.plans[i]})
 	}
 	return charges
 }

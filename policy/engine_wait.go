@@ -52,8 +52,8 @@ type patience struct {
 	asked   context.Context //nolint:containedctx // of the calls of a store: it may end later than the waiting
 }
 
-// wait is take for a caller that may wait. It begins anew, under the set in force, when an override or a reload wakes the request,
-// and has decided nothing if no limit is left then, or something cannot be told.
+// wait is take for a caller that may wait. It begins anew, under the set in force, when an override or a reload wakes the
+// request, and has decided nothing if no limit is left then, or something cannot be told.
 func (e *Engine) wait(ctx context.Context, requests []*Request, reserve bool, v *Verdict) error {
 	w := &v.work
 	asked := requests[0].Context //nolint:contextcheck // the caller has set it for this

@@ -121,11 +121,7 @@ func (e *Engine) limitOf(ctx context.Context, p *livePolicy, i int, key string, 
 
 // untracked is the state of a key of which nothing is kept under the limit that would hold for it.
 func (p *livePolicy) untracked(i int, key string, s keyset.State[string]) keyset.State[string] {
-	plan := p.limits[i].plan
-	if own, ok := p.keys[key]; ok {
-		plan = own[i]
-	}
-	s.Held = plan.Limit()
+	s.Held = p.keyed(key).at(i)
 	s.Limit = s.Held.Permits()
 	s.Remaining = s.Limit
 	return s
@@ -148,11 +144,7 @@ func (p *livePolicy) limitState(i int, s *keyset.State[string], tracked bool) Li
 
 // storedLimitOf is what a store says.
 func (e *Engine) storedLimitOf(ctx context.Context, p *livePolicy, i int, key string) (LimitState, error) {
-	limits := p.limitsFor(key)
-	if limits == nil {
-		limits = p.Limits
-	}
-	l := LimitState{Limit: p.Limits[i].Name, Holds: limits[i].String()}
+	l := LimitState{Limit: p.Limits[i].Name, Holds: p.limitsFor(key).limits[i].String()}
 	state, err := e.inspect(e.asking(ctx), p, i, key)
 	if err != nil {
 		return l, err

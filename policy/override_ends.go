@@ -27,6 +27,7 @@ func (c *lockoutClock) afterFunc(d time.Duration, f func()) (stop func() bool) {
 // put makes an override hold until its end. Engine.loading is held.
 func (e *Engine) put(p *livePolicy, x *override) {
 	all := p.overrides
+	x.variant.limits = x.Limits
 	var expire func()
 	expire = func() {
 		e.loading.Lock()

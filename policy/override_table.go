@@ -28,8 +28,9 @@ const overrideShards = 1024
 type override struct {
 	Override
 
-	until int64       // by the clock of the engine
-	stop  func() bool // of the timer at its end
+	variant variant     // its Limits
+	until   int64       // by the clock of the engine
+	stop    func() bool // of the timer at its end
 }
 
 // end stops the timer. It may be called of nil.
@@ -135,12 +136,20 @@ func (o *overrides) remove(x *override) {
 // lifted reports whether a policy lets a request pass whatever it asks for.
 func (it *item) lifted() bool { return it.override != nil && it.override.Unlimited }
 
-// limitsFor are the limits that hold for a key unless a tier says otherwise. They are nil for those of the policy.
-func (p *livePolicy) limitsFor(key string) []Limit {
-	if x := p.overrides.of([]byte(key)); x != nil && !x.Unlimited {
-		return x.Limits
+// keyed are the limits that hold for a key without an override, unless a tier says otherwise.
+func (p *livePolicy) keyed(key string) *variant {
+	if x := p.keys[key]; x != nil {
+		return x
 	}
-	return p.own[key]
+	return &p.usual
+}
+
+// limitsFor are the limits that hold for a key unless a tier says otherwise.
+func (p *livePolicy) limitsFor(key string) *variant {
+	if x := p.overrides.of([]byte(key)); x != nil && !x.Unlimited {
+		return &x.variant
+	}
+	return p.keyed(key)
 }
 
 // apply tells the limits of this process what they hold a key to from now on. If one of them cannot, they stay as they were.

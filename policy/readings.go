@@ -3,9 +3,9 @@ package policy
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/keyset"
 )
 
 // gatherOne finds the policies that apply to a request. It reports whether none does as rules exempt it.
@@ -64,48 +64,16 @@ func (w *work) merge(into, from *item, r *Request, cost Number) {
 
 // lower replaces each limit of an item that is higher than that of another item of the same policy.
 func (it *item) lower(other *item) {
-	p := it.policy
-	for i := range p.limits {
-		limit := other.limit(i)
-		if compareLimits(limit, it.limit(i)) >= 0 {
+	for i := range it.policy.limits {
+		if compareLimits(other.variant.at(i), it.variant.at(i)) >= 0 {
 			continue
 		}
-		if p.shared {
-			variant := make([]Limit, len(p.limits))
-			for j := range variant {
-				variant[j] = Limit{Limit: it.limit(j), Name: p.Limits[j].Name}
-			}
-			variant[i].Limit = limit
-			it.variant = variant
-			continue
+		x := variant{slices.Clone(it.variant.limits), slices.Clone(it.variant.plans)}
+		if x.limits[i] = other.variant.limits[i]; x.plans != nil {
+			x.plans[i] = other.variant.plans[i]
 		}
-		plans := make([]*keyset.Plan, len(p.limits))
-		for j := range plans {
-			plans[j] = it.plan(j)
-		}
-		plans[i] = other.plan(i)
-		it.plans = plans
+		it.variant = &x
 	}
-}
-
-// limit is the limit of an item that has no override.
-func (it *item) limit(i int) weir.Limit {
-	switch {
-	case it.variant != nil:
-		return it.variant[i].Limit
-	case it.plans != nil:
-		return it.plans[i].Limit()
-	default:
-		return it.policy.Limits[i].Limit
-	}
-}
-
-// plan is that of a limit of this process.
-func (it *item) plan(i int) *keyset.Plan {
-	if it.plans != nil {
-		return it.plans[i]
-	}
-	return it.policy.limits[i].plan
 }
 
 // compareLimits compares limits of the same algorithm: by their rates, and then by how much they allow at once.

@@ -17,17 +17,17 @@ func (s *snapshot) replacePlans() {
 			if p.shared {
 				break
 			}
-			roles := map[string]*keyset.Plan{"": p.limits[j].plan}
-			for name, plans := range p.tiers {
-				roles["tier "+name] = plans[j]
+			roles := map[string]*keyset.Plan{"": p.usual.plans[j]}
+			for name, x := range p.tiers {
+				roles["tier "+name] = x.plans[j]
 			}
-			for name, plans := range p.keys {
-				roles["key "+name] = plans[j]
+			for name, x := range p.keys {
+				roles["key "+name] = x.plans[j]
 			}
 			p.limits[j].state.replace(roles)
 		}
 		for j := range p.candidate {
-			p.candidate[j].state.replace(map[string]*keyset.Plan{"": p.candidate[j].plan})
+			p.candidate[j].state.replace(map[string]*keyset.Plan{"": p.measured.plans[j]})
 		}
 	}
 }

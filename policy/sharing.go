@@ -76,13 +76,9 @@ func boundKey(key string) string {
 
 // appendStored appends the charges of an item under a key.
 func appendStored(charges []store.Charge, key string, it *item) []store.Charge {
-	limits := it.policy.Limits
-	if it.variant != nil {
-		limits = it.variant
-	}
 	for i := range it.policy.limits {
 		charges = append(charges, store.Charge{
-			Policy: it.policy.limits[i].name, Key: key, Limit: limits[i].Limit, N: it.total,
+			Policy: it.policy.limits[i].name, Key: key, Limit: it.variant.limits[i].Limit, N: it.total,
 			Consistency: it.policy.Consistency.Stored(), Fail: it.policy.Fail.stored(),
 			Durable: it.policy.durable, Queue: it.policy.queued(),
 		})

@@ -70,10 +70,11 @@ type livePolicy struct {
 	state     *policyState
 	limits    []liveLimit
 	candidate []liveLimit
-	tiers     map[string][]*keyset.Plan
-	own       map[string][]Limit // Policy.Keys, by what they are counted under
-	keys      map[string][]*keyset.Plan
-	brought   *broughtLimits // nil without LimitBy
+	usual     variant // Policy.Limits
+	measured  variant // Policy.Candidate
+	tiers     map[string]*variant
+	keys      map[string]*variant // by what keys are counted under
+	brought   *broughtLimits      // nil without LimitBy
 	overrides *overrides
 	waiting   *waiting
 	parent    int // -1 for none
@@ -85,12 +86,26 @@ type livePolicy struct {
 	maxWait   time.Duration
 }
 
+// variant is what the limits of a policy are for a request: those of the policy itself, of a tier, of a key, of an override, or
+// one that the request brings.
+type variant struct {
+	limits []Limit
+	plans  []*keyset.Plan // the same; nil if they are kept for several processes
+}
+
+// at is one of the limits: that of a plan may have been replaced while the request waited.
+func (x *variant) at(i int) weir.Limit {
+	if x.plans != nil {
+		return x.plans[i].Limit()
+	}
+	return x.limits[i].Limit
+}
+
 // liveLimit is a limit in force.
 type liveLimit struct {
 	name    string // in decisions, and of what a store keeps
 	state   *limitState
-	plan    *keyset.Plan // nil if it is shared
-	returns bool         // permits come back on release
+	returns bool // permits come back on release
 }
 
 // limitState is what stays of a limit when the set is replaced.
@@ -217,7 +232,6 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	case p.state.refusals == nil:
 		p.state.refusals = newRefusedKeys()
 	}
-	p.own = p.countedKeys()
 	if p.LimitBy != nil {
 		p.brought = new(broughtLimits)
 	}
@@ -236,13 +250,16 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	if p.candidate, p.state.candidates, err = p.buildLimits(p.Candidate, was.candidates, clock, "candidate "); err != nil {
 		return err
 	}
-	if p.shared {
-		return nil // its charges say what each key is held to
-	}
-	if p.tiers, err = p.plans(p.Tiers); err != nil {
+	if p.usual, err = variantOf(p.limits, p.Limits); err != nil {
 		return err
 	}
-	p.keys, err = p.plans(p.own)
+	if p.measured, err = variantOf(p.candidate, p.Candidate); err != nil {
+		return err
+	}
+	if p.tiers, err = p.variants(p.Tiers); err != nil {
+		return err
+	}
+	p.keys, err = p.variants(p.countedKeys())
 	return err
 }
 
@@ -266,12 +283,8 @@ func (p *livePolicy) buildLimits(
 				return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
 			}
 		}
-		live := liveLimit{name: nameOf(p.Name, limits, i), state: state, returns: l.Algorithm() == weir.AlgorithmConcurrency}
-		if live.plan, err = keyset.Of(state.limiter).Plan(l.Limit); err != nil {
-			return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
-		}
 		states[l.Name] = state
-		all = append(all, live)
+		all = append(all, liveLimit{nameOf(p.Name, limits, i), state, l.Algorithm() == weir.AlgorithmConcurrency})
 	}
 	return all, states, nil
 }
@@ -318,22 +331,37 @@ func inherit(limits []Limit, was map[string]*limitState) []string {
 	return from
 }
 
-// plans checks limits that take the place of those of the policy.
-func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*keyset.Plan, error) {
-	var plans map[string][]*keyset.Plan // nil is quicker to look up in
+// variantOf has limits of this process checked by the limiters that keep their states.
+func variantOf(live []liveLimit, limits []Limit) (x variant, err error) {
+	x.limits = limits
+	for i := range limits {
+		l, limiter := &limits[i], live[i].state.limiter
+		if limiter == nil {
+			break // its charges say what each key is held to
+		}
+		plan, err := keyset.Of(limiter).Plan(l.Limit)
+		if err != nil {
+			return x, fmt.Errorf("limit %q: %w", l.Name, err)
+		}
+		x.plans = append(x.plans, plan)
+	}
+	return x, nil
+}
+
+// variants are limits that take the place of those of the policy.
+func (p *livePolicy) variants(all map[string][]Limit) (map[string]*variant, error) {
+	var variants map[string]*variant // nil is quicker to look up in
 	if len(all) > 0 {
-		plans = make(map[string][]*keyset.Plan, len(all))
+		variants = make(map[string]*variant, len(all))
 	}
 	for name, limits := range all {
-		for i := range limits {
-			plan, err := keyset.Of(p.limits[i].state.limiter).Plan(limits[i].Limit)
-			if err != nil {
-				return nil, fmt.Errorf("limit %q of %q: %w", limits[i].Name, name, err)
-			}
-			plans[name] = append(plans[name], plan)
+		x, err := variantOf(p.limits, limits)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", name, err)
 		}
+		variants[name] = &x
 	}
-	return plans, nil
+	return variants, nil
 }
 
 // bound makes the bounds of all limits those of the set. Nothing can fail any more.

@@ -51,8 +51,7 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as what remains is not known.
 	Unasked bool
 
-	plan    *keyset.Plan // of the limit that has decided, nil if applied is it
-	applied *Limit       // nil if it is that of the policy
+	applied *variant // nil if a caller has made the part
 	shared  bool
 	at      int32 // the place of its charge, which parts of several requests may have, among those of its kind
 	name    string
@@ -63,9 +62,7 @@ type Part struct {
 func (p *Part) Applied() weir.Limit {
 	switch {
 	case p.applied != nil:
-		return p.applied.Limit
-	case p.plan != nil:
-		return p.plan.Limit()
+		return p.applied.at(p.Limit)
 	case p.Policy == nil || p.Limit < 0 || p.Limit >= len(p.Policy.Limits):
 		return weir.Limit{}
 	}

@@ -86,81 +86,41 @@ func (it *item) reloaded(now *snapshot, key []byte) (charges []keyset.Charge, ok
 	if p.Mode != was.Mode || p.Parent != was.Parent || (p.LimitBy == nil) != (was.LimitBy == nil) {
 		return nil, false
 	}
+	x, known := it.under(p, key)
 	switch {
 	case was.shared:
-		return nil, was.samePlaces(p) && (it.override != nil || slices.Equal(it.storedLimits(was, key), it.storedLimits(p, key)))
-	case p.shared || !slices.EqualFunc(was.limits, p.limits, func(a, b liveLimit) bool { return a.state == b.state }):
-		return nil, false
-	}
-	plans, ok := it.plansOf(p, key)
-	if !ok {
+		return nil, was.samePlaces(p) && (it.override != nil || known && slices.Equal(it.variant.limits, x.limits))
+	case !known || p.shared || !slices.EqualFunc(was.limits, p.limits, func(a, b liveLimit) bool { return a.state == b.state }):
 		return nil, false
 	}
 	for i := range p.limits {
-		plan := p.limits[i].plan
-		if plans != nil {
-			plan = plans[i]
-		}
-		charges = append(charges, keyset.Charge{Limiter: p.limits[i].state.limiter, Key: string(key), Plan: plan})
+		charges = append(charges, keyset.Charge{Limiter: p.limits[i].state.limiter, Key: string(key), Plan: x.plans[i]})
 	}
 	return charges, true
 }
 
-// plansOf returns the limits of an item of this process that another set has for it, nil for those of the policy. It returns
-// false if that cannot be told without the request.
-func (it *item) plansOf(p *livePolicy, key []byte) (plans []*keyset.Plan, ok bool) {
+// under returns the limits that an item has under another set. It returns false if that cannot be told without the request.
+func (it *item) under(p *livePolicy, key []byte) (x *variant, known bool) {
 	was := it.policy
-	if p.LimitBy != nil && it.plans != nil && !sameSlice(was.keys[string(key)], it.plans) {
-		return it.plans, true // the request brought them
+	if p.LimitBy != nil && it.variant != &was.usual && it.variant != was.keys[string(key)] {
+		return it.variant, true // the request brought them
 	}
-	if own, has := p.keys[string(key)]; has {
+	if own := p.keys[string(key)]; own != nil {
 		return own, true
 	}
 	if p.TierBy == nil && was.TierBy == nil {
-		return nil, true
+		return &p.usual, true
 	}
 	for name, tier := range was.tiers {
-		if sameSlice(tier, it.plans) {
-			plans, ok = p.tiers[name]
-			return plans, ok
+		if tier == it.variant {
+			x = p.tiers[name]
+			return x, x != nil
 		}
 	}
-	return nil, it.plans == nil && sameNames(was.Tiers, p.Tiers)
+	return &p.usual, it.variant == &was.usual && sameNames(was.tiers, p.tiers)
 }
 
-// storedLimits returns the limits that a set has for an item of a shared policy, nil if that cannot be told.
-func (it *item) storedLimits(p *livePolicy, key []byte) []Limit {
-	was := it.policy
-	if p == was {
-		if it.variant != nil {
-			return it.variant
-		}
-		return p.Limits
-	}
-	if p.LimitBy != nil && it.variant != nil && !sameSlice(was.Keys[string(key)], it.variant) {
-		return it.variant // the request brought them
-	}
-	if own, has := p.Keys[string(key)]; has {
-		return own
-	}
-	if p.TierBy == nil && was.TierBy == nil {
-		return p.Limits
-	}
-	for name, tier := range was.Tiers {
-		if sameSlice(tier, it.variant) {
-			return p.Tiers[name]
-		}
-	}
-	if it.variant == nil && sameNames(was.Tiers, p.Tiers) {
-		return p.Limits
-	}
-	return nil
-}
-
-// sameSlice reports whether a is b, not only equal to it.
-func sameSlice[T any](a, b []T) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
-
-func sameNames(a, b map[string][]Limit) bool {
+func sameNames(a, b map[string]*variant) bool {
 	for name := range a {
 		if _, has := b[name]; !has {
 			return false
