@@ -30,7 +30,7 @@ var rooms = [][]string{
 	{"tiers"},
 	{"dispatch"},
 	{"store"},
-	{"durable"},
+	{"durable", "policy/match"},
 	{"policy"},
 	{"ratelimitfields"},
 	{"httplimit", "httpclient", "internal/fold"},

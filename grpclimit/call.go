@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/policy/match"
 )
 
 // The Protocol of calls and of messages. A rule without a protocol applies to both.
@@ -55,9 +56,9 @@ type header struct {
 	ctx context.Context
 }
 
-var _ policy.Header = (*header)(nil)
+var _ match.Header = (*header)(nil)
 
-// Values implements [policy.Header] for names in any case, of which metadata has the lower one. A value that is there is
+// Values implements [match.Header] for names in any case, of which metadata has the lower one. A value that is there is
 // copied by package metadata, which is one allocation.
 func (h *header) Values(name string) []string {
 	if h.ctx == nil {

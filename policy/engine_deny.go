@@ -74,14 +74,15 @@ func (e *Engine) Denies(r *Request) *Rule {
 	v.begin(s)
 	w := &v.work
 	w.request = 0
-	w.found = s.index.match(r, w.found[:0])
+	r.readAs(0, nil)
+	w.found = s.index.Match(&r.seen, w.found[:0])
 	if v.gatherDenied(s, r, 0, nil) {
 		return v.DeniedBy(0)
 	}
 	others := r.readings()
 	for i := range others {
 		r.readAs(i+1, others)
-		w.found = s.index.matchRead(r, w.found[:0])
+		w.found = s.index.Match(&r.seen, w.found[:0])
 		if v.gatherDenied(s, r, 0, nil) {
 			break
 		}

@@ -82,12 +82,12 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 	for i := range s.set.Rules {
 		rule := &s.set.Rules[i]
 		all[i] = ExplainedRule{
-			Name: rule.Name, Source: rule.Source, Afterwards: rule.Afterwards, Condition: s.index.why(int32(i), r),
+			Name: rule.Name, Source: rule.Source, Afterwards: rule.Afterwards, Condition: s.index.Why(&r.seen, int32(i)),
 			Deny: rule.Deny, Shadow: rule.Mode == ModeShadow,
 		}
 		x, told := &all[i], true
 		if x.Condition == "" && rule.When != nil {
-			s.index.bind(r, int32(i))
+			s.index.Bind(&r.seen, int32(i))
 			holds, err := rule.When.Holds(r)
 			told = err == nil
 			switch {
@@ -205,7 +205,7 @@ func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 		r.readAs(int(it.reading), keytext.Readings(r.Path, r.RawPath))
 	}
 	if it.rule != noRule {
-		s.index.bind(r, it.rule)
+		s.index.Bind(&r.seen, it.rule)
 	}
 	name, err := appendText(nil, p.TierBy, r)
 	if err != nil {

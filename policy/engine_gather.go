@@ -116,7 +116,7 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exempt bool) {
 	w := &v.work
 	from, earlier := len(w.items), len(w.counted)
-	w.found = s.index.matchRead(r, w.found[:0])
+	w.found = s.index.Match(&r.seen, w.found[:0])
 	if s.denies && v.gatherDenied(s, r, earlier, counting) {
 		return false
 	}
@@ -145,7 +145,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 			w.afterwards |= 1 << w.request
 		}
 		if len(s.uses[n]) > 0 {
-			s.index.bind(r, n)
+			s.index.Bind(&r.seen, n)
 		}
 		for i := range s.uses[n] {
 			u := &s.uses[n][i]
@@ -158,7 +158,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 // holds reports whether the When of a rule whose Match holds for a request holds as well, and whether that can be told.
 func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told bool) {
 	rule := &s.set.Rules[n]
-	s.index.bind(r, n)
+	s.index.Bind(&r.seen, n)
 	holds, err := rule.When.Holds(r)
 	if err == nil {
 		return holds, true

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
@@ -180,5 +181,35 @@ func TestRequestsWithSeveralReadingsInABatch(t *testing.T) {
 	defer v.Release()
 	if v.Exempt || len(v.Parts) != 2 || left(t, e, "p", "") != 998 {
 		t.Errorf("exempt %t, %d parts, %d left of 1000", v.Exempt, len(v.Parts), left(t, e, "p", ""))
+	}
+}
+
+// TestNotesOfAnotherRequestAreNotTrusted: a Request that is used again, and bytes that a caller reads the next path into, say
+// nothing about the next request.
+func TestNotesOfAnotherRequestAreNotTrusted(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1000)), Key: policy.PathValueText("id")}},
+		Rules: []policy.Rule{
+			{Name: "old", Match: policy.Match{Hosts: []string{"a"}, Paths: []string{"/x/{id}"}}, Limits: uses("p")},
+			{Name: "new", Match: policy.Match{Hosts: []string{"b"}, Paths: []string{"/y/{id}"}}, Limits: uses("p")},
+		},
+	})
+	host, path := []byte("a"), []byte("/x/7")
+	r := policy.Request{
+		Host: unsafe.String(&host[0], len(host)), Path: unsafe.String(&path[0], len(path)),
+	}
+	var v policy.Verdict
+	for _, now := range []struct{ host, path, rule, key string }{{"a", "/x/7", "old", "7"}, {"b", "/y/8", "new", "8"}} {
+		copy(host, now.host)
+		copy(path, now.path)
+		e.Take(&r, &v)
+		if len(v.Parts) != 1 || v.Parts[0].Rule.Name != now.rule || string(v.Parts[0].Key) != now.key {
+			t.Errorf("%s%s: %+v", now.host, now.path, v.Parts)
+		}
+		v.Release()
+	}
+	r.Path = "/other/path"
+	if id := r.PathValue("id"); id != "" {
+		t.Errorf("the value %q of an old path", id)
 	}
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"net/netip"
+
+	"github.com/weirhq/weir/policy/match"
 )
 
 // Request is what rules see of a request, of any origin: HTTP, gRPC, a line of an access log. What is not known is left out. A
@@ -26,7 +28,7 @@ type Request struct {
 	// Route is the name that the server itself has for what is asked for, such as the pattern of [net/http.ServeMux].
 	Route string
 	// Header has the fields of the header; nil is an empty one.
-	Header Header
+	Header match.Header
 	// Client is the address of the client, not of a proxy in between. The zero Addr is that of a client that is not known.
 	Client netip.Addr
 	// Attributes are what else is known: the user of a token, the entries of a descriptor.
@@ -42,32 +44,44 @@ type Request struct {
 	// nil, as long as the store itself allows.
 	Context context.Context
 
-	path variables // of the rule that is looked at
-}
-
-// Header is a lookup of header fields: [net/http.Header] is one.
-type Header interface {
-	// Values are all values of the field with this name, in canonical form such as "X-Api-Key". It must not be changed.
-	Values(name string) []string
+	seen match.View // what conditions see of the request, for the reading of its path that rules are asked about
 }
 
 // HeaderValue is the first value of a field, and whether there is one. The name is in canonical form.
 func (r *Request) HeaderValue(name string) (string, bool) {
-	if r.Header == nil {
-		return "", false
-	}
-	if values := r.Header.Values(name); len(values) > 0 {
-		return values[0], true
-	}
-	return "", false
+	return match.FirstValue(r.Header, name)
 }
 
 // CleanPath is the path as rules see it, for conditions and texts: Path without empty and dot segments. While an [Engine] asks
 // about another way to read the path it is that one, in which %2F stands for a slash within a segment.
-func (r *Request) CleanPath() string { return r.cleanPath() }
+func (r *Request) CleanPath() string { return r.view().CleanPath() }
 
 // PathValue is the part of the path at a wildcard of the pattern of the current rule, "" if there is none of this name.
-func (r *Request) PathValue(name string) string { return r.pathValue(name) }
+func (r *Request) PathValue(name string) string { return r.view().PathValue(name) }
+
+func (r *Request) cleanHost() string { return r.view().CleanHost() }
+
+// view is what conditions see of the request. What was noted of another path or host is not trusted.
+func (r *Request) view() *match.View {
+	if r.seen.Path != r.Path || r.seen.Host != r.Host {
+		r.readAs(0, nil)
+	}
+	return &r.seen
+}
+
+// readAs makes the path that of a reading. 0 is the usual one, and the others are those of readings, from 1 on. It forgets all
+// that was noted of an earlier request.
+func (r *Request) readAs(reading int, others []string) {
+	r.seen = match.View{
+		Protocol: r.Protocol, Method: r.Method, Host: r.Host, Path: r.Path, Route: r.Route, Header: r.Header, Client: r.Client,
+	}
+	if reading > 0 {
+		r.seen.ReadAs(others[reading-1])
+	}
+}
+
+// readings returns the other ways to read the path, nil for a path that all servers read alike or that nothing has looked at.
+func (r *Request) readings() []string { return r.seen.Readings(r.RawPath) }
 
 // cost is Cost with its default.
 func (r *Request) cost() int64 {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
+	"github.com/weirhq/weir/policy/match"
 )
 
 const (
@@ -50,6 +51,13 @@ func (c *checker) add(err error) {
 	}
 }
 
+// refuseForm refuses the value of an option that package match does not accept.
+func (c *checker) refuseForm(option string, err error) {
+	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
+		c.refuse(option, wrong.Value, wrong.Accepted)
+	}
+}
+
 func isName(s string, longest int, slash bool) bool {
 	if s == "" || len(s) > longest {
 		return false
@@ -67,7 +75,7 @@ type program struct {
 	set      *Set
 	policies map[string]int
 	rules    map[string]int
-	index    *index
+	index    *match.Index
 	uses     [][]use // of each rule
 }
 
@@ -126,11 +134,40 @@ func compile(s *Set) (*program, error) {
 			p.uses[i] = append(p.uses[i], use{u, policy})
 		}
 	}
-	var err error
-	if p.index, err = newIndex(p.set.Rules); err != nil {
-		c.add(err)
+	rules := make([]match.Conditions, len(p.set.Rules))
+	for i := range p.set.Rules {
+		c.match(&p.set.Rules[i], &rules[i])
 	}
+	p.index = match.NewIndex(rules)
 	return p, errors.Join(c.errs...)
+}
+
+// match adds the conditions of a rule to those of the index.
+func (c *checker) match(rule *Rule, to *match.Conditions) {
+	m, at := &rule.Match, fmt.Sprintf("rule %q: Match.", rule.Name)
+	for _, of := range []struct {
+		kind   match.Kind
+		name   string
+		values []string
+	}{
+		{match.Method, "Methods", m.Methods},
+		{match.Host, "Hosts", m.Hosts},
+		{match.Path, "Paths", m.Paths},
+		{match.Route, "Routes", m.Routes},
+		{match.Protocol, "Protocols", m.Protocols},
+	} {
+		for i, value := range of.values {
+			c.refuseForm(fmt.Sprintf("%s%s[%d]", at, of.name, i), to.Add(of.kind, value))
+		}
+	}
+	for i, h := range m.Headers {
+		if wrong, ok := errors.AsType[*weir.OptionError](to.AddHeader(h.Name, h.Value, h.Absent)); ok {
+			c.refuse(fmt.Sprintf("%sHeaders[%d].%s", at, i, wrong.Option), wrong.Value, wrong.Accepted)
+		}
+	}
+	for i, network := range m.Clients {
+		c.refuseForm(fmt.Sprintf("%sClients[%d]", at, i), to.AddClient(network))
+	}
 }
 
 // effect checks what a rule does that applies no limits.

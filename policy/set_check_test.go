@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -117,6 +118,51 @@ func TestSetCheck(t *testing.T) {
 		if err := set.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
+	}
+}
+
+func TestMatchNamesWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		m    policy.Match
+		want string
+	}{
+		{policy.Match{Methods: []string{"GET", "get"}}, `Match.Methods[1] is "get": must be a method in upper case, such as GET`},
+		{policy.Match{Methods: []string{""}}, `Match.Methods[0] is "": must be a method`},
+		{policy.Match{Methods: []string{"GET POST"}}, `Match.Methods[0] is "GET POST": must be a method`},
+		{policy.Match{Hosts: []string{""}}, `Match.Hosts[0] is "": must be a host such as api.example.com or *.example.com`},
+		{policy.Match{Hosts: []string{"*"}}, `Match.Hosts[0] is "*"`},
+		{policy.Match{Hosts: []string{"*."}}, `Match.Hosts[0] is "*."`},
+		{policy.Match{Hosts: []string{"."}}, `Match.Hosts[0] is "."`},
+		{policy.Match{Hosts: []string{"a..com"}}, `Match.Hosts[0] is "a..com"`},
+		{policy.Match{Hosts: []string{"a.*.com"}}, `Match.Hosts[0] is "a.*.com"`},
+		{policy.Match{Hosts: []string{"*.*.com"}}, `Match.Hosts[0] is "*.*.com"`},
+		{policy.Match{Hosts: []string{"example.com:80"}}, `Match.Hosts[0] is "example.com:80"`},
+		{policy.Match{Hosts: []string{"[::1]:80"}}, `Match.Hosts[0] is "[::1]:80"`},
+		{policy.Match{Hosts: []string{"bücher.example"}}, `Match.Hosts[0] is "bücher.example"`},
+		{policy.Match{Hosts: []string{strings.Repeat("a", 256)}}, `..: must be a host`},
+		{policy.Match{Paths: []string{"login"}}, `Match.Paths[0] is "login": must be a pattern such as /users/{id}`},
+		{policy.Match{Paths: []string{"/a", "/{"}}, `Match.Paths[1] is "/{": must be with wildcards that are whole segments`},
+		{policy.Match{Headers: []policy.HeaderMatch{{}}}, `Match.Headers[0].Name is "": must be the name of a header field`},
+		{policy.Match{Headers: []policy.HeaderMatch{{Name: "a b"}}}, `Match.Headers[0].Name is "a b"`},
+		{policy.Match{Headers: []policy.HeaderMatch{{Name: "host", Value: "x"}}}, `Match.Headers[0].Name is "host": must be another field`},
+		{policy.Match{Headers: []policy.HeaderMatch{{Name: "A", Value: "x", Absent: true}}}, `Match.Headers[0].Value is "x": must be empty with Absent`},
+		{policy.Match{Headers: []policy.HeaderMatch{{Name: "A", Value: "x\n"}}}, `Match.Headers[0].Value is "x\n": must be without control`},
+		{policy.Match{Headers: []policy.HeaderMatch{{Name: "A", Value: " x"}}}, `Match.Headers[0].Value is " x": must be without control`},
+		{policy.Match{Clients: []netip.Prefix{{}}}, `Match.Clients[0] is invalid Prefix: must be a network such as 10.0.0.0/8`},
+		{policy.Match{Routes: []string{""}}, `Match.Routes[0] is "": must be the name of a route`},
+		{policy.Match{Protocols: []string{"HTTP"}}, `Match.Protocols[0] is "HTTP": must be a protocol in lower case`},
+	} {
+		err := (&policy.Set{Rules: []policy.Rule{{Name: "ok"}, {Name: "login", Match: c.m}}}).Check()
+		var option *weir.OptionError
+		if !errors.As(err, &option) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), `weir: rule "login": Match.`) {
+			t.Errorf("%+v: %v, want %s", c.m, err, c.want)
+		}
+	}
+	err := (&policy.Set{Rules: []policy.Rule{
+		{Name: "a", Match: policy.Match{Methods: []string{"a", "GET", "b"}}}, {Name: "c", Match: policy.Match{Paths: []string{"c"}}},
+	}}).Check()
+	if err == nil || strings.Count(err.Error(), "weir: ") != 3 {
+		t.Errorf("three mistakes: %v", err)
 	}
 }
 

@@ -173,7 +173,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 				s.matched[i] = old.matched[at]
 			}
 		}
-		if s.matched[i].often == nil && s.index.briefs[i].has == 0 {
+		if s.matched[i].often == nil && s.index.MatchesAll(int32(i)) {
 			s.matched[i] = &ruleCount{often: new(tally.Tally), before: s.matched[i]}
 		}
 	}

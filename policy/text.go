@@ -70,7 +70,7 @@ var (
 	methodText = simple("request.method",
 		func(r *Request) string { return r.Method }, func(r *Request, word string) { r.Method = word })
 	hostText  = simple("request.host", (*Request).cleanHost, func(r *Request, word string) { r.Host = word })
-	pathText  = simple("request.path", (*Request).cleanPath, func(r *Request, word string) { r.Path = word })
+	pathText  = simple("request.path", (*Request).CleanPath, func(r *Request, word string) { r.Path = word })
 	routeText = simple("request.route",
 		func(r *Request) string { return r.Route }, func(r *Request, word string) { r.Route = word })
 	protocolText = simple("request.protocol",

@@ -78,7 +78,6 @@ func (f oneField) Values(name string) []string {
 
 // putPathValue makes r a request whose path has a value for a wildcard.
 func (r *Request) putPathValue(name, value string) {
-	p := &pattern{source: "/{" + name + "...}", segments: []segment{{restSegment, name}}, wild: true}
-	r.Path = "/" + value
-	r.path = variables{path: r.Path, pathClean: r.Path, pattern: p}
+	r.seen.BindPathValue(name, value)
+	r.Path = r.seen.Path
 }

@@ -228,7 +228,7 @@ func clone(r *policy.Request) *policy.Request {
 // headers are those of a request, each with one value. Names are in canonical form.
 type headers map[string][]string
 
-// Values implements [policy.Header].
+// Values returns the values of a field: see [policy.Request].Header.
 func (h headers) Values(name string) []string { return h[name] }
 
 // describe reads a part of a request.

@@ -100,7 +100,7 @@ const (
 	userAgent = "User-Agent"
 )
 
-// Values implements [policy.Header]. What is logged as "-" or not at all was not there.
+// Values returns the values of a field: see [policy.Request].Header. What is logged as "-" or not at all was not there.
 func (h *logged) Values(name string) []string {
 	var values []string
 	switch name {

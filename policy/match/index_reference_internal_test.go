@@ -1,7 +1,6 @@
-package policy
+package match
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // The reference looks at one rule after the other, and asks net/http.ServeMux for one pattern at a time.
@@ -71,7 +72,7 @@ func anyOf[T any](values []T, good func(T) bool) bool {
 }
 
 // plainMatch is the reference. It returns which of the patterns matches first as well.
-func plainMatch(m *Match, r *Request) (bool, muxMatch) {
+func plainMatch(m *written, r *View) (bool, muxMatch) {
 	var first muxMatch
 	header, _ := r.Header.(http.Header)
 	ok := anyOf(m.Methods, func(s string) bool { return s == r.Method || s == http.MethodGet && r.Method == http.MethodHead }) &&
@@ -167,8 +168,8 @@ func (w world) network() netip.Prefix {
 	return netip.MustParsePrefix(w.word("10.0.0.0/8", "10.7.7.7/12", "10.1.0.0/16", "10.1.2.3/32", "0.0.0.0/0", "::/0", "2001:db8::/32", "2001:db8::1/128"))
 }
 
-func (w world) match() Match {
-	return Match{
+func (w world) match() written {
+	return written{
 		Methods: some(w, 2, func() string { return w.word("GET", "POST", "HEAD", "PUT") }),
 		Hosts: some(w, 2, func() string {
 			if host := w.host(); strings.Contains(host, ":") || w.IntN(2) == 0 {
@@ -177,8 +178,8 @@ func (w world) match() Match {
 			return "*." + w.word("example.com", "Example.com", "a.example.com", "com")
 		}),
 		Paths: some(w, 5, w.pattern),
-		Headers: some(w, 2, func() HeaderMatch {
-			return []HeaderMatch{
+		Headers: some(w, 2, func() field {
+			return []field{
 				{Name: "x-plan", Value: "gold"},
 				{Name: "X-Plan", Value: "free"},
 				{Name: "X-Plan", Value: "g*"},
@@ -194,8 +195,8 @@ func (w world) match() Match {
 	}
 }
 
-func (w world) request() Request {
-	r := Request{
+func (w world) request() View {
+	r := View{
 		Method:   w.word("GET", "POST", "HEAD", "get", ""),
 		Host:     w.word("", "", "A.", ".") + w.host(),
 		Path:     w.path(),
@@ -224,35 +225,36 @@ func (w world) request() Request {
 }
 
 // compareWithReference checks everything that an index answers about a request, and returns how many rules match it.
-func compareWithReference(t *testing.T, x *index, rules []Rule, r *Request) int {
+func compareWithReference(t *testing.T, x *Index, rules []written, r *View) int {
 	t.Helper()
+	r = r.again()
 	var want []int32
 	values := map[int32]muxMatch{}
 	for i := range rules {
 		n := int32(i)
-		ok, values1 := plainMatch(&rules[i].Match, r)
+		ok, values1 := plainMatch(&rules[i], r)
 		if ok {
 			want = append(want, n)
 			values[n] = values1
 		}
-		if why := x.why(n, r); (why == "") != ok {
-			t.Fatalf("%+v\n%+v\nmatches: %v, but why not is %q", rules[i].Match, *r, ok, why)
+		if why := x.Why(r, n); (why == "") != ok {
+			t.Fatalf("%+v\n%+v\nmatches: %v, but why not is %q", rules[i], *r, ok, why)
 		}
 	}
-	got := x.match(r, []int32{-1})[1:]
+	got := x.Match(r, []int32{-1})[1:]
 	if !slices.Equal(got, want) {
 		for i := range rules {
 			if n := int32(i); slices.Contains(got, n) != slices.Contains(want, n) {
-				t.Errorf("rule %d: %+v", i, rules[i].Match)
+				t.Errorf("rule %d: %+v", i, rules[i])
 			}
 		}
 		t.Fatalf("%+v\nrules %v, want %v", *r, got, want)
 	}
 	for _, n := range got {
-		x.bind(r, n)
+		x.Bind(r, n)
 		for _, name := range wildcardNames {
 			if got, want := r.PathValue(name), values[n].values[name]; got != want {
-				t.Fatalf("%v of %q: %s is %q, want %q", rules[n].Match.Paths, r.Path, name, got, want)
+				t.Fatalf("%v of %q: %s is %q, want %q", rules[n].Paths, r.Path, name, got, want)
 			}
 		}
 	}
@@ -266,14 +268,13 @@ func FuzzIndexIsTheReference(f *testing.F) {
 	f.Add(uint64(3), "/%41/{$}", "a", "/A/", "A.")
 	f.Fuzz(func(t *testing.T, seed uint64, pattern, host, path, asked string) {
 		w := world{rand.New(rand.NewPCG(seed, 2)), seed%4 == 0}
-		var rules []Rule
-		for i := range 1 + w.IntN(40) {
-			rules = append(rules, Rule{Name: fmt.Sprint(i), Match: w.match()})
+		var rules []written
+		for range 1 + w.IntN(40) {
+			rules = append(rules, w.match())
 		}
-		for _, m := range []Match{{Paths: []string{pattern}}, {Hosts: []string{host}}, {Paths: []string{"/a", pattern}, Hosts: []string{host}}} {
-			rule := Rule{Name: fmt.Sprint(len(rules)), Match: m}
-			if _, err := newIndex([]Rule{rule}); err == nil {
-				rules = append(rules, rule)
+		for _, m := range []written{{Paths: []string{pattern}}, {Hosts: []string{host}}, {Paths: []string{"/a", pattern}, Hosts: []string{host}}} {
+			if _, err := newIndex([]written{m}); err == nil {
+				rules = append(rules, m)
 			}
 		}
 		x, err := newIndex(rules)
@@ -284,14 +285,9 @@ func FuzzIndexIsTheReference(f *testing.F) {
 		compareWithReference(t, x, rules, &r)
 		r.Path = path
 		compareWithReference(t, x, rules, &r)
-		if plainHost(asked) == r.cleanHostOf(asked) { // of what is no host at all there are several opinions
+		if plainHost(asked) == keytext.CleanHost(asked) { // of what is no host at all there are several opinions
 			r.Host = asked
 			compareWithReference(t, x, rules, &r)
 		}
 	})
-}
-
-func (r *Request) cleanHostOf(host string) string {
-	other := Request{Host: host}
-	return other.cleanHost()
 }

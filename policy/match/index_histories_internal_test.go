@@ -1,9 +1,8 @@
 //go:build !race
 
-package policy
+package match
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -12,12 +11,12 @@ func TestIndexIsTheReference(t *testing.T) {
 	found, deeper := 0, 0
 	for seed := range uint64(70) {
 		w := world{rand.New(rand.NewPCG(seed, 1)), seed%10 == 0}
-		rules := make([]Rule, 1+w.IntN(120))
+		rules := make([]written, 1+w.IntN(120))
 		if w.dense {
-			rules = make([]Rule, 500)
+			rules = make([]written, 500)
 		}
 		for i := range rules {
-			rules[i] = Rule{Name: fmt.Sprint(i), Match: w.match()}
+			rules[i] = w.match()
 		}
 		x, err := newIndex(rules)
 		if err != nil {
@@ -31,7 +30,7 @@ func TestIndexIsTheReference(t *testing.T) {
 		for range 20 {
 			r := w.request()
 			found += compareWithReference(t, x, rules, &r)
-			r.Path = w.path() // the same Request again
+			r.Path = w.path() // the same View again
 			found += compareWithReference(t, x, rules, &r)
 		}
 	}

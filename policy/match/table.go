@@ -1,0 +1,314 @@
+package match
+
+import (
+	"hash/maphash"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weirhq/weir/clientip"
+)
+
+// textTable finds numbers by texts. It is filled by put, and after freeze it is only read. For an answer it reads less memory
+// than a map: with thousands of rules, memory that is not at hand is most of what a lookup costs. All texts together must be
+// shorter than 4 GB, which those of a configuration are.
+type textTable struct {
+	filling map[string]int32 // until freeze
+	entries []textEntry      // a power of two, at most half of them in use
+	texts   string           // all texts, one after the other
+	longest int
+}
+
+// textEntry is one text. That of an unused entry is nowhere.
+type textEntry struct {
+	hash   uint32
+	begin  uint32 // in texts
+	size   uint32
+	number int32
+}
+
+// textSeed keeps those who send requests from choosing texts that meet in one place.
+var textSeed = maphash.MakeSeed()
+
+func (t *textTable) put(s string, number int32) {
+	if t.filling == nil {
+		t.filling = map[string]int32{}
+	}
+	t.filling[s] = number
+	t.longest = max(t.longest, len(s))
+}
+
+func (t *textTable) empty() bool { return len(t.entries) == 0 }
+
+func (t *textTable) freeze() {
+	if len(t.filling) == 0 {
+		return
+	}
+	size := 2
+	for size < 2*len(t.filling) {
+		size *= 2
+	}
+	t.entries = slices.Repeat([]textEntry{{number: nowhere}}, size)
+	var texts strings.Builder
+	for _, s := range slices.Sorted(maps.Keys(t.filling)) {
+		hash := maphash.String(textSeed, s)
+		i := int(hash) & (size - 1)
+		for t.entries[i].number != nowhere {
+			i = (i + 1) & (size - 1)
+		}
+		t.entries[i] = textEntry{uint32(hash >> 32), uint32(texts.Len()), uint32(len(s)), t.filling[s]}
+		texts.WriteString(s)
+	}
+	t.texts, t.filling = texts.String(), nil
+}
+
+// get returns the number of s, or nowhere. It does not read what is longer than any text of the table.
+func (t *textTable) get(s string) int32 {
+	if len(t.entries) == 0 || len(s) > t.longest {
+		return nowhere
+	}
+	hash := maphash.String(textSeed, s)
+	high := uint32(hash >> 32)
+	mask := len(t.entries) - 1
+	for i := int(hash) & mask; ; i = (i + 1) & mask {
+		e := &t.entries[i]
+		if e.number == nowhere || e.hash == high && int(e.size) == len(s) && t.texts[e.begin:int(e.begin)+len(s)] == s {
+			return e.number
+		}
+	}
+}
+
+// headerTable files rules by the value of a field.
+type headerTable struct {
+	name   string
+	values textTable
+}
+
+// hostTable files rules by the host.
+type hostTable struct {
+	exact  textTable
+	below  textTable                  // by what hosts end with
+	labels [(maxHost+1)/64 + 1]uint64 // how many the texts in below have
+}
+
+func (t *hostTable) empty() bool { return t.exact.empty() && t.below.empty() }
+
+func (t *hostTable) put(h hostPattern, p slot) {
+	if !h.below {
+		t.exact.put(h.text, p)
+		return
+	}
+	t.below.put(h.text, p)
+	labels := strings.Count(h.text, ".")
+	t.labels[labels/64] |= 1 << (labels % 64)
+}
+
+func (x *Index) lookHost(n *node, v *View, found []int32) []int32 {
+	host := v.CleanHost()
+	if p := n.hosts.exact.get(host); p != nowhere {
+		found = x.open(p, v, n.known|Host, found)
+	}
+	below := &n.hosts.below
+	if below.empty() {
+		return found
+	}
+	// Nothing that is looked for begins before low, and something must stand before the dot.
+	low := max(1, len(host)-below.longest)
+	end := len(host)
+	for labels := 1; end > low; labels++ {
+		dot := strings.LastIndexByte(host[low:end], '.')
+		if dot < 0 {
+			break
+		}
+		end = low + dot
+		if n.hosts.labels[labels/64]&(1<<(labels%64)) == 0 {
+			continue
+		}
+		if p := below.get(host[end:]); p != nowhere {
+			found = x.open(p, v, n.known|Host, found)
+		}
+	}
+	return found
+}
+
+// networkTable files rules by networks with the same number of bits.
+type networkTable struct {
+	bits int
+	v4   map[uint32]slot   // nil for networks of IPv6
+	v6   map[[16]byte]slot // nil for networks of IPv4
+}
+
+func (t *networkTable) put(network netip.Prefix, p slot) {
+	if t.v4 != nil {
+		t.v4[number4(network.Addr())] = p
+	} else {
+		t.v6[network.Addr().As16()] = p
+	}
+}
+
+// get returns the place of the network that an address is in. The address is folded and of the kind of the table.
+func (t *networkTable) get(client netip.Addr) slot {
+	p, ok := slot(nowhere), false
+	if t.v4 != nil {
+		p, ok = t.v4[number4(client)>>(32-t.bits)<<(32-t.bits)]
+	} else if network, err := client.Prefix(t.bits); err == nil {
+		p, ok = t.v6[network.Addr().As16()]
+	}
+	if !ok {
+		return nowhere
+	}
+	return p
+}
+
+func number4(a netip.Addr) uint32 {
+	b := a.As4()
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+func (x *Index) lookClient(n *node, v *View, found []int32) []int32 {
+	client := clientip.Fold(v.Client)
+	for i := range n.clients {
+		t := &n.clients[i]
+		if client.Is4() != (t.v4 != nil) {
+			continue
+		}
+		if p := t.get(client); p != nowhere {
+			found = x.open(p, v, n.known|onClient, found)
+		}
+	}
+	return found
+}
+
+// pathTable files rules by the patterns of paths, in a tree whose levels are their segments.
+type pathTable struct {
+	nodes []pathNode // the first one is the root
+	depth int        // how many segments the longest pattern has
+	// literals are the tables of nodes that can be followed by a literal.
+	literals []textTable
+}
+
+// pathNode is what can follow after some segments. Nodes and tables are given as their places in the pathTable, where 0 is none.
+type pathNode struct {
+	literals int32
+	wild     int32 // the node behind any segment
+	here     slot  // of patterns that end without a slash
+	end      slot  // of those that end with the slash
+	rest     slot  // of those that have a rest
+}
+
+func newPathTable() *pathTable {
+	return &pathTable{nodes: []pathNode{newPathNode()}, literals: make([]textTable, 1)}
+}
+
+func newPathNode() pathNode { return pathNode{here: nowhere, end: nowhere, rest: nowhere} }
+
+// add adds a node and returns its place.
+func (t *pathTable) add() int32 {
+	t.nodes = append(t.nodes, newPathNode())
+	return int32(len(t.nodes) - 1)
+}
+
+func (t *pathTable) put(pattern *pattern, p slot) {
+	t.depth = max(t.depth, len(pattern.segments))
+	n := int32(0)
+	for _, s := range pattern.segments {
+		switch s.kind {
+		case restSegment:
+			t.nodes[n].rest = p
+			return
+		case endSegment:
+			t.nodes[n].end = p
+			return
+		case wildSegment:
+			next := t.nodes[n].wild
+			if next == 0 {
+				next = t.add()
+				t.nodes[n].wild = next
+			}
+			n = next
+		case literalSegment:
+			n = t.literal(n, s.text)
+		}
+	}
+	t.nodes[n].here = p
+}
+
+// literal returns the node that follows n behind a literal, which is added if there is none.
+func (t *pathTable) literal(n int32, text string) int32 {
+	if t.nodes[n].literals == 0 {
+		t.literals = append(t.literals, textTable{})
+		t.nodes[n].literals = int32(len(t.literals) - 1)
+	}
+	table := &t.literals[t.nodes[n].literals]
+	next, ok := table.filling[text]
+	if !ok {
+		next = t.add()
+		table.put(text, next)
+	}
+	return next
+}
+
+func (t *pathTable) freeze() {
+	for i := range t.literals {
+		t.literals[i].freeze()
+	}
+}
+
+// slashes are where the segments of a path begin, as far as they matter, and the length of the path if it has no more.
+type slashes [maxSegments + 1]int
+
+// pathWalk is what a walk through the tree needs to know.
+type pathWalk struct {
+	x     *Index
+	t     *pathTable
+	v     *View
+	path  string
+	known Kind
+	at    *slashes
+}
+
+func (x *Index) lookPath(n *node, v *View, found []int32) []int32 {
+	path := v.matchPath()
+	if path[0] != '/' { // "*"
+		return found
+	}
+	var at slashes
+	end := 0
+	for i := 1; i <= n.paths.depth && end < len(path); i++ {
+		_, end = nextSegment(path, end)
+		at[i] = end
+	}
+	w := pathWalk{x, n.paths, v, path, n.known | Path, &at}
+	return w.visit(0, 0, found)
+}
+
+// visit appends the rules at a node and below, to which the first segments of the path have led.
+func (w *pathWalk) visit(place int32, depth int, found []int32) []int32 {
+	n := &w.t.nodes[place]
+	start := w.at[depth]
+	if start == len(w.path) {
+		return w.open(n.here, found)
+	}
+	// There is a slash at start.
+	found = w.open(n.rest, found)
+	if start+1 == len(w.path) {
+		return w.open(n.end, found)
+	}
+	if n.literals != 0 {
+		if next := w.t.literals[n.literals].get(w.path[start+1 : w.at[depth+1]]); next != nowhere {
+			found = w.visit(next, depth+1, found)
+		}
+	}
+	if n.wild != 0 && w.at[depth+1] > start+1 {
+		found = w.visit(n.wild, depth+1, found)
+	}
+	return found
+}
+
+func (w *pathWalk) open(p slot, found []int32) []int32 {
+	if p == nowhere {
+		return found
+	}
+	return w.x.open(p, w.v, w.known, found)
+}
