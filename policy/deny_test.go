@@ -108,8 +108,12 @@ func TestDenyInShadow(t *testing.T) {
 			Rules:    []policy.Rule{{Name: "deny", Deny: true, Mode: mode}, {Name: "all", Limits: uses("p")}},
 		}
 	}
-	e := engine(t, set(policy.ModeShadow))
-	for mode, want := range map[policy.Mode]uint64{policy.ModeShadow: 1, policy.ModeOff: 0} {
+	var e *policy.Engine
+	for _, c := range []struct {
+		mode policy.Mode
+		want uint64
+	}{{policy.ModeShadow, 1}, {policy.ModeOff, 0}} {
+		mode, want := c.mode, c.want
 		e = engine(t, set(mode))
 		if v := take(e, policy.Request{}); !v.Allowed || len(v.Parts) != 1 || v.DeniedBy(0) != nil {
 			t.Errorf("%v: %+v", mode, v)
