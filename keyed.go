@@ -159,23 +159,12 @@ func (k *keys[K]) choose(key K) Limit {
 	return k.limitOf(key)
 }
 
-// termsOf returns the limit of a key; nil if it cannot be used, and then why says why.
-func (k *keys[K]) termsOf(key K) (t *terms, why Reason) {
-	if k.limitOf == nil {
-		return k.base, ReasonNone
+// cell makes c that of a key, and brings its limit.
+func (k *keys[K]) cell(c *cell, key K) {
+	c.k, c.hash, c.terms = &k.keyed, k.hash(key), k.base
+	if k.limitOf != nil {
+		c.bring(k.choose(key))
 	}
-	return k.termsUnder(k.choose(key))
-}
-
-// termsUnder is termsOf for a key whose limit was chosen.
-func (k *keys[K]) termsUnder(limit Limit) (t *terms, why Reason) {
-	if limit == (Limit{}) {
-		return k.base, ReasonNone
-	}
-	if t, why = k.plans.intern(limit); why == ReasonTableFull {
-		return k.untag(limit)
-	}
-	return t, why
 }
 
 // note remembers the name of a key that was refused.
@@ -225,40 +214,48 @@ func (k *Keyed[K]) Allow(key K) bool {
 		case locked:
 		}
 	}
-	return !k.returns() && k.tryAcquire(key, h, 1, false).decision.Allowed
+	return k.Take(key, 1).Allowed
 }
 
 // TryAcquire takes n permits of key if they are available and no caller waits for them, and never waits itself. See
 // [Limiter] for n = 0, n above the limit, and negative n. The lease of a KeyedConcurrency must be released; releasing
 // that of a Keyed does nothing.
-func (k *keys[K]) TryAcquire(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, false) }
-
-// Take is TryAcquire that returns the decision alone.
-func (k *Keyed[K]) Take(key K, n int64) Decision {
-	if k.returns() {
-		return k.refuse(ReasonInvalid, n).decision
-	}
-	return k.tryAcquire(key, k.hash(key), n, false).decision
-}
+func (k *keys[K]) TryAcquire(key K, n int64) Lease { return k.tryLease(key, n, false) }
 
 // TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost, or
 // Cancel. See [Lease.Commit]. If the limit of the key changes in between, Cancel gives back what is missing if it was
 // regained at the fastest rate that any key has had, and nothing to windows where there are several lengths.
-func (k *keys[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, true) }
+func (k *keys[K]) TryReserve(key K, n int64) Lease { return k.tryLease(key, n, true) }
 
-func (k *keys[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
-	t, why := k.termsOf(key)
-	if why != ReasonNone {
-		return k.untaggable(t, why, n)
-	}
-	l, added := k.try(h, t, n, reserve)
-	switch {
-	case added:
-		k.offer(h, key)
-	case !l.decision.Allowed && n > 0:
-		k.note(h, key)
+func (k *keys[K]) tryLease(key K, n int64, reserve bool) (l Lease) {
+	var c cell
+	k.cell(&c, key)
+	k.try(&c, &l.decision, key, n, reserve)
+	if l.permits = n; reserve || k.returns() {
+		c.claim(&l)
 	}
 	return l
+}
+
+// Take is TryAcquire that returns the decision alone.
+func (k *Keyed[K]) Take(key K, n int64) (d Decision) {
+	if k.returns() {
+		return k.invalid()
+	}
+	var c cell
+	k.cell(&c, key)
+	k.try(&c, &d, key, n, false)
+	return d
+}
+
+// try is that of the cell of a key, whose name it remembers.
+func (k *keys[K]) try(c *cell, d *Decision, key K, n int64, reserve bool) {
+	switch added := c.try(d, n, reserve); {
+	case added:
+		k.offer(c.hash, key)
+	case !d.Allowed && n > 0 && d.Reason != ReasonInvalid:
+		k.note(c.hash, key)
+	}
 }
 
 // Acquire takes n permits of key, and waits for them in the queue of the key. See [Acquirer] for what is refused at once, and
@@ -276,7 +273,7 @@ func (k *keys[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
 func (k *Keyed[K]) Wait(ctx context.Context, key K, n int64) error {
 	mustContext(ctx)
 	if k.returns() {
-		return refusal(k.refuse(ReasonInvalid, n).decision, n, errReleased)
+		return refusal(k.invalid(), n, errReleased)
 	}
 	return waited(k.Acquire(ctx, key, n))
 }
@@ -284,42 +281,49 @@ func (k *Keyed[K]) Wait(ctx context.Context, key K, n int64) error {
 func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
 	mustContext(ctx)
 	limit := k.choose(key)
-	t, why := k.termsUnder(limit)
-	if why != ReasonNone {
-		l := k.untaggable(t, why, n)
-		if why == ReasonInvalid && n >= 0 {
-			_, wrong := k.alike("limitOf(key)", limit)
-			return l, refusal(l.decision, n, fmt.Errorf("%w: %w", errInvalidLimit, wrong))
-		}
-		return l, l.Err()
-	}
-	h := k.hash(key)
-	l, err := k.acquire(ctx, h, t, nil, n, reserve)
-	if !l.decision.Allowed && n > 0 {
-		k.note(h, key)
+	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c.bring(limit)
+	l, err := c.acquire(ctx, nil, n, reserve)
+	switch {
+	case c.terms == nil && n >= 0:
+		_, wrong := k.alike("limitOf(key)", limit)
+		return l, refusal(l.decision, n, fmt.Errorf("%w: %w", errInvalidLimit, wrong))
+	case !l.decision.Allowed && n > 0:
+		k.note(c.hash, key)
 	}
 	return l, err
 }
 
 // Peek returns what TryAcquire would, and takes nothing. Remaining is what remains now. It does not tell whether a new
 // key would find room.
-func (k *keys[K]) Peek(key K, n int64) Decision {
-	t, why := k.termsOf(key)
-	if why != ReasonNone {
-		return k.refuse(why, n).decision
-	}
-	return k.peek(k.hash(key), t, n)
+func (k *keys[K]) Peek(key K, n int64) (d Decision) {
+	var c cell
+	k.cell(&c, key)
+	c.ask(&d, n)
+	return d
 }
 
 // Refund gives key n permits back whatever their origin, at most until all are available, and serves callers that wait for
 // them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is
 // ignored.
 func (k *Keyed[K]) Refund(key K, n int64) {
-	if n > 0 {
-		k.refund(k.hash(key), n)
+	if n <= 0 || k.returns() {
+		return
 	}
+	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c.enter()
+	c.refund(n)
+	c.unlock()
 }
 
 // Reset makes all permits of key available, as if it had never been seen, and serves callers that wait for them. Leases from
 // before give nothing back any more, as their permits are back (TestCancelAfterResetGivesNothingBack).
-func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
+func (k *Keyed[K]) Reset(key K) {
+	if k.returns() {
+		return
+	}
+	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c.enter()
+	c.reset()
+	c.unlock()
+}

@@ -247,6 +247,9 @@ type terms struct {
 	wide    wideBucket
 	most    int64 // nanoseconds that a bucket can lack; 0 for all others
 
+	// A state whose first word is at most bound plus the time times scale is one that there can be: see cell.adopt.
+	scale, bound int64
+
 	tag   uint16       // under which keys refer to it
 	users atomic.Int64 // how many keys do; negative once the tag may be given to others
 	next  atomic.Pointer[succession]

@@ -7,7 +7,6 @@ import (
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/inside"
-	"github.com/weirhq/weir/internal/table"
 )
 
 // mostOverrides is how many keys can be overridden at a time.
@@ -18,17 +17,6 @@ var ErrClosed = errors.New("weir: the limiter is closed")
 
 // Override implements keyset.View.
 func (k operator[K]) Override(key K, limit Limit, d time.Duration) error {
-	t, why := k.termsOf(key)
-	if why != ReasonNone {
-		t = k.base
-	}
-	return k.override(k.hash(key), t, limit, d)
-}
-
-// Restore implements keyset.View.
-func (k operator[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
-
-func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Duration) error {
 	t, err := k.alike("Override.limit", limit)
 	if err != nil {
 		return err
@@ -36,14 +24,66 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 	if d < 1 || d > algo.MaxPeriod {
 		return &OptionError{"Override.d", d.String(), "from 1ns to 87840h (3660 days)"}
 	}
-	g, err := k.lockGate(h, normal)
-	if err != nil {
+	var c cell
+	k.cell(&c, key)
+	if err := c.lockGate(); err != nil {
 		return err
 	}
-	defer g.unlock()
+	defer c.unlock()
+	return c.gate.override(t, c.now, d)
+}
+
+// Restore implements keyset.View.
+func (k operator[K]) Restore(key K) bool {
+	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c.lock(nil)
+	defer c.unlock()
+	if c.gate == nil || c.gate.normal == nil {
+		return false
+	}
+	c.gate.endOverride(c.now)
+	return true
+}
+
+// lockGate is lock that moves the state into a gate if it is in none.
+func (c *cell) lockGate() error {
+	if c.full || c.terms == nil { // the limit that was chosen for the key cannot be used
+		c.terms, c.full = c.k.base, false
+	}
+	t, own := c.terms, c.terms
+	if t == c.k.base {
+		own = nil // that of the state may be a Plan
+	}
+	for attempt := 0; ; attempt++ {
+		c.terms = own
+		c.enter()
+		switch {
+		case c.gate != nil:
+			return nil
+		case c.k.closed.Load():
+			c.unlock()
+			return ErrClosed
+		case c.slot == nil:
+			c.terms = t
+			c.add()
+		}
+		tracked := c.slot != nil
+		if tracked {
+			c.raise()
+		}
+		c.unlock()
+		if !tracked && !c.makeRoom(attempt) {
+			return inside.ErrTableFull
+		}
+	}
+}
+
+// override holds the state to t for d from now on.
+func (g *keyGate) override(t *terms, now int64, d time.Duration) error {
 	if g.closed {
 		return ErrClosed
 	}
+	k := g.keyed
 	if g.normal == nil {
 		if k.overrides.Add(1) > mostOverrides {
 			k.overrides.Add(-1)
@@ -53,7 +93,6 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 	} else {
 		g.end()
 	}
-	now := g.now()
 	g.until = clock.After(now, d)
 	g.hold(t, now)
 	expire := func() {
@@ -76,70 +115,4 @@ func (g *keyGate) endOverride(now int64) {
 	g.normal = nil
 	g.keyed.overrides.Add(-1)
 	g.hold(normal, now)
-}
-
-func (k *keyed) restore(h table.Hash) bool {
-	for {
-		g := k.gateOf(h)
-		if g == nil {
-			return false
-		}
-		now, alive := g.arrive(nil, nil)
-		if !alive {
-			continue
-		}
-		overridden := g.normal != nil
-		if overridden {
-			g.endOverride(now)
-		}
-		g.unlock()
-		return overridden
-	}
-}
-
-// gateOf is the gate of a key, or nil.
-func (k *keyed) gateOf(h table.Hash) *keyGate {
-	shard := k.states.Lock(h)
-	defer shard.Unlock()
-	return k.busy[shard.Index()][h]
-}
-
-// lockGate returns the gate of a key, locked. If the key has none, it makes one.
-func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
-	for attempt := 0; ; attempt++ {
-		shard := k.states.Lock(h)
-		if k.closed.Load() {
-			shard.Unlock()
-			return nil, ErrClosed
-		}
-		g := k.busy[shard.Index()][h]
-		if g == nil {
-			now := k.now()
-			slot := shard.Find(h)
-			switch {
-			case slot == nil:
-				slot = k.add(shard, h, t, now)
-			case t == k.base: // its own may be a Plan
-				k.adopt(shard, slot, h, k.termsWith(slot.Tag()), now)
-			case !k.adopt(shard, slot, h, t, now):
-				slot = nil
-			}
-			if slot == nil {
-				shard.Unlock()
-				if k.makeRoom(&t, now, attempt) {
-					continue
-				}
-				return nil, inside.ErrTableFull
-			}
-			g = k.raise(shard, slot, h, now)
-		}
-		shard.Unlock()
-		own := t
-		if t == k.base {
-			own = nil
-		}
-		if _, alive := g.arrive(own, nil); alive {
-			return g, nil
-		}
-	}
 }

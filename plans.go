@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-
-	"github.com/weirhq/weir/internal/table"
 )
 
 // plans are the limits of the keys of a Keyed, each under a tag that its keys refer to.
@@ -76,6 +74,8 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 		t.tag = uint16(p.next)
 		p.next++
 	default:
+		t.tag = raisedTag // no state can be held to it
+		t.users.Store(evicted)
 		return t, ReasonTableFull
 	}
 	t.idle = &p.idle
@@ -95,7 +95,7 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 func (p *plans) sweep() {
 	p.idle.Store(0)
 	for l, t := range p.byLimit {
-		if t.tag != baseTag && t.users.CompareAndSwap(0, retired) {
+		if t.tag != baseTag && t.users.CompareAndSwap(0, evicted) {
 			delete(p.byLimit, l)
 			p.free = append(p.free, t.tag)
 		}
@@ -103,16 +103,22 @@ func (p *plans) sweep() {
 	p.swept = max(firstSweep, 2*len(p.byLimit))
 }
 
-// untag forgets keys that are fresh, until one of them was the last that had its limit, and returns the terms of l like intern.
-func (k *keyed) untag(l Limit) (t *terms, why Reason) {
+// intern is that of the plans. If keys have too many other limits, it forgets keys that are fresh until one of them was the last
+// that had its limit.
+func (k *keyed) intern(l Limit) (t *terms, why Reason) {
+	t, why = k.plans.intern(l)
 	for range mostReclaims {
+		if why != ReasonTableFull {
+			break
+		}
 		forgotten := 0
 		for now := k.now(); forgotten < keysAtATime && k.states.Reclaim(now); {
 			forgotten++
 		}
-		if t, why = k.plans.intern(l); why != ReasonTableFull || forgotten == 0 {
+		if forgotten == 0 {
 			break
 		}
+		t, why = k.plans.intern(l)
 	}
 	return t, why
 }
@@ -120,21 +126,13 @@ func (k *keyed) untag(l Limit) (t *terms, why Reason) {
 // keysAtATime is how many keys give way for another limit, so that the next ones need not look at all limits again.
 const keysAtATime = 64
 
-// untaggable is the answer to a request under a limit that cannot be used.
-func (k *keyed) untaggable(t *terms, why Reason, n int64) Lease {
-	switch {
-	case why != ReasonTableFull || n < 0:
-		return k.refuse(ReasonInvalid, n)
-	case n == 0 || n > t.permits:
-		return k.lease(table.Hash{}, k.decision(t, t.fresh(n)), taking{}, n, false)
-	}
-	return k.full(t, k.now(), n)
-}
+// evicted are the users of terms whose tag may be given to others.
+const evicted = -1 << 40
 
-// retired are the users of terms whose tag may be given to others.
-const retired = -1 << 40
+// untagged reports whether there was no tag for t, as keys have too many other limits.
+func (t *terms) untagged() bool { return t.tag == raisedTag }
 
-// enter counts a key that begins to be held to t. It returns false if t has been retired meanwhile.
+// enter counts a key that begins to be held to t. It returns false if t was evicted meanwhile.
 func (t *terms) enter() bool {
 	if t.tag == baseTag {
 		return true
@@ -157,7 +155,7 @@ func (t *terms) leave() {
 	}
 }
 
-// renew returns terms that can be used in place of t, which may have been retired since they were interned.
+// renew returns terms that can be used in place of t, which may have been evicted since they were interned.
 func (k *keyed) renew(t *terms) *terms {
 	if t.users.Load() < 0 {
 		if again, why := k.plans.intern(t.limit); why == ReasonNone {

@@ -14,30 +14,24 @@ type bucketWord struct {
 	num  int64
 	step int64 // one permit
 	full int64 // an empty bucket
-	most int64 // the most that a bucket lacks
 }
 
 func (w *bucketWord) init(base *terms) {
-	p, ok := base.packed.(*packedUnits)
-	if !ok {
+	if _, ok := base.packed.(*packedUnits); !ok {
 		return
 	}
 	num, per := base.bucket.Rate()
 	if most := float64(base.most) * float64(num); most > 1<<60 {
 		return
 	}
-	*w = bucketWord{base: base, num: p.packing.num, step: per, full: per * base.permits, most: base.most * num}
-}
-
-// fits reports whether take can take n permits from the state of a slot.
-func (w *bucketWord) fits(slot table.Slot, t *terms, now, n int64) bool {
-	return t == w.base && uint64(n-1) < uint64(t.permits) && slot.Tag() == baseTag && int64(slot.State()[0])-now*w.num <= w.most
+	*w = bucketWord{base: base, num: num, step: per, full: per * base.permits}
+	base.scale, base.bound = num, base.most*num
 }
 
 // allow is take(1) where only the answer matters.
-func (w *bucketWord) allow(slot table.Slot, now int64) bool {
+func (w *bucketWord) allow(state []uint64, now int64) bool {
 	at := now * w.num
-	word := &slot.State()[0]
+	word := &state[0]
 	full := max(int64(*word), at) + w.step
 	if full-at > w.full {
 		return false
@@ -54,9 +48,9 @@ func (w *bucketWord) begin(slot table.Slot, now, n, returned int64) (freshAt int
 	return w.ceil(full)
 }
 
-func (w *bucketWord) take(slot table.Slot, now, n int64) (r algo.Result) {
+func (w *bucketWord) take(state []uint64, now, n int64) (r algo.Result) {
 	at := now * w.num
-	word := &slot.State()[0]
+	word := &state[0]
 	lacks := max(int64(*word)-at, 0)
 	if over := lacks + n*w.step - w.full; over > 0 {
 		r.RetryAfter = time.Duration(w.ceil(over))
@@ -84,14 +78,6 @@ func (w *bucketWord) ceil(units int64) int64 {
 	return ns
 }
 
-// tallied is where a shard counts requests.
-func tallied(granted bool) int {
-	if granted {
-		return 0
-	}
-	return 1
-}
-
 // allowWord is Allow for the limit that most keys have, and counts.
 //
 // The clock is read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is one that
@@ -114,9 +100,9 @@ func (k *keyed) allowWord(h table.Hash) (v verdict, added bool) {
 		shard.Due(h, k.word.begin(slot, now, 1, k.returned.Load()))
 		v, added = taken, true
 		shard.Tally[0]++
-	case !k.word.fits(slot, k.base, now, 1):
+	case slot.Tag() != baseTag || int64(slot.State()[0])-now*k.word.num > k.base.bound:
 		v = locked
-	case k.word.allow(slot, now) || k.word.allow(slot, k.now()):
+	case k.word.allow(slot.State(), now) || k.word.allow(slot.State(), k.now()):
 		v = taken
 		shard.Tally[0]++
 	default:

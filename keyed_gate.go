@@ -1,10 +1,6 @@
 package weir
 
-import (
-	"context"
-
-	"github.com/weirhq/weir/internal/table"
-)
+import "github.com/weirhq/weir/internal/table"
 
 // keyGate holds the state of a key while a caller waits for it, or while its limit is overridden. Its slot in the table is
 // raised meanwhile, and is what keeps the key from being forgotten.
@@ -19,26 +15,25 @@ type keyGate struct {
 	end    func() bool // stops the timer at its end
 }
 
-// raise moves the state of a slot into a gate. The shard must be locked.
-func (k *keyed) raise(shard *table.Shard, slot table.Slot, h table.Hash, now int64) *keyGate {
-	t := k.termsWith(slot.Tag())
+// raise moves the state of the slot, which stays locked, into a gate.
+func (c *cell) raise() {
+	k, t := c.k, c.held()
 	g := new(keyGate)
-	g.keyed, g.key, g.terms = k, h, t
+	g.keyed, g.key, g.terms = k, c.hash, t
 	g.returned = k.returns()
 	// The options were checked.
 	b := k.bounds.Load()
-	_ = g.init(t.packed.meter(slot.State(), now), gateOptions{
+	_ = g.init(t.packed.meter(c.slot.State(), c.now), gateOptions{
 		policy: k.policy, limit: t.permits, queueLimit: b.QueueLimit, newest: b.NewestFirst, maxDebt: b.MaxDebt,
 	})
 	g.clock = k.clock
 	g.owner, g.word = k, g
-	slot.SetTag(raisedTag)
-	i := shard.Index()
+	c.slot.SetTag(raisedTag)
+	i := c.shard.Index()
 	if k.busy[i] == nil {
 		k.busy[i] = make(map[table.Hash]*keyGate)
 	}
-	k.busy[i][h] = g
-	return g
+	k.busy[i][c.hash] = g
 }
 
 // raise implements word: the state is never anywhere else while the gate lives.
@@ -104,7 +99,6 @@ func (g *keyGate) hold(t *terms, now int64) {
 	g.keyed.movesOf(g.key).Add(1)
 	g.limit.Store(t.permits)
 	g.maxDebt = g.keyed.debt(t)
-	g.touched, g.changed = now, now
 	for w := g.queue.Oldest(); w != nil; {
 		next := w.Newer()
 		if w.Permits > t.permits {
@@ -112,85 +106,21 @@ func (g *keyGate) hold(t *terms, now int64) {
 		}
 		w = next
 	}
-	g.meter.replan()
-	if !g.closed {
-		g.serve(now)
-	}
+	g.cameBack(now)
 }
 
-func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
-	now, alive := g.arrive(t, nil)
-	if !alive {
-		return l, false
-	}
-	defer g.unlock()
-	r, reason := g.take(now, n)
-	g.count(n, reason == ReasonNone)
-	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under()), true
-}
-
-func (g *keyGate) acquire(
-	ctx context.Context, t *terms, plan *keyPlan, n int64, reserve bool,
-) (l Lease, alive bool, err error) {
-	now, alive := g.arrive(t, plan)
-	if !alive {
-		return l, false, nil
-	}
-	l, err = g.acquireEntered(ctx, now, n, reserve)
-	return l, true, err
-}
-
-func (g *keyGate) peek(t *terms, n int64) (d Decision, alive bool) {
-	now, alive := g.arrive(t, nil)
-	if !alive {
-		return d, false
-	}
-	defer g.unlock()
-	return g.decision(g.gate.peek(now, n)), true
-}
-
-func (g *keyGate) refund(n int64) (alive bool) {
-	now, alive := g.arrive(nil, nil)
-	if !alive {
-		return false
-	}
-	defer g.unlock()
-	if n == resetAll {
-		g.keyed.resets.note(g.key)
-	}
-	g.touched, g.changed = now, now
-	g.meter.refund(now, n)
-	g.meter.replan()
-	if !g.closed {
-		g.serve(now)
-	}
-	return true
-}
-
-func (g *keyGate) settleHere(c *claim, actual int64) (alive bool) {
-	now, alive := g.arrive(nil, nil)
-	if !alive {
-		return false
-	}
-	defer g.unlock()
-	k := g.keyed
-	if actual > c.permits || k.returns() || c.under == g.under() {
-		g.settleEntered(now, c, actual)
-		return true
-	}
-	// The limit has changed since: only words know how to give the permits back.
-	var state [mostWords]uint64
-	words := state[:g.terms.packed.words()]
-	g.terms.packed.keep(g.meter, words)
-	k.giveBack(words, g.terms, now, c.permits-actual, c)
-	g.meter = g.terms.packed.meter(words, now)
+// cameBack serves callers that wait, when permits have come in another way than by time.
+func (g *gate) cameBack(now int64) {
 	g.touched, g.changed = now, now
 	g.meter.replan()
 	if !g.closed {
 		g.serve(now)
 	}
-	return true
 }
 
-// mostWords is the size of the largest state.
-const mostWords = 65
+// debit charges n permits at time now, under the lock: callers that wait do so for longer.
+func (g *gate) debit(now, n int64) {
+	g.touched, g.changed = now, now
+	g.forgive(n - g.meter.charge(now, n, g.maxDebt))
+	g.meter.replan()
+}

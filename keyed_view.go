@@ -76,20 +76,17 @@ func (k operator[K]) Names() iter.Seq2[K, uint64] {
 
 // State implements keyset.View.
 func (k operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
-	of := keyState{hash: k.hash(key)}
-	shard := k.states.Lock(of.hash)
-	slot := shard.Find(of.hash)
-	if tracked = slot != nil; tracked {
-		k.lookAt(&of, slot, shard.Index(), k.now())
+	var chosen cell
+	if k.cell(&chosen, key); chosen.terms == nil {
+		chosen.terms = k.base
 	}
-	shard.Unlock()
-	if !tracked {
-		t, why := k.termsOf(key)
-		if why == ReasonInvalid {
-			t = k.base
-		}
-		of.held, of.decision = t.limit, k.decision(t, t.fresh(0))
+	c := cell{k: &k.keyed, hash: chosen.hash} // which stays under its own limit
+	c.enter()
+	if tracked = c.slot != nil; !tracked {
+		c.terms = chosen.terms
 	}
+	of := c.look()
+	c.unlock()
 	s = k.named(&of)
 	s.Key, s.Named = key, true
 	return s, tracked
@@ -99,66 +96,85 @@ func (k operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
 // or that of the options. The call moves no key to another limit.
 func (k *keys[K]) LimitOf(key K) Limit {
 	if k.overrides.Load() > 0 {
-		h := k.hash(key)
-		if g := k.gateOf(h); g != nil {
-			g.lock()
-			held := g.terms.limit
-			g.unlock()
-			return held
+		c := cell{k: &k.keyed, hash: k.hash(key)}
+		c.enter()
+		inGate := c.gate != nil
+		if inGate {
+			c.terms = c.gate.terms
+		}
+		c.unlock()
+		if inGate {
+			return c.terms.limit
 		}
 	}
-	if t, why := k.termsOf(key); why == ReasonNone {
-		return t.limit
+	var c cell
+	if k.cell(&c, key); c.full || c.terms == nil {
+		return k.base.limit
 	}
-	return k.base.limit
+	return c.terms.limit
 }
 
-// keyState is what the table knows of a key.
+// keyState is what is known of a key besides its name.
 type keyState struct {
-	hash     table.Hash
-	gate     *keyGate // nil, or where the rest is
-	held     Limit
-	decision Decision
+	hash       table.Hash
+	inGate     bool // the rest is not known yet
+	held       Limit
+	decision   Decision
+	queued     int64
+	waiters    int
+	overridden time.Duration
 }
 
-// lookAt reads the state in a slot, whose shard must be locked.
-func (k *keyed) lookAt(s *keyState, slot table.Slot, shard int, now int64) {
-	if slot.Tag() == raisedTag {
-		s.gate = k.busy[shard][s.hash]
-		return
+// look returns what is known of the key. The cell must be locked.
+func (c *cell) look() keyState {
+	s := keyState{hash: c.hash}
+	g := c.gate
+	if g == nil {
+		r := c.result(0)
+		c.answer(&s.decision, &r)
+		s.held = c.terms.limit
+		return s
 	}
-	t := k.termsWith(slot.Tag())
-	s.held, s.decision = t.limit, k.decision(t, t.packed.peek(slot.State(), now, 0))
+	c.peek(&s.decision, 0)
+	s.held, s.queued, s.waiters = g.terms.limit, g.queue.Permits(), g.queue.Len()
+	if g.normal != nil {
+		s.overridden = time.Duration(max(g.until-c.now, 0))
+	}
+	return s
 }
 
 // look appends the states of some keys, and moves the cursor behind them.
-func (k *keyed) look(c *table.Cursor, states []keyState) (_ []keyState, more bool) {
+func (k *keyed) look(cursor *table.Cursor, states []keyState) (_ []keyState, more bool) {
 	now := k.now()
-	shard := c.Shard()
-	more = k.states.Next(c, func(h table.Hash, slot table.Slot) bool {
-		states = append(states, keyState{hash: h})
-		k.lookAt(&states[len(states)-1], slot, shard, now)
+	more = k.states.Next(cursor, func(h table.Hash, slot table.Slot) bool {
+		c := cell{k: k, hash: h, slot: slot, now: now}
+		if c.inGate() {
+			states = append(states, keyState{hash: h, inGate: true})
+			return true
+		}
+		c.terms = c.held()
+		states = append(states, c.look())
 		return true
 	})
+	for i := range states {
+		if !states[i].inGate {
+			continue
+		}
+		c := cell{k: k, hash: states[i].hash} // a gate is locked before its shard
+		if c.enter(); c.terms == nil {
+			c.terms = k.base // it has been forgotten since
+		}
+		states[i] = c.look()
+		c.unlock()
+	}
 	return states, more
 }
 
 // named makes a keyState one for the caller.
 func (k *keys[K]) named(of *keyState) (s inside.State[K, Limit]) {
+	d := &of.decision
 	s.ID = fmt.Sprintf("%016x", of.hash.Fingerprint())
-	d := of.decision
-	s.Held = of.held
-	if g := of.gate; g != nil {
-		g.lock()
-		now := g.now()
-		d = g.decision(g.gate.peek(now, 0))
-		s.Held = g.terms.limit
-		s.Queued, s.Waiters = g.queue.Permits(), g.queue.Len()
-		if g.normal != nil {
-			s.Overridden = time.Duration(max(g.until-now, 0))
-		}
-		g.unlock()
-	}
+	s.Held, s.Queued, s.Waiters, s.Overridden = of.held, of.queued, of.waiters, of.overridden
 	s.Limit, s.Remaining, s.ResetAfter, s.RetryAfter = d.Limit, d.Remaining, d.ResetAfter, d.RetryAfter
 	s.Key, s.Refused, s.Named = k.names.Lookup(of.hash)
 	return s

@@ -25,10 +25,7 @@ func (k operator[K]) Plan(l Limit) (any, error) {
 		p.terms.Store(k.base)
 		return p, nil
 	}
-	t, why := k.plans.intern(l)
-	if why == ReasonTableFull {
-		t, why = k.untag(l)
-	}
+	t, why := k.intern(l)
 	switch why {
 	case ReasonNone:
 	case ReasonTableFull:
@@ -93,10 +90,54 @@ func (k *keyed) carry(state []uint64, old, t *terms, now int64) {
 	}
 }
 
+// cell makes c that of a key under this plan. It returns false if the limiter has no such keys.
+func (p *keyPlan) cell(c *cell, key string) bool {
+	if p.of == nil || p.k.returns() {
+		return false
+	}
+	c.k, c.hash, c.terms = p.k, p.of.hash(key), p.current()
+	return true
+}
+
+// Take implements that of keyset.Plan.
+func (p *keyPlan) Take(key string, n int64) (d Decision) {
+	var c cell
+	if !p.cell(&c, key) {
+		return p.k.invalid()
+	}
+	p.of.try(&c, &d, key, n, false)
+	return d
+}
+
+// Peek implements that of keyset.Plan.
+func (p *keyPlan) Peek(key string, n int64) (d Decision) {
+	var c cell
+	if !p.cell(&c, key) {
+		return p.k.invalid()
+	}
+	c.ask(&d, n)
+	return d
+}
+
+// Refund implements that of keyset.Plan.
+func (p *keyPlan) Refund(key string, n int64) (d Decision) {
+	var c cell
+	if !p.cell(&c, key) {
+		return p.k.invalid()
+	}
+	c.enter()
+	if n > 0 {
+		c.refund(n)
+	}
+	c.peek(&d, 0)
+	c.unlock()
+	return d
+}
+
 // Limit implements that of keyset.Plan.
 func (p *keyPlan) Limit() Limit { return p.terms.Load().limit }
 
-// current is the terms of the plan, which may have been retired while no key had them.
+// current is the terms of the plan, which may have been evicted while no key had them.
 func (p *keyPlan) current() *terms {
 	t := p.terms.Load()
 	if again := p.k.renew(t); again != t {

@@ -61,6 +61,6 @@ func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() e
 // overload learns from leases.
 func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
 	inside.Keyed, inside.Observe = newKeyed[string], observe
-	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, step
+	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
 	inside.Members = membersOf
 }

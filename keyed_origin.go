@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -15,12 +14,6 @@ type under struct {
 	terms  *terms
 	moves  uint32
 	resets uint64
-}
-
-// taking is how to give back permits that were taken.
-type taking struct {
-	mark  algo.Mark
-	under under
 }
 
 // moves counts how often states of keys were carried to another limit. A few keys share a count: who finds that it has moved

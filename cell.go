@@ -1,0 +1,513 @@
+package weir
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// cell is the state of one key, found and locked: in its slot of the table, or in a gate while a caller waits for the key or its
+// limit is overridden. Whatever is done to a key is done between lock and unlock of its cell.
+type cell struct {
+	k     *keyed
+	hash  table.Hash
+	terms *terms // the limit that the call brings; nil if that of the state is to stay
+	full  bool   // there is no room for the key, or for its limit
+	now   int64
+
+	shard *table.Shard // locked, or to be locked together with others: see step
+	slot  table.Slot   // nil if the key is not tracked
+	gate  *keyGate     // locked; nil if the state is in the slot
+
+	mark  algo.Mark // of permits that may be given back, and
+	under under     // what they were taken under
+}
+
+// lock finds the state and locks it. One in a gate is then held to the terms, or to those that plan has by then if there is one,
+// and the time is that of the gate. For one in a slot, adopt and the clock are left to the caller.
+func (c *cell) lock(plan *keyPlan) {
+	for {
+		c.shard = c.k.states.Lock(c.hash)
+		if c.find(); !c.inGate() {
+			return
+		}
+		g := c.k.busy[c.shard.Index()][c.hash]
+		c.shard.Unlock()
+		if now, alive := g.arrive(c.terms, plan); alive {
+			c.gate, c.now = g, now
+			return
+		}
+	}
+}
+
+// find looks up the slot. It must be called again when a key was added to the table.
+func (c *cell) find() { c.slot = c.shard.Find(c.hash) }
+
+// inGate reports whether the state is in a gate, and not in the slot.
+func (c *cell) inGate() bool { return c.slot != nil && c.slot.Tag() == raisedTag }
+
+func (c *cell) unlock() {
+	if c.gate != nil {
+		c.gate.unlock()
+		return
+	}
+	c.shard.Unlock()
+}
+
+// enter is lock for a call that takes nothing. It also reads the clock. If there are no terms that can be used, they are those of
+// the state.
+func (c *cell) enter() {
+	c.lock(nil)
+	if c.gate != nil {
+		return
+	}
+	c.now = c.k.now()
+	if c.slot != nil && (c.terms == nil || !c.adopt()) {
+		c.terms = c.held()
+	}
+}
+
+// held is the limit of the state in the slot.
+func (c *cell) held() *terms { return c.k.termsWith(c.slot.Tag()) }
+
+// settled reports whether the state in the slot is plainly one of the terms.
+func (c *cell) settled() bool {
+	t := c.terms
+	return c.slot.Tag() == t.tag && t.users.Load() >= 0 && int64(c.slot.State()[0])-c.now*t.scale <= t.bound
+}
+
+// adopt converts the state in the slot to the terms. It returns false if they were evicted meanwhile, and keys have as many other
+// limits as there may be.
+func (c *cell) adopt() bool {
+	if c.settled() {
+		return true
+	}
+	k, t, old, state := c.k, c.terms, c.held(), c.slot.State()
+	if old.most > 0 {
+		if at := old.packed.freshAt(state); at-c.now > old.most && at-c.now > old.lacks(k.mostDebt.Load()) {
+			// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
+			old.packed.begin(state, c.now, int64(state[len(state)-1]))
+			old.packed.charge(state, c.now, old.permits, 0)
+		}
+	}
+	if old == t {
+		return true
+	}
+	if !t.enter() {
+		return c.renew() && c.adopt()
+	}
+	k.carry(state, old, t, c.now)
+	c.slot.SetTag(t.tag)
+	old.leave()
+	k.movesOf(c.hash).Add(1)
+	c.due()
+	return true
+}
+
+// add tracks the key, which has no slot, and reports whether there is room for it and for its terms.
+func (c *cell) add() bool {
+	for !c.terms.enter() {
+		if !c.renew() {
+			return false
+		}
+	}
+	if c.slot = c.shard.Add(c.hash, c.terms.tag, c.now); c.slot == nil {
+		c.terms.leave()
+		return false
+	}
+	c.terms.packed.begin(c.slot.State(), c.now, c.k.returned.Load())
+	return true
+}
+
+// remove forgets the key, which has a slot that is held to the terms.
+func (c *cell) remove() {
+	c.k.forgotten(c.slot.State(), c.slot.Tag())
+	c.shard.Remove(c.hash)
+	c.slot = nil
+}
+
+// due must be called when the state in the slot may become fresh earlier than before, or is new.
+func (c *cell) due() { c.shard.Due(c.hash, c.terms.packed.freshAt(c.slot.State())) }
+
+// take takes n permits if they are available, and fills d. It returns false if there is no room for the key or its limit. Mark
+// and under are set only if the permits may be given back.
+func (c *cell) take(d *Decision, n int64, reserve bool) (ok bool) {
+	var r algo.Result
+	switch {
+	case c.gate != nil:
+		var reason Reason
+		r, reason = c.gate.take(c.now, n)
+		*d = c.gate.decision(r, reason)
+		c.mark, c.under = r.Mark, c.gate.under()
+		return true
+	case c.slot != nil:
+		if !c.adopt() {
+			return false
+		}
+		c.takeAdopted(d, n, reserve)
+		return true
+	case c.k.closed.Load():
+		c.peek(d, n)
+		return true
+	case n == 0 || n > c.terms.permits:
+		r = c.terms.fresh(n)
+	default:
+		if !c.add() {
+			return false
+		}
+		r = c.terms.packed.take(c.slot.State(), c.now, n)
+		c.due()
+	}
+	c.answer(d, &r)
+	if reserve || c.k.returns() {
+		c.keep(r.Mark)
+	}
+	return true
+}
+
+// takeAdopted is take from a slot whose state was converted to the terms.
+func (c *cell) takeAdopted(d *Decision, n int64, reserve bool) {
+	var r algo.Result
+	switch {
+	case c.k.closed.Load():
+		c.peek(d, n)
+		return
+	case reserve || !c.short(n):
+		r = c.terms.packed.take(c.slot.State(), c.now, n)
+	case c.terms == c.k.word.base:
+		r = c.k.word.take(c.slot.State(), c.now, n)
+	default:
+		r = c.terms.wide.take(c.slot.State(), c.now, n)
+	}
+	c.answer(d, &r)
+	if reserve || c.k.returns() {
+		c.keep(r.Mark)
+	}
+}
+
+// keep keeps how to give back what was taken.
+func (c *cell) keep(m algo.Mark) { c.mark, c.under = m, c.k.under(c.hash, c.terms) }
+
+// short reports whether n permits can be taken in a shorter way than that of all algorithms.
+func (c *cell) short(n int64) bool {
+	if t := c.terms; t != c.k.word.base {
+		return t.wide.fits(n)
+	}
+	return uint64(n-1) < uint64(c.terms.permits)
+}
+
+// answer fills d with what the algorithm says. It does not copy it, as a decision is large.
+func (c *cell) answer(d *Decision, r *algo.Result) {
+	d.Allowed, d.Reason, d.Limit = r.Allowed, reasonOf(*r), c.terms.permits
+	d.Remaining, d.RetryAfter, d.ResetAfter, d.Policy = r.Remaining, r.RetryAfter, r.ResetAfter, c.k.policy
+}
+
+// peek fills d with what take would.
+func (c *cell) peek(d *Decision, n int64) {
+	if c.gate != nil {
+		*d = c.gate.decision(c.gate.peek(c.now, n))
+		return
+	}
+	r := c.result(n)
+	c.answer(d, &r)
+	c.refuseClosed(d)
+}
+
+// result is what the algorithm says, without a gate.
+func (c *cell) result(n int64) algo.Result {
+	if c.slot == nil {
+		return c.terms.fresh(n)
+	}
+	return c.terms.packed.peek(c.slot.State(), c.now, n)
+}
+
+// ask fills d with what try would, and takes nothing.
+func (c *cell) ask(d *Decision, n int64) {
+	switch {
+	case n < 0 || c.terms == nil:
+		*d = c.k.invalid()
+	case c.full:
+		c.now = c.k.now()
+		c.noRoom(d, n)
+	default:
+		c.enter()
+		c.peek(d, n)
+		c.unlock()
+	}
+}
+
+func (c *cell) refuseClosed(d *Decision) {
+	if c.k.closed.Load() {
+		d.Allowed, d.Reason, d.RetryAfter = false, ReasonClosed, Never
+	}
+}
+
+// noRoom fills d with the decision on a key that cannot be tracked, or whose limit cannot.
+func (c *cell) noRoom(d *Decision, n int64) {
+	c.full = true
+	if n > 0 && n <= c.terms.permits {
+		c.refuseNew(d, n)
+		return
+	}
+	r := c.terms.fresh(n)
+	c.answer(d, &r)
+	c.refuseClosed(d)
+}
+
+// refuseNew is the decision for want of room.
+func (c *cell) refuseNew(d *Decision, n int64) {
+	t := c.terms
+	if c.k.bounds.Load().AdmitWhenFull {
+		*d = Decision{Allowed: true, Limit: t.permits, Remaining: t.permits - n, Policy: c.k.policy}
+	} else {
+		*d = Decision{Reason: ReasonTableFull, Limit: t.permits, RetryAfter: time.Second, Policy: c.k.policy}
+		// Then, at the earliest, a key can be forgotten. If no time makes one fresh, that is not known.
+		if next := c.k.states.NextFresh(); next != table.NotByItself {
+			d.RetryAfter = time.Duration(max(next, c.now+int64(time.Millisecond)) - c.now)
+		}
+	}
+	c.refuseClosed(d)
+}
+
+// bring makes the terms those of a limit that was chosen for the key: nil if it cannot be used. A zero one stands for that of the
+// limiter.
+func (c *cell) bring(limit Limit) {
+	if limit == (Limit{}) {
+		c.terms = c.k.base
+		return
+	}
+	var why Reason
+	c.terms, why = c.k.intern(limit)
+	c.full = why == ReasonTableFull
+}
+
+// makeRoom prepares another attempt to track a key, and reports whether there is one.
+func (c *cell) makeRoom(attempt int) bool {
+	return attempt < mostReclaims && c.k.states.Reclaim(c.now)
+}
+
+// mostReclaims is how often a new key makes room that another caller takes.
+const mostReclaims = 4
+
+// renew replaces terms that were evicted, and reports whether it did.
+func (c *cell) renew() bool {
+	old := c.terms
+	c.terms = c.k.renew(old)
+	return c.terms != old
+}
+
+// refund gives n permits back whatever their origin.
+func (c *cell) refund(n int64) {
+	switch {
+	case c.gate != nil:
+		c.gate.meter.refund(c.now, n)
+		c.gate.cameBack(c.now)
+	case c.slot != nil:
+		c.terms.packed.refund(c.slot.State(), c.now, n)
+		c.due()
+	}
+}
+
+// reset makes the key one that has never been seen.
+func (c *cell) reset() {
+	c.k.resets.note(c.hash)
+	c.refund(math.MaxInt64) // which a later key must know of: see forgotten
+	if c.gate == nil && c.slot != nil {
+		c.remove()
+	}
+}
+
+// charge takes n permits whatever is left, and returns how many are forgiven.
+func (c *cell) charge(n int64) (forgiven int64) {
+	if c.gate != nil {
+		c.gate.debit(c.now, n)
+		return 0 // the gate has counted them
+	}
+	forgiven = n - c.terms.packed.charge(c.slot.State(), c.now, n, c.k.debt(c.terms))
+	c.due()
+	return forgiven
+}
+
+// cancel gives back n permits of a claim.
+func (c *cell) cancel(n int64, of *claim) {
+	switch g := c.gate; {
+	case g == nil && c.slot == nil: // all permits are back
+	case g == nil:
+		c.k.giveBack(c.slot.State(), c.terms, c.now, n, of)
+		c.due()
+	case c.k.returns() || of.under == g.under():
+		g.meter.cancel(c.now, n, of.mark)
+		g.cameBack(c.now)
+	default: // the limit has changed since: only words know how to give the permits back
+		var all [mostWords]uint64
+		state := all[:g.terms.packed.words()]
+		g.terms.packed.keep(g.meter, state)
+		c.k.giveBack(state, g.terms, c.now, n, of)
+		g.meter = g.terms.packed.meter(state, c.now)
+		g.cameBack(c.now)
+	}
+}
+
+// mostWords is the size of the largest state.
+const mostWords = 65
+
+// count counts a decision on n permits. The cell must be locked.
+func (c *cell) count(n int64, allowed bool) {
+	switch {
+	case n == 0:
+	case c.gate != nil:
+		c.k.count(allowed)
+	default:
+		c.shard.Tally[tallied(allowed)]++
+	}
+}
+
+// tallied is where a shard counts decisions.
+func tallied(allowed bool) int {
+	if allowed {
+		return 0
+	}
+	return 1
+}
+
+// try takes n permits if they are available, and reports whether the key is new.
+//
+// The clock is first read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is one that
+// was made then, as no caller has touched the state since; if a caller has, the state knows a later time already. A refusal must
+// not rest on an old time, so it reads the clock again, as does whatever is not short.
+func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
+	if n < 0 || c.terms == nil {
+		*d = c.k.invalid()
+		return false
+	}
+	for attempt := 0; !c.full; attempt++ {
+		c.now = c.k.now()
+		c.lock(nil)
+		if !reserve && c.slot != nil && c.settled() && c.short(n) {
+			c.takeAdopted(d, n, false)
+			if !d.Allowed {
+				c.now = c.k.now()
+				c.takeAdopted(d, n, false)
+			}
+			c.shard.Tally[tallied(d.Allowed)]++
+			c.shard.Unlock()
+			return false
+		}
+		if c.gate == nil {
+			c.now = c.k.now()
+		}
+		tracked := c.slot != nil
+		ok := c.take(d, n, reserve)
+		if ok {
+			c.count(n, d.Allowed)
+		}
+		c.unlock()
+		if ok {
+			return !tracked && c.slot != nil
+		}
+		c.full = !c.makeRoom(attempt)
+	}
+	c.now = c.k.now()
+	c.turnAway(d, n)
+	return false
+}
+
+// turnAway is the decision on a call for which there is no room. It is counted.
+func (c *cell) turnAway(d *Decision, n int64) {
+	c.noRoom(d, n)
+	if n == 0 {
+		return
+	}
+	c.k.count(d.Allowed)
+	if d.Allowed {
+		c.k.untracked.Add(1)
+	}
+}
+
+// claim makes l a lease that gives back what was taken.
+func (c *cell) claim(l *Lease) {
+	if l.decision.Allowed && l.permits > 0 && !c.full {
+		l.claim, l.generation = newClaim(c.k, l.permits, c.mark)
+		l.claim.key, l.claim.under = c.hash, c.under
+	}
+}
+
+// acquire takes n permits, and waits for them if it must.
+func (c *cell) acquire(ctx context.Context, plan *keyPlan, n int64, reserve bool) (l Lease, err error) {
+	k := c.k
+	l.permits = n
+	if n < 0 || c.terms == nil {
+		l.decision = k.invalid()
+		return l, l.Err()
+	}
+	if over(ctx) {
+		l.decision = Decision{Reason: ReasonCanceled, Limit: k.base.permits, Policy: k.policy}
+		return l, ended(ctx, n)
+	}
+	d := &l.decision
+	for attempt := 0; !c.full; {
+		c.lock(plan)
+		if c.gate != nil {
+			return c.gate.acquireEntered(ctx, c.now, n, reserve)
+		}
+		c.now = k.now()
+		ok := c.take(d, n, reserve)
+		if ok && d.Reason == ReasonLimited {
+			if d.Reason = k.mayWait(ctx, d.RetryAfter, n); d.Reason == ReasonLimited {
+				c.raise()
+				c.unlock()
+				continue
+			}
+		}
+		if ok {
+			c.count(n, d.Allowed)
+		}
+		c.unlock()
+		if ok {
+			if reserve || k.returns() {
+				c.claim(&l)
+			}
+			return l, refusal(*d, n, noQueue(d.Reason, k.bounds.Load().QueueLimit))
+		}
+		c.full = !c.makeRoom(attempt)
+		attempt++
+	}
+	c.now = k.now()
+	c.turnAway(d, n)
+	return l, l.Err()
+}
+
+// settle implements settler: it gives back what a claim has not cost, or charges what it has cost beyond it.
+func (k *keyed) settle(of *claim, how settlement, actual int64) {
+	if k.returns() {
+		actual = 0
+	} else if how < commit {
+		return
+	}
+	cost := actual - of.permits
+	if cost == 0 {
+		return
+	}
+	c := cell{k: k, hash: of.key}
+	c.enter()
+	switch {
+	case cost < 0:
+		c.cancel(-cost, of)
+	case c.gate == nil && c.slot == nil && !c.addUnder(of.under.terms):
+		k.forgive(cost)
+	default:
+		k.forgive(c.charge(cost))
+	}
+	c.unlock()
+}
+
+// addUnder is add for a key that permits of t were taken of.
+func (c *cell) addUnder(t *terms) bool {
+	if c.terms = t; t.tag == baseTag { // of an override, perhaps
+		c.terms = c.k.base
+	}
+	return c.add()
+}

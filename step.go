@@ -1,0 +1,749 @@
+package weir
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/inside"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// step is the work on the charges of one request as one: all of their cells are locked, in an order that is the same for all
+// requests. Then all charges are done, or none is.
+type step struct {
+	act     act
+	reserve bool // what is taken may be given back
+	parts   []stepPart
+	order   []int          // parts in the order in which their shards are locked, and in which they are waited for
+	held    []*table.Shard // those that are locked
+	gates   []int          // parts whose states are in gates, in the order in which these are locked
+	saved   []uint64       // states as they were
+	wrong   error          // why the charges cannot be worked on, nil if they can, and
+	wrongAt int            // which one it is
+}
+
+// act is what a step does with its charges.
+type act uint8
+
+const (
+	takeAll act = iota
+	peekAll
+	debitAll
+)
+
+// stepPart is the work on one charge.
+type stepPart struct {
+	cell
+
+	of       chargeable
+	key      string
+	plan     *keyPlan // which the terms are from; nil if they are the limiter's
+	n        int64
+	at       uint64    // the shard, in an order of all shards of all limiters
+	decision *Decision // the caller's
+	took     bool      // permits, from a state that was
+	added    bool      // by this request, or
+	saved    int       // what stands here in step.saved
+	forgiven int64     // of what is debited, in the table
+	attempts int
+}
+
+// chargeable is a limiter that can be charged together with others: a [Keyed] or a [KeyedConcurrency] whose keys are strings.
+type chargeable interface {
+	inner() *keyed // nil for a nil pointer
+	hash(key string) table.Hash
+	choose(key string) Limit
+	offer(h table.Hash, key string)
+	note(h table.Hash, key string)
+}
+
+var steps = sync.Pool{New: func() any { return new(step) }}
+
+// newStep is inside.Step.
+func newStep() any { return steps.Get() }
+
+// limiterIDs orders the locks of limiters.
+var limiterIDs atomic.Uint64
+
+// Add adds a charge of limiter, which should be a chargeable. Plan is nil, or a *keyPlan of limiter.
+func (s *step) Add(limiter any, key string, n int64, plan any) {
+	i := len(s.parts)
+	if i == cap(s.parts) {
+		s.parts = slices.Grow(s.parts, 1)
+	}
+	s.parts = s.parts[:i+1]
+	// It is of an earlier request: what is not set here is set before it is read.
+	p := &s.parts[i]
+	if usual, ok := limiter.(*Keyed[string]); ok { // quicker than the question below
+		p.of = usual
+	} else {
+		p.of, _ = limiter.(chargeable)
+	}
+	p.plan, _ = plan.(*keyPlan)
+	p.k, p.key, p.n = nil, key, n
+	if p.of != nil {
+		p.k = p.of.inner()
+	}
+	switch {
+	case i >= inside.MostCharges:
+		s.refuse(0, fmt.Errorf("weir: %d charges: must be at most %d", i+1, inside.MostCharges))
+	case s.wrong != nil:
+	case p.k == nil:
+		s.refuse(i, fmt.Errorf("weir: charge %d has no Limiter", i+1))
+	case n < 0:
+		s.refuse(i, errNegativePermits)
+	case p.plan != nil && p.plan.k != p.k:
+		s.refuse(i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1))
+	default:
+		s.prepare(i, p)
+	}
+}
+
+// refuse says which of the charges cannot be worked on, and why.
+func (s *step) refuse(part int, why error) { s.wrongAt, s.wrong = part, why }
+
+// prepare works out what does not depend on other parts.
+func (s *step) prepare(i int, p *stepPart) {
+	p.hash, p.full, p.gate, p.attempts = p.of.hash(p.key), false, nil, 0
+	if p.plan != nil {
+		p.terms = p.plan.current()
+	} else if p.bring(p.of.choose(p.key)); p.terms == nil {
+		s.refuse(0, errInvalidLimit)
+		return
+	}
+	p.at = p.k.id<<16 | uint64(p.k.states.IndexOf(p.hash))
+	s.order = append(s.order, i)
+	for j := i; j > 0 && s.parts[s.order[j]].before(&s.parts[s.order[j-1]]); j-- {
+		s.order[j], s.order[j-1] = s.order[j-1], s.order[j]
+	}
+}
+
+// before reports whether a part is locked, and waited for, before another one.
+func (p *stepPart) before(other *stepPart) bool {
+	if p.at != other.at {
+		return p.at < other.at
+	}
+	return p.hash.Fingerprint() < other.hash.Fingerprint()
+}
+
+// free keeps the memory for another request. What it refers to is kept with it, until that comes or the collector has run
+// twice.
+func (s *step) free() {
+	if cap(s.parts) > 2*inside.MostCharges {
+		return // a request that was refused had too many
+	}
+	s.parts, s.order, s.wrong = s.parts[:0], s.order[:0], nil
+	steps.Put(s)
+}
+
+// into appends a lease for each part to leases, and has the decisions filled there.
+func (s *step) into(leases []Lease) (all, own []Lease) {
+	first := len(leases)
+	leases = slices.Grow(leases, len(s.parts))[:first+len(s.parts)]
+	own = leases[first:]
+	for i := range own {
+		own[i].claim, own[i].generation = nil, 0
+		s.parts[i].decision = &own[i].decision
+	}
+	return leases, own
+}
+
+// decisions is into where no leases are wanted.
+func (s *step) decisions(all []Decision) []Decision {
+	first := len(all)
+	all = slices.Grow(all, len(s.parts))[:first+len(s.parts)]
+	for i := range s.parts {
+		s.parts[i].decision = &all[first+i]
+	}
+	return all
+}
+
+// refuseAll refuses charges before anything was asked. There are leases only if there are decisions in them.
+func (s *step) refuseAll(own []Lease, why Reason) {
+	for i := range s.parts {
+		p := &s.parts[i]
+		*p.decision = Decision{Reason: why}
+		if why == ReasonInvalid {
+			p.decision.RetryAfter = Never
+		}
+		if p.k != nil {
+			p.decision.Limit, p.decision.Policy = p.k.base.permits, p.k.policy
+		}
+	}
+	for i := range own {
+		own[i].permits = s.parts[i].n
+	}
+}
+
+// binding is the part that speaks for all, -1 if there is none.
+func (s *step) binding() int {
+	b := -1
+	for i := range s.parts {
+		if b < 0 || binds(s.parts[i].decision, s.parts[b].decision) {
+			b = i
+		}
+	}
+	return b
+}
+
+// binds reports whether a speaks for both rather than b.
+func binds(a, b *Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.Allowed:
+		return a.Remaining < b.Remaining
+	}
+	return a.RetryAfter > b.RetryAfter
+}
+
+// probe is the outcome of one pass over the charges.
+type probe uint8
+
+const (
+	probeOK     probe = iota
+	probeInGate       // a state is in a gate that is not locked
+	probeFull         // there is no room for a key, yet
+)
+
+// run does all parts as one step. It returns false, and has done nothing, if their cells cannot be locked together: a key that is
+// in a gate stands in several charges, or gates come and go all the time.
+func (s *step) run() bool {
+	s.gates = s.gates[:0]
+	for attempts, distinct := 0, true; distinct && attempts < mostGateAttempts; {
+		found, at := probeInGate, 0
+		if s.lockGates() {
+			s.lockShards()
+			s.readClocks()
+			found, at = s.pass()
+			s.unlock()
+		}
+		switch found {
+		case probeOK:
+			return true
+		case probeFull:
+			p := &s.parts[at]
+			p.full = !p.makeRoom(p.attempts)
+			p.attempts++
+		case probeInGate:
+			attempts++
+			distinct = s.findGates()
+		}
+	}
+	return false
+}
+
+// mostGateAttempts is how often the gates of a request are looked up before its limits are asked one after the other: they come
+// and go while others wait.
+const mostGateAttempts = 16
+
+// lockGates locks the gates that were found, unless a state has left one.
+func (s *step) lockGates() bool {
+	for n, i := range s.gates {
+		p := &s.parts[i]
+		if _, alive := p.gate.arrive(p.terms, p.plan); !alive {
+			s.unlockGates(n)
+			return false
+		}
+	}
+	return true
+}
+
+func (s *step) unlockGates(first int) {
+	for _, i := range s.gates[:first] {
+		s.parts[i].gate.unlock()
+	}
+}
+
+// lockShards locks the shards of all keys, each once.
+func (s *step) lockShards() {
+	last := ^uint64(0)
+	for _, i := range s.order {
+		p := &s.parts[i]
+		if p.at != last {
+			last = p.at
+			s.held = append(s.held, p.k.states.Lock(p.hash))
+		}
+		p.shard = s.held[len(s.held)-1]
+	}
+}
+
+func (s *step) unlockShards() {
+	for _, shard := range s.held {
+		shard.Unlock()
+	}
+	s.held = s.held[:0]
+}
+
+// unlock unlocks the shards before the gates, which may want to put their states back.
+func (s *step) unlock() {
+	s.unlockShards()
+	s.unlockGates(len(s.gates))
+}
+
+// findGates looks up in which gates states are. It returns false if two charges are for one of them.
+func (s *step) findGates() (distinct bool) {
+	s.lockShards()
+	s.gates = s.gates[:0]
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.gate = nil
+		if p.find(); p.inGate() {
+			p.gate = p.k.busy[p.shard.Index()][p.hash]
+			s.gates = append(s.gates, i)
+		}
+	}
+	s.unlockShards()
+	gateOf := func(i int) uint64 { return s.parts[i].gate.id }
+	slices.SortFunc(s.gates, func(a, b int) int { return cmp.Compare(gateOf(a), gateOf(b)) })
+	for n := 1; n < len(s.gates); n++ {
+		if gateOf(s.gates[n]) == gateOf(s.gates[n-1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// readClocks sets the times of all parts. The shards and the gates must be locked.
+func (s *step) readClocks() {
+	var process int64 // what the process clock shows
+	for i := range s.parts {
+		p := &s.parts[i]
+		switch {
+		case p.k.clock != nil:
+			p.now = s.timeOf(i)
+		case process == 0:
+			process = clock.Now()
+			fallthrough
+		default:
+			p.now = process
+		}
+	}
+}
+
+// timeOf is the same for all parts of a limiter, or a key of the request could be forgotten to make room for the next one.
+func (s *step) timeOf(part int) int64 {
+	k := s.parts[part].k
+	for i := range part {
+		if s.parts[i].k == k {
+			return s.parts[i].now
+		}
+	}
+	return k.now()
+}
+
+// pass does all parts. If one of them refuses, or cannot be done yet, pass ends at it, and undoes those before. The states in gates
+// are changed when all others have been, as that cannot fail. All cells must be locked.
+func (s *step) pass() (found probe, at int) {
+	if s.act == peekAll {
+		return s.peek(-1), 0
+	}
+	s.saved = s.saved[:0]
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.took, p.added, p.forgiven = false, false, 0
+		switch {
+		case s.act == debitAll:
+			found = s.debit(p)
+		case p.gate != nil:
+			p.full = false
+			p.peek(p.decision, p.n)
+		default:
+			found = s.take(p)
+		}
+		if found != probeOK {
+			s.undo(i)
+			return found, i
+		}
+		if s.act == takeAll && !p.decision.Allowed {
+			s.undo(i)
+			return s.peek(i), i
+		}
+	}
+	if s.act == takeAll {
+		s.taken()
+	} else {
+		s.debited()
+	}
+	return probeOK, 0
+}
+
+// taken takes from the states in gates, which have allowed it under the same locks, and counts.
+func (s *step) taken() {
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.gate != nil {
+			p.take(p.decision, p.n, s.reserve)
+		}
+		if p.n > 0 {
+			p.shard.Tally[tallied(true)]++
+		}
+	}
+}
+
+// debited charges the states in gates, and fills the decisions as of the same moment for all.
+func (s *step) debited() {
+	for _, i := range s.gates {
+		if p := &s.parts[i]; p.n > 0 {
+			p.charge(p.n)
+		}
+	}
+	for i := range s.parts {
+		s.parts[i].owes()
+	}
+}
+
+// peek asks the limits of all parts but one what they would answer.
+func (s *step) peek(except int) probe {
+	for i := range s.parts {
+		p := &s.parts[i]
+		if i == except {
+			continue
+		}
+		if p.gate == nil {
+			if p.find(); p.inGate() {
+				return probeInGate
+			}
+			if p.slot == nil && p.full || p.slot != nil && !p.settled() && !p.adopt() {
+				p.noRoom(p.decision, p.n)
+				continue
+			}
+		}
+		p.peek(p.decision, p.n)
+	}
+	return probeOK
+}
+
+// take takes the permits of a part whose state is in the table.
+func (s *step) take(p *stepPart) probe {
+	if p.find(); p.inGate() {
+		return probeInGate
+	}
+	known := p.slot != nil && (p.settled() || p.adopt())
+	if p.full = p.full && !known; p.full {
+		p.noRoom(p.decision, p.n)
+		return probeOK
+	}
+	if known {
+		p.saved = len(s.saved)
+		s.saved = append(s.saved, p.slot.State()...)
+		p.takeAdopted(p.decision, p.n, s.reserve)
+	} else if !p.take(p.decision, p.n, s.reserve) {
+		return probeFull
+	}
+	p.took = p.decision.Allowed && p.n > 0
+	p.added = p.took && !known
+	return probeOK
+}
+
+// debit charges a part whose state is in the table, whatever is left.
+func (s *step) debit(p *stepPart) probe {
+	if p.gate != nil {
+		p.full = false
+		return probeOK
+	}
+	if p.find(); p.inGate() {
+		return probeInGate
+	}
+	p.full = p.full && p.slot == nil
+	switch {
+	case p.full:
+		p.forgiven = p.n
+	case p.slot != nil:
+		if !p.settled() && !p.adopt() {
+			p.terms = p.held()
+		}
+		p.saved = len(s.saved)
+		s.saved = append(s.saved, p.slot.State()...)
+	case p.n > 0:
+		if p.added = p.add(); !p.added {
+			return probeFull
+		}
+	}
+	if p.slot != nil && p.n > 0 {
+		p.forgiven = p.charge(p.n)
+		p.took = true
+	}
+	return probeOK
+}
+
+// owes fills the decision of a part that was debited with what is left, as of the same moment for all.
+func (p *stepPart) owes() {
+	if p.gate == nil {
+		if p.full && p.n > 0 {
+			p.refuseNew(p.decision, 0)
+			return
+		}
+		if p.find(); p.slot != nil {
+			p.terms = p.held() // those of the last part that has this key
+		}
+	}
+	p.peek(p.decision, 0)
+}
+
+// undo makes the states of the first parts what they were.
+func (s *step) undo(parts int) {
+	for i := parts - 1; i >= 0; i-- {
+		p := &s.parts[i]
+		if !p.took {
+			continue
+		}
+		p.find()
+		if p.added {
+			p.remove()
+			continue
+		}
+		taken := p.terms
+		copy(p.slot.State(), s.saved[p.saved:])
+		if p.terms = p.held(); p.terms != taken { // a later part has the same key, under another plan
+			p.terms.packed.carry(taken.packed, p.slot.State(), p.now)
+		}
+		p.due()
+		p.terms = taken
+	}
+}
+
+// TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.
+func (s *step) TryAll(leases []Lease, reserve bool) (all []Lease, binding int) {
+	defer s.free()
+	leases, own := s.into(leases)
+	if s.wrong != nil {
+		s.refuseAll(own, ReasonInvalid)
+		return leases, s.binding()
+	}
+	return leases, s.charge(own, reserve, true)
+}
+
+// charge decides on all parts without waiting. Limits that refuse count it if the refusal is final.
+func (s *step) charge(own []Lease, reserve, final bool) (binding int) {
+	if len(own) == 0 {
+		return -1
+	}
+	s.act, s.reserve = takeAll, reserve
+	if !s.run() {
+		s.oneByOne(own, final, (*stepPart).try)
+		return s.binding()
+	}
+	if binding = s.binding(); !s.parts[binding].decision.Allowed {
+		s.refused(own, final)
+		return binding
+	}
+	for i := range s.parts {
+		p := &s.parts[i]
+		if own[i].permits = p.n; reserve || p.k.returns() {
+			p.claim(&own[i])
+		}
+		if p.full && p.n > 0 {
+			p.k.untracked.Add(1)
+		}
+		if p.added {
+			p.of.offer(p.hash, p.key)
+		}
+	}
+	return binding
+}
+
+// try takes the permits of a part so that they can be given back.
+func (p *stepPart) try(l *Lease) {
+	if p.cell.try(&l.decision, p.n, true) {
+		p.of.offer(p.hash, p.key)
+	}
+	l.permits = p.n
+	p.claim(l)
+}
+
+// refused makes leases of decisions of which one refuses, and counts it if that is final.
+func (s *step) refused(own []Lease, final bool) {
+	for i := range own {
+		p := &s.parts[i]
+		own[i].permits = 0
+		if p.decision.Allowed {
+			continue
+		}
+		own[i].permits = p.n
+		if p.n > 0 && final {
+			p.k.count(false)
+			p.of.note(p.hash, p.key)
+		}
+	}
+}
+
+// oneByOne takes the permits of one part after the other, in the order of the locks. If one refuses, it gives them back and
+// returns that part, which counts it if the refusal is final; otherwise -1.
+func (s *step) oneByOne(own []Lease, final bool, take func(*stepPart, *Lease)) (refused int) {
+	refused = -1
+	for _, i := range s.order {
+		p, l := &s.parts[i], &own[i]
+		p.gate, p.full = nil, p.terms.untagged()
+		if refused >= 0 {
+			l.permits = 0
+			p.ask(p.decision, p.n)
+			continue
+		}
+		if take(p, l); l.decision.Allowed {
+			continue
+		}
+		refused = i
+		switch {
+		case p.n == 0 || l.decision.Reason == ReasonCanceled:
+		case final:
+			p.of.note(p.hash, p.key)
+		default:
+			p.k.refused.Undo()
+		}
+	}
+	for i := len(own) - 1; i >= 0; i-- {
+		s.end(&s.parts[i], &own[i], refused >= 0)
+	}
+	return refused
+}
+
+// end ends a lease that was taken to be given back: it is canceled if another part refused, and spent if it need not be settled
+// later.
+func (s *step) end(p *stepPart, l *Lease, refused bool) {
+	switch {
+	case refused:
+		l.Cancel()
+		if l.Permits() > 0 {
+			p.k.granted.Undo() // the request was not
+			l.permits = 0
+		}
+		l.claim = nil
+	case !s.reserve && l.claim != nil && !p.k.returns():
+		l.Release()
+		l.claim = nil
+	}
+}
+
+// WaitAll implements AcquireAll and ReserveAll of keyset, and ends the work.
+func (s *step) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all []Lease, binding int, err error) {
+	mustContext(ctx)
+	defer s.free()
+	leases, own := s.into(leases)
+	if s.wrong != nil {
+		s.refuseAll(own, ReasonInvalid)
+		return leases, s.binding(), refusal(own[s.wrongAt].decision, s.parts[s.wrongAt].n, s.wrong)
+	}
+	if over(ctx) {
+		s.refuseAll(own, ReasonCanceled)
+		var n int64
+		for i := range s.parts {
+			n = max(n, s.parts[i].n)
+		}
+		return leases, s.binding(), ended(ctx, n)
+	}
+	if binding = s.charge(own, reserve, false); binding < 0 || own[binding].decision.Allowed {
+		return leases, binding, nil
+	}
+	if hopeless, why := s.hopeless(); hopeless {
+		s.refused(own, true)
+		return leases, binding, refusal(own[binding].decision, s.parts[binding].n, why)
+	}
+	refused := s.oneByOne(own, true, func(p *stepPart, l *Lease) {
+		*l, err = p.acquire(ctx, p.plan, p.n, true)
+	})
+	if refused >= 0 {
+		return leases, refused, err
+	}
+	return leases, s.binding(), nil
+}
+
+// hopeless reports whether a limit refuses that no waiting helps with, and why if it has no queue.
+func (s *step) hopeless() (is bool, why error) {
+	for i := range s.parts {
+		switch p := &s.parts[i]; {
+		case p.decision.Allowed:
+		case p.decision.Reason != ReasonLimited:
+			return true, nil
+		case p.k.bounds.Load().QueueLimit == 0:
+			is, why = true, ErrNoQueue
+		}
+	}
+	return is, why
+}
+
+// PeekAll implements that of keyset, and ends the work.
+func (s *step) PeekAll(decisions []Decision) (all []Decision, binding int) {
+	defer s.free()
+	decisions = s.decisions(decisions)
+	if s.wrong != nil {
+		s.refuseAll(nil, ReasonInvalid)
+		return decisions, s.binding()
+	}
+	if s.act = peekAll; !s.run() {
+		for i := range s.parts {
+			p := &s.parts[i]
+			p.gate, p.full = nil, p.terms.untagged()
+			p.ask(p.decision, p.n)
+		}
+	}
+	return decisions, s.binding()
+}
+
+// DebitAll implements that of keyset, and ends the work.
+func (s *step) DebitAll(decisions []Decision) (all []Decision, binding int) {
+	defer s.free()
+	decisions = s.decisions(decisions)
+	if s.wrong != nil || !s.debitable() {
+		s.refuseAll(nil, ReasonInvalid)
+		return decisions, s.binding()
+	}
+	if s.act = debitAll; !s.run() {
+		s.debitOneByOne()
+	}
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.n == 0 {
+			continue
+		}
+		p.k.forgive(p.forgiven)
+		if !p.full {
+			p.k.granted.Add()
+		}
+		if p.added {
+			p.of.offer(p.hash, p.key)
+		}
+	}
+	return decisions, s.binding()
+}
+
+// debitable reports whether the permits of all parts come back with time.
+func (s *step) debitable() bool {
+	for i := range s.parts {
+		if p := &s.parts[i]; p.n > 0 && p.k.returns() {
+			return false
+		}
+	}
+	return true
+}
+
+// debitOneByOne charges one part after the other.
+func (s *step) debitOneByOne() {
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.gate, p.full, p.added, p.forgiven = nil, p.terms.untagged(), false, 0
+		for found := probeFull; found != probeOK; {
+			p.enter()
+			if found = s.debit(p); p.gate != nil && p.n > 0 {
+				p.charge(p.n)
+			}
+			p.owes()
+			p.unlock()
+			if found == probeFull {
+				p.full = !p.makeRoom(p.attempts)
+				p.attempts++
+			}
+		}
+	}
+	for i := range s.parts { // those after a part may have had its key
+		if p := &s.parts[i]; !p.full {
+			p.gate = nil
+			p.ask(p.decision, 0)
+		}
+	}
+}
