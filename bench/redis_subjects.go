@@ -85,7 +85,7 @@ func redisWeir(by string, c store.Consistency) redisSubject {
 					decisions := make([]weir.Decision, 1)
 					return func(key string) (bool, error) {
 						charges[0].Key = key
-						if err := f.Take(ctx, charges, decisions); err != nil {
+						if err := store.Take(ctx, f, charges, decisions); err != nil {
 							return false, err
 						}
 						d := &decisions[0]

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -37,7 +36,7 @@ type Call struct {
 	// Charges are the keys, at most [store.MostCharges] of them, and exactly one for CallLend, CallReturn, CallReset,
 	// CallInspect, CallAdjust and CallAdjustments.
 	Charges []store.Charge
-	// Wait and Expiry are those of CallTake: see [store.Waiting].
+	// Wait and Expiry are those of CallTake: see [store.Ask].
 	Wait, Expiry time.Duration
 	// ID and Expires say which reservation CallCommit and CallCancel end, and Actual with what.
 	ID      string
@@ -83,7 +82,7 @@ func (c *Call) check() error {
 	case CallTake:
 		return c.checkTake()
 	case CallPeek, CallRefund, CallInspect, CallAdjust:
-		return store.CheckCharges(c.Charges) //nolint:wrapcheck // it names what is wrong
+		return store.Check(store.Ask{Mode: store.ModeRefund}, c.Charges, nil) //nolint:wrapcheck // it names what is wrong
 	case CallCommit, CallCancel:
 		actual := c.Actual
 		if c.Kind == CallCancel {
@@ -91,35 +90,24 @@ func (c *Call) check() error {
 		} else if actual == nil {
 			actual = []int64{}
 		}
-		return store.CheckReservation(store.Reservation{ID: c.ID, Charges: c.Charges}, actual) //nolint:wrapcheck // the same
+		return store.CheckSettle(store.Hold{ID: c.ID, Charges: c.Charges}, actual) //nolint:wrapcheck // the same
 	case CallDebit:
-		return errors.Join(store.CheckTaken(c.Charges), store.CheckCharges(c.Charges))
+		ask := store.Ask{Mode: store.ModeDebit}
+		return store.Check(ask, c.Charges, make([]weir.Decision, len(c.Charges))) //nolint:wrapcheck // the same
 	case CallLend:
-		return store.CheckLend(c.Charges[0], c.Number) //nolint:wrapcheck // the same
+		ask := store.Ask{Mode: store.ModeLend, Least: c.Number}
+		return store.Check(ask, c.Charges, make([]weir.Decision, 1)) //nolint:wrapcheck // the same
 	case CallReturn:
-		return store.CheckReturn(store.Loan{Charge: c.Charges[0]}, c.Number) //nolint:wrapcheck // the same
+		spent := c.Charges[0].N - c.Number
+		return store.CheckSettle(store.Hold{Charges: c.Charges}, []int64{spent}) //nolint:wrapcheck // the same
 	default: // of which the limit does not count
-		return store.CheckReservation(store.Reservation{Charges: c.Charges}, nil) //nolint:wrapcheck // the same
+		return store.Check(store.Ask{Mode: store.ModeReset}, c.Charges, nil) //nolint:wrapcheck // the same
 	}
 }
 
 func (c *Call) checkTake() error {
-	if c.Expiry != 0 {
-		if err := store.CheckExpiry(c.Expiry); err != nil {
-			return err //nolint:wrapcheck // it names what is wrong
-		}
-	} else if err := store.CheckTaken(c.Charges); err != nil {
-		return err //nolint:wrapcheck // the same
-	}
-	if c.Wait < 0 || c.Wait > MaxWait {
-		return &weir.OptionError{Option: "Waiting.Most", Value: c.Wait.String(), Accepted: "from 0 to 24h"}
-	}
-	for i := range c.Charges {
-		if n := c.Charges[i].Queue; n < 0 || n > maxRecordAhead {
-			return &weir.OptionError{Option: "Charge.Queue", Value: fmt.Sprint(n), Accepted: "from 0 to 10^15 permits"}
-		}
-	}
-	return store.CheckCharges(c.Charges) //nolint:wrapcheck // the same
+	ask := store.Ask{Wait: c.Wait, Hold: c.Expiry}
+	return store.CheckQueued(ask, c.Charges, make([]weir.Decision, len(c.Charges))) //nolint:wrapcheck // the same
 }
 
 // oneCall is a call about one key.
@@ -129,7 +117,7 @@ func oneCall(k CallKind, policy, key string, l weir.Limit) *Call {
 
 func failed(err error) Result { return Result{Outcome: Unavailable, Err: err} }
 
-// Call carries a call out, all of its charges or none, and waits until what it has changed is durable. What [store.Store.Return]
+// Call carries a call out, all of its charges or none, and waits until what it has changed is durable. What [store.Return]
 // gives back may be lost in a crash, and so may what a failed call gives back of its other charges: both only refuse more.
 func (o *Owner) Call(ctx context.Context, c *Call) Result {
 	mustContext(ctx)

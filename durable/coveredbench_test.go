@@ -48,7 +48,7 @@ func BenchmarkCovered(b *testing.B) {
 	})
 	take := func(s *durable.Store, charges ...store.Charge) func() bool {
 		ds := make([]weir.Decision, len(charges))
-		return func() bool { return s.Take(context.Background(), charges, ds) == nil && ds[0].Allowed }
+		return func() bool { return store.Take(context.Background(), s, charges, ds) == nil && ds[0].Allowed }
 	}
 	c := store.Charge{Policy: r.Policy, Key: r.Key, Limit: r.Limit, N: 1}
 	c2 := c

@@ -37,7 +37,7 @@ var mutants = []mutant{
 		"store/record.go", "\tr.giveBack(&r.held[i], r.held[i].n)\n\tr.held = slices.Delete(r.held, i, i+1)\n", "\tr.giveBack(&r.held[i], r.held[i].n)\n",
 	}}},
 	{"a refund counts twice", []edit{{
-		"store/memorysettle.go", "e.refund(charges[i].N)", "e.refund(2 * charges[i].N)",
+		"store/memory.go", "e.refund(charges[i].N)", "e.refund(2 * charges[i].N)",
 	}}},
 	{"the drift of optimistic limits is not bounded", []edit{{
 		"store/optimistickey.go", "n <= k.drift-k.owed-k.sent", "n <= k.drift",

@@ -226,10 +226,10 @@ func (o *ownedBy) check() {
 		Dial: func(context.Context, string) (durable.Peer, error) { return nil, errNoPower },
 	}))
 	asked := store.Charge{Policy: ownedQuota.name, Key: "k", Limit: ownedQuota.limit}
-	left, err := durable.NewStore(node).Inspect(context.Background(), asked)
+	left, err := store.Inspect(context.Background(), durable.NewStore(node), asked)
 	for range 20 {
 		if err != nil {
-			left, err = durable.NewStore(node).Inspect(context.Background(), asked)
+			left, err = store.Inspect(context.Background(), durable.NewStore(node), asked)
 		}
 	}
 	_ = node.Close()

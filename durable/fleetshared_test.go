@@ -151,7 +151,7 @@ func (p *process) tide(r *rand.Rand, l *sharedLimit) {
 func (p *process) take(l *sharedLimit, n int64) bool {
 	charges, decisions := []store.Charge{l.charge("k", n)}, make([]weir.Decision, 1)
 	since := p.net.now()
-	err := p.fleet.Take(context.Background(), charges, decisions)
+	err := store.Take(context.Background(), p.fleet, charges, decisions)
 	kind, until := told(err, decisions), p.net.now()
 	if kind == bounds.Maybe {
 		until += straggle
@@ -168,7 +168,7 @@ func (p *process) coherent(r *rand.Rand) {
 		p.take(&coherentBucket, n)
 	case 0:
 		since := p.net.now()
-		err := p.fleet.Refund(context.Background(), []store.Charge{coherentBucket.charge("k", n)})
+		err := store.Refund(context.Background(), p.fleet, []store.Charge{coherentBucket.charge("k", n)})
 		p.gave(coherentBucket.name, n, since, err)
 	case 1, 2:
 		p.reserve(r, &coherentBucket, n)
@@ -190,7 +190,7 @@ func (p *process) reserve(r *rand.Rand, l *sharedLimit, n int64) {
 	const expiry = 5 * time.Second
 	charges, decisions := []store.Charge{l.charge("k", n)}, make([]weir.Decision, 1)
 	since := p.net.now()
-	held, err := p.fleet.Reserve(context.Background(), charges, decisions, expiry)
+	held, err := store.Reserve(context.Background(), p.fleet, charges, decisions, expiry)
 	kind, until := told(err, decisions), p.net.now()
 	if kind == bounds.Maybe { // it expires, if it was made
 		p.note(l.name, kind, n, since, until+straggle+expiry+p.slack())
@@ -205,13 +205,13 @@ func (p *process) reserve(r *rand.Rand, l *sharedLimit, n int64) {
 	settled := p.net.now()
 	switch how {
 	case 0:
-		err = p.fleet.Cancel(context.Background(), held)
+		err = store.Cancel(context.Background(), p.fleet, held)
 	case 1:
 		actual := r.Int64N(n + 1)
 		if l.limit.Algorithm() != weir.AlgorithmConcurrency {
 			back -= actual
 		}
-		err = p.fleet.Commit(context.Background(), held, []int64{actual})
+		err = store.Commit(context.Background(), p.fleet, held, []int64{actual})
 	}
 	switch {
 	case how < 2 && err == nil:
@@ -244,7 +244,7 @@ func (p *process) pair(r *rand.Rand, third *sharedLimit) {
 	}
 	decisions := make([]weir.Decision, len(charges))
 	since := p.net.now()
-	err := p.fleet.Take(context.Background(), charges, decisions)
+	err := store.Take(context.Background(), p.fleet, charges, decisions)
 	kind, until := told(err, decisions), p.net.now()
 	if kind == bounds.Maybe {
 		until += straggle
@@ -295,7 +295,7 @@ func (s *simulation) checkShared(t *testing.T) {
 // left is how many permits the store has of one of a pair.
 func (s *simulation) left(t *testing.T, key string) int64 {
 	t.Helper()
-	return must(s.redis.Inspect(t.Context(), coherentPair.charge(key, 1))).Decision.Remaining
+	return must(store.Inspect(t.Context(), s.redis, coherentPair.charge(key, 1))).Decision.Remaining
 }
 
 // bound is what a limit allows, and so many permits above it.

@@ -70,21 +70,7 @@ type remote struct {
 	dead atomic.Bool // the process at this end has died
 }
 
-var _ store.Store = (*remote)(nil)
-
-// send sends a call about charges, whose answer is nothing but decisions.
-func (r *remote) send(
-	ctx context.Context, what string, charges []store.Charge, decisions []weir.Decision, repeats bool,
-	f func(context.Context, []store.Charge, []weir.Decision) error,
-) error {
-	charges = slices.Clone(charges)
-	got, err := over(ctx, r, what, charges, repeats, func(ctx context.Context) ([]weir.Decision, error) {
-		own := make([]weir.Decision, len(charges))
-		return own, f(ctx, charges, own)
-	})
-	copy(decisions, got)
-	return err
-}
+var _ store.Home = (*remote)(nil)
 
 // over sends a call of a process that may have died.
 func over[T any](
@@ -104,91 +90,51 @@ func over[T any](
 	})
 }
 
-// Take implements [store.Store].
-func (r *remote) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	return r.send(ctx, "take", charges, decisions, true, r.Memory.Take)
-}
+var modeNames = [...]string{"take", "peek", "debit", "refund", "lend", "reset"}
 
-// Peek implements [store.Store].
-func (r *remote) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	return r.send(ctx, "peek", charges, decisions, true, r.Memory.Peek)
-}
-
-// Debit implements [store.Store].
-func (r *remote) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	return r.send(ctx, "debit", charges, decisions, true, r.Memory.Debit)
-}
-
-// Refund implements [store.Store].
-func (r *remote) Refund(ctx context.Context, charges []store.Charge) error {
-	return r.send(ctx, "refund", charges, nil, false,
-		func(ctx context.Context, charges []store.Charge, _ []weir.Decision) error {
-			return r.Memory.Refund(ctx, charges)
-		})
-}
-
-// Reserve implements [store.Store].
-func (r *remote) Reserve(
-	ctx context.Context, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	type reserved struct {
-		held      store.Reservation
+// Do implements [store.Home].
+func (r *remote) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	type reply struct {
+		held      store.Hold
 		decisions []weir.Decision
+		states    []store.State
+	}
+	what, repeats := modeNames[ask.Mode], ask.Mode != store.ModeRefund
+	if ask.Hold != 0 {
+		what = "reserve"
 	}
 	charges = slices.Clone(charges)
-	got, err := over(ctx, r, "reserve", charges, true, func(ctx context.Context) (x reserved, err error) {
-		x.decisions = make([]weir.Decision, len(charges))
-		x.held, err = r.Memory.Reserve(ctx, charges, x.decisions, expiry)
+	got, err := over(ctx, r, what, charges, repeats, func(ctx context.Context) (x reply, err error) {
+		own := ask
+		if decisions != nil {
+			x.decisions = make([]weir.Decision, len(charges))
+		}
+		if ask.States != nil {
+			x.states = make([]store.State, len(charges))
+			own.States = x.states
+		}
+		x.held, err = r.Memory.Do(ctx, own, charges, x.decisions)
 		return x, err
 	})
 	copy(decisions, got.decisions)
+	copy(ask.States, got.states)
 	return got.held, err
 }
 
-// Commit implements [store.Store].
-func (r *remote) Commit(ctx context.Context, held store.Reservation, actual []int64) error {
-	actual = slices.Clone(actual)
-	_, err := over(ctx, r, "commit", held.Charges, true, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Memory.Commit(ctx, held, actual)
-	})
-	return err
-}
-
-// Cancel implements [store.Store].
-func (r *remote) Cancel(ctx context.Context, held store.Reservation) error {
-	_, err := over(ctx, r, "cancel", held.Charges, true, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Memory.Cancel(ctx, held)
-	})
-	return err
-}
-
-// Lend implements [store.Store].
-func (r *remote) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	type lent struct {
-		loan     store.Loan
-		decision weir.Decision
+// Settle implements [store.Home].
+func (r *remote) Settle(ctx context.Context, held store.Hold, actual []int64) error {
+	what, repeats := "commit", held.Lent() == 0
+	switch actual = slices.Clone(actual); {
+	case !repeats:
+		what = fmt.Sprint("return of all but ", actual, " of ")
+	case actual == nil:
+		what = "cancel"
 	}
-	got, err := over(ctx, r, "lend", []store.Charge{c}, true, func(ctx context.Context) (x lent, err error) {
-		x.loan, x.decision, err = r.Memory.Lend(ctx, c, least)
-		return x, err
-	})
-	return got.loan, got.decision, err
-}
-
-// Return implements [store.Store].
-func (r *remote) Return(ctx context.Context, l store.Loan, unspent int64) error {
-	_, err := over(ctx, r, fmt.Sprint("return ", unspent, " of "), []store.Charge{l.Charge}, false, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Memory.Return(ctx, l, unspent)
+	_, err := over(ctx, r, what, held.Charges, repeats, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.Memory.Settle(ctx, held, actual)
 	})
 	return err
 }
 
-// Inspect implements [store.Store].
-func (r *remote) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	return over(ctx, r, "inspect", []store.Charge{c}, true, func(ctx context.Context) (store.State, error) {
-		return r.Memory.Inspect(ctx, c)
-	})
-}
-
-// Close implements [store.Store]: the store stays, for the other processes.
+// Close implements [store.Home]: the store stays, for the other processes.
 func (r *remote) Close() error { return nil }

@@ -170,7 +170,7 @@ func (k *Keyed) take(key string, n int64) weir.Decision {
 		return k.full()
 	}
 	c, d := k.charge(key, n), weir.Decision{}
-	if _, err := k.store.acquireOne(context.Background(), &c, &d, store.Waiting{}); err != nil {
+	if _, err := k.store.acquireOne(context.Background(), &c, &d, store.Ask{}); err != nil {
 		return k.failed(err)
 	}
 	d.Policy = k.name
@@ -188,8 +188,8 @@ func (k *Keyed) Wait(ctx context.Context, key string, n int64) error {
 // Reserve is Wait with a cost that is settled later, by Commit or Cancel, also by the process that comes after this one. One
 // that is not settled until expiry has passed, which is from 1 ms to 24 h, is canceled by itself.
 func (k *Keyed) Reserve(ctx context.Context, key string, n int64, expiry time.Duration) (Reservation, error) {
-	if err := store.CheckExpiry(expiry); err != nil {
-		return Reservation{}, fmt.Errorf("%w", err)
+	if expiry < store.LeastExpiry || expiry > store.MostExpiry {
+		return Reservation{}, &weir.OptionError{Option: "expiry", Value: expiry.String(), Accepted: "from 1ms to 24h"}
 	}
 	return k.acquire(ctx, key, n, expiry)
 }
@@ -210,15 +210,15 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 		d[0] = k.full()
 		return Reservation{}, store.Refusal(ctx, c[:], d[:]) //nolint:wrapcheck // it is a *weir.RefusedError
 	}
-	w := store.Waiting{Expiry: expiry}
-	if w.Most = math.MaxInt64; k.queueLimit == 0 {
-		w.Most = 0
+	w := store.Ask{Hold: expiry}
+	if w.Wait = math.MaxInt64; k.queueLimit == 0 {
+		w.Wait = 0
 	}
 	if until, ok := ctx.Deadline(); ok {
-		w.Most = min(w.Most, max(time.Until(until), 0))
+		w.Wait = min(w.Wait, max(time.Until(until), 0))
 	}
-	w.Most = min(w.Most, MaxWait)
-	r, err := k.store.Acquire(ctx, c[:], d[:], w)
+	w.Wait = min(w.Wait, MaxWait)
+	r, err := store.Acquire(ctx, k.store, w, c[:], d[:])
 	switch refused, ok := errors.AsType[*weir.RefusedError](err); {
 	case err == nil:
 		return Reservation{ID: r.ID, Policy: keyedPolicy, Key: key, Permits: n, Expires: r.Expires}, nil
@@ -236,7 +236,7 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 // Peek returns what Take would, and takes nothing. It does not tell whether a new key would find room.
 func (k *Keyed) Peek(key string, n int64) weir.Decision {
 	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
-	if err := k.store.Peek(context.Background(), c[:], d[:]); err != nil {
+	if err := store.Peek(context.Background(), k.store, c[:], d[:]); err != nil {
 		return k.failed(err)
 	}
 	d[0].Policy = k.name
@@ -246,12 +246,12 @@ func (k *Keyed) Peek(key string, n int64) weir.Decision {
 // Refund gives key n permits back whatever their origin, at most until all are available. It is for operators: to undo a request,
 // reserve and Cancel, which cannot give back too much.
 func (k *Keyed) Refund(ctx context.Context, key string, n int64) error {
-	return k.store.Refund(ctx, []store.Charge{k.charge(key, n)})
+	return store.Refund(ctx, k.store, []store.Charge{k.charge(key, n)})
 }
 
 // Reset makes all permits of key available, as if it had never been seen.
 func (k *Keyed) Reset(ctx context.Context, key string) error {
-	return k.store.Reset(ctx, keyedPolicy, key)
+	return store.Reset(ctx, k.store, keyedPolicy, key)
 }
 
 // Limit is the limit of each key.

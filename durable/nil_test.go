@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
 )
 
 // TestNothingGivenFailsAtTheCall: what is nil is an error or a panic of the call, and never of a goroutine, which would end the
@@ -30,7 +31,7 @@ func TestNothingGivenFailsAtTheCall(t *testing.T) {
 		"Node.Call":     func() { node.Call(none, nil) },
 		"Owner.Acquire": func() { new(durable.Owner).Acquire(none, durable.Request{}) },
 		"Owner.Call":    func() { new(durable.Owner).Call(none, nil) },
-		"Store.Take":    func() { _ = durable.NewStore(node).Take(none, nil, nil) },
+		"Store.Take":    func() { _ = store.Take(none, durable.NewStore(node), nil, nil) },
 	} {
 		if got := panicOf(call); !strings.HasPrefix(got, "weir: durable: ") || !strings.Contains(got, "nil") {
 			t.Errorf("%s: %q", name, got)

@@ -293,7 +293,7 @@ func (o *Owner) settle(ctx context.Context, s *settlement) error {
 		return nil
 	}
 	named := [1]store.Charge{{Policy: r.Policy, Key: r.Key}}
-	if err := store.CheckReservation(store.Reservation{ID: r.ID, Charges: named[:]}, nil); err != nil {
+	if err := store.CheckSettle(store.Hold{ID: r.ID, Charges: named[:]}, nil); err != nil {
 		return err //nolint:wrapcheck // it names what is wrong
 	}
 	b, why := o.bucket(r.Policy, r.Key)

@@ -41,7 +41,7 @@ type Request struct {
 // check returns what is wrong with a request, or nil.
 func (r *Request) check() error {
 	charges := [1]store.Charge{{Policy: r.Policy, Key: r.Key, Limit: r.Limit, N: r.N}}
-	if err := store.CheckCharges(charges[:]); err != nil {
+	if err := store.Check(store.Ask{Mode: store.ModeRefund}, charges[:], nil); err != nil {
 		return fmt.Errorf("%w", err)
 	}
 	switch {
@@ -52,8 +52,8 @@ func (r *Request) check() error {
 			Option: "Request.QueueLimit", Value: fmt.Sprint(r.QueueLimit), Accepted: "from 0 to 10^15 permits",
 		}
 	case r.Reserve != 0:
-		if err := store.CheckExpiry(r.Reserve); err != nil {
-			return fmt.Errorf("%w", err)
+		if r.Reserve < store.LeastExpiry || r.Reserve > store.MostExpiry {
+			return &weir.OptionError{Option: "Request.Reserve", Value: r.Reserve.String(), Accepted: "from 1ms to 24h"}
 		}
 	case r.Limit.Algorithm() == weir.AlgorithmConcurrency:
 		return &weir.OptionError{

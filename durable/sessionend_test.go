@@ -80,7 +80,7 @@ func leaveInOrder(t *testing.T, requeue bool) {
 			}
 			s := durable.NewStore(c.nodes["b"])
 			for range 2 { // of which the second has to wait
-				_, err := s.Acquire(t.Context(), charges, decisions, store.Waiting{Most: time.Minute})
+				_, err := store.Acquire(t.Context(), s, store.Ask{Wait: time.Minute}, charges, decisions)
 				d := decisions[0]
 				if errors.Is(err, weir.ErrRefused) == d.Allowed {
 					t.Errorf("%v of %+v", err, decisions)

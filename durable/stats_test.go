@@ -132,8 +132,8 @@ func TestStoreSaysWhy(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		c := tokens("a", 5, 5, 1)
 		acquire(t.Context(), s, minute, c).want(t, "none 0s")
-		acquire(t.Context(), s, store.Waiting{Most: time.Second}, c).want(t, "deadline 1s")
-		acquire(t.Context(), s, store.Waiting{}, c).want(t, "limited 0s")
+		acquire(t.Context(), s, store.Ask{Wait: time.Second}, c).want(t, "deadline 1s")
+		acquire(t.Context(), s, store.Ask{}, c).want(t, "limited 0s")
 		c.Queue = 3
 		acquire(t.Context(), s, minute, c).want(t, "queue-full 0s")
 		c.N = 6

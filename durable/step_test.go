@@ -77,7 +77,7 @@ func TestPartCannotBeWritten(t *testing.T) {
 					ds := make([]weir.Decision, 2)
 					taken := int64(0)
 					for taken < 1 || k > 1 && taken < 40 && n.Stats().Owned.PermitsAhead < 2 { // so that its record comes to be ahead
-						if err := s.Take(t.Context(), []store.Charge{one}, ds[:1]); err != nil {
+						if err := store.Take(t.Context(), s, []store.Charge{one}, ds[:1]); err != nil {
 							t.Fatal(err)
 						}
 						taken++
@@ -88,10 +88,10 @@ func TestPartCannotBeWritten(t *testing.T) {
 					e.fails(func(name string) bool { return name == "1:b" })
 					var err error
 					if expiry == 0 {
-						err = s.Take(t.Context(), []store.Charge{b, a}, ds)
+						err = store.Take(t.Context(), s, []store.Charge{b, a}, ds)
 					} else {
-						var r store.Reservation
-						if r, err = s.Reserve(t.Context(), []store.Charge{b, a}, ds, expiry); r.ID != "" {
+						var r store.Hold
+						if r, err = store.Reserve(t.Context(), s, []store.Charge{b, a}, ds, expiry); r.ID != "" {
 							t.Errorf("%+v", r)
 						}
 					}
@@ -103,7 +103,7 @@ func TestPartCannotBeWritten(t *testing.T) {
 					left(t, s, b, 5)
 					time.Sleep(time.Second)
 					a.N, b.N = 50-taken, 5
-					if err := s.Take(t.Context(), []store.Charge{a, b}, ds); err != nil || !ds[0].Allowed || !ds[1].Allowed {
+					if err := store.Take(t.Context(), s, []store.Charge{a, b}, ds); err != nil || !ds[0].Allowed || !ds[1].Allowed {
 						t.Errorf("%+v, %v", ds, err)
 					}
 				})
@@ -138,13 +138,13 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 		c := tokens("a", 40, 100, 1)
 		c.Limit = limits.WithRate(c.Limit, weir.Per(1, time.Hour))
 		ds := make([]weir.Decision, 1)
-		r, err := s.Reserve(t.Context(), []store.Charge{c}, ds, time.Minute)
+		r, err := store.Reserve(t.Context(), s, []store.Charge{c}, ds, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		granted := int64(0)
 		for c.N = 1; granted < 60; granted++ { // all that are left
-			if err := s.Take(t.Context(), []store.Charge{c}, ds); err != nil || !ds[0].Allowed {
+			if err := store.Take(t.Context(), s, []store.Charge{c}, ds); err != nil || !ds[0].Allowed {
 				t.Fatalf("%+v, %v", ds, err)
 			}
 		}
@@ -154,12 +154,12 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 		}
 		ahead = true
 		e.fails(func(string) bool { return true })
-		if err := s.Cancel(t.Context(), r); !errors.Is(err, store.ErrUnavailable) {
+		if err := store.Cancel(t.Context(), s, r); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
 		time.Sleep(200 * time.Millisecond)
 		for range 40 {
-			if s.Take(t.Context(), []store.Charge{c}, ds) == nil && ds[0].Allowed {
+			if store.Take(t.Context(), s, []store.Charge{c}, ds) == nil && ds[0].Allowed {
 				granted++
 			}
 		}
@@ -169,7 +169,7 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 		other := must(durable.NewNode(durable.NodeOptions{Engine: next, Address: "b"}))
 		s = durable.NewStore(other)
 		time.Sleep(2 * time.Minute) // the reservation has expired
-		for s.Take(t.Context(), []store.Charge{c}, ds) == nil && ds[0].Allowed {
+		for store.Take(t.Context(), s, []store.Charge{c}, ds) == nil && ds[0].Allowed {
 			granted++
 		}
 		if granted > 100 {

@@ -41,7 +41,7 @@ func tokens(policy string, n, burst, rate int64) store.Charge {
 // waited is what a request for several limits was answered, and when.
 type waited struct {
 	decisions   []weir.Decision
-	reservation store.Reservation
+	reservation store.Hold
 	err         error
 	after       time.Duration
 }
@@ -54,10 +54,10 @@ func (w *waited) reasons() string {
 	return text.String() + w.after.String()
 }
 
-func acquire(ctx context.Context, s *durable.Store, w store.Waiting, charges ...store.Charge) *waited {
+func acquire(ctx context.Context, s *durable.Store, w store.Ask, charges ...store.Charge) *waited {
 	got := &waited{decisions: make([]weir.Decision, len(charges))}
 	begin := time.Now()
-	got.reservation, got.err = s.Acquire(ctx, charges, got.decisions, w)
+	got.reservation, got.err = store.Acquire(ctx, s, w, charges, got.decisions)
 	got.after = time.Since(begin)
 	if !errors.Is(got.err, store.ErrUnavailable) {
 		got.err = contract(ctx, got)
@@ -82,7 +82,7 @@ func contract(ctx context.Context, got *waited) error {
 }
 
 // begin is acquire that goes on.
-func begin(ctx context.Context, s *durable.Store, w store.Waiting, charges ...store.Charge) (ended func() *waited) {
+func begin(ctx context.Context, s *durable.Store, w store.Ask, charges ...store.Charge) (ended func() *waited) {
 	result := make(chan *waited, 1)
 	go func() { result <- acquire(ctx, s, w, charges...) }()
 	synctest.Wait()
@@ -99,13 +99,13 @@ func (w *waited) want(t *testing.T, want string) {
 func left(t *testing.T, s *durable.Store, c store.Charge, want int64) {
 	t.Helper()
 	c.N = 0
-	st, err := s.Inspect(t.Context(), c)
+	st, err := store.Inspect(t.Context(), s, c)
 	if err != nil || st.Decision.Remaining != want {
 		t.Errorf("%d of %s are left, %v, want %d", st.Decision.Remaining, c.Policy, err, want)
 	}
 }
 
-var minute = store.Waiting{Most: time.Minute}
+var minute = store.Ask{Wait: time.Minute}
 
 // TestWaitForSeveralLimits: a request of several limits is granted when the permits of all are there, in the order of arrival at
 // each of them, whatever the order of its charges.
@@ -128,14 +128,14 @@ func TestWaitForSeveralLimits(t *testing.T) {
 // who wait behind it are served then.
 func TestHeldIsGivenBack(t *testing.T) {
 	for name, c := range map[string]struct {
-		wait   store.Waiting
+		wait   store.Ask
 		cancel time.Duration
 		queue  int64
 		want   string
 		behind string
 	}{
-		"deadline":    {store.Waiting{Most: 3500 * time.Millisecond}, 0, 100, "limited deadline 3.5s", "none 1.5s"},
-		"reserved":    {store.Waiting{Most: 3500 * time.Millisecond, Expiry: time.Hour}, 0, 100, "limited deadline 3.5s", "none 1.5s"},
+		"deadline":    {store.Ask{Wait: 3500 * time.Millisecond}, 0, 100, "limited deadline 3.5s", "none 1.5s"},
+		"reserved":    {store.Ask{Wait: 3500 * time.Millisecond, Hold: time.Hour}, 0, 100, "limited deadline 3.5s", "none 1.5s"},
 		"caller gone": {minute, 2500 * time.Millisecond, 100, "canceled canceled 2.5s", "none 500ms"},
 		"queue full":  {minute, 0, 3, "none queue-full 0s", "none 0s"},
 	} {
@@ -191,7 +191,7 @@ func TestWaitAndReserve(t *testing.T) {
 		slots := store.Charge{Policy: "c", Limit: weir.AtOnce(2), N: 2, Queue: 10}
 		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
 		a.N = 1
-		w := store.Waiting{Most: time.Minute, Expiry: 10 * time.Second}
+		w := store.Ask{Wait: time.Minute, Hold: 10 * time.Second}
 		held := acquire(t.Context(), s, w, a, b, slots)
 		held.want(t, "none none none 4s")
 		if end := time.Until(time.Unix(0, held.reservation.Expires)); end != 10*time.Second {
@@ -199,7 +199,7 @@ func TestWaitAndReserve(t *testing.T) {
 		}
 		next := begin(t.Context(), s, w, slots)
 		time.Sleep(2 * time.Second)
-		if err := s.Commit(t.Context(), held.reservation, []int64{1, 2, 0}); err != nil {
+		if err := store.Commit(t.Context(), s, held.reservation, []int64{1, 2, 0}); err != nil {
 			t.Error(err)
 		}
 		got := next()
@@ -224,12 +224,12 @@ func TestOppositeOrders(t *testing.T) {
 		for i := range 12 {
 			work.Go(func() {
 				mine := []store.Charge{charges[i%3], charges[(i+1+i/6)%3]}
-				got := acquire(t.Context(), s, store.Waiting{Most: time.Minute, Expiry: time.Minute}, mine...)
+				got := acquire(t.Context(), s, store.Ask{Wait: time.Minute, Hold: time.Minute}, mine...)
 				if got.reservation.ID == "" {
 					t.Errorf("%s, %v", got.reasons(), got.err)
 				}
 				time.Sleep(time.Second)
-				if err := s.Cancel(t.Context(), got.reservation); err != nil {
+				if err := store.Cancel(t.Context(), s, got.reservation); err != nil {
 					t.Error(err)
 				}
 			})

@@ -12,7 +12,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Store is the limits of a cluster as a [store.Queued]. Several limits of a request are one step of the owner: their permits are
+// Store is the limits of a cluster as a [store.Home]. Several limits of a request are one step of the owner: their permits are
 // taken from all or none of them. The request is allowed when that is durable for all. A crash in between loses what was durable
 // already.
 type Store struct {
@@ -20,7 +20,7 @@ type Store struct {
 	closed atomic.Bool
 }
 
-var _ store.Queued = (*Store)(nil)
+var _ store.Home = (*Store)(nil)
 
 // NewStore returns the limits of the cluster of a node as a store. Closing it does not close the node. A nil n panics.
 func NewStore(n *Node) *Store {
@@ -66,35 +66,44 @@ func storeError(err error) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
-// Take implements [store.Store].
-func (s *Store) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	_, err := s.acquire(ctx, charges, decisions, store.Waiting{})
-	return err
-}
-
-// Reserve implements [store.Store].
-func (s *Store) Reserve(
-	ctx context.Context, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	if err := store.CheckExpiry(expiry); err != nil {
-		return store.Reservation{}, err //nolint:wrapcheck // it names what is wrong
+// Do implements [store.Home]. A request that may wait is told by its decisions that its context has ended.
+func (s *Store) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if err := s.begin(ctx, store.CheckQueued(ask, charges, decisions)); err != nil {
+		return s.mayTell(ctx, ask.Wait > 0, charges, decisions, store.Hold{}, err)
 	}
-	return s.acquire(ctx, charges, decisions, store.Waiting{Expiry: expiry})
+	c := Call{Charges: charges}
+	switch ask.Mode {
+	case store.ModeTake:
+		h, err := s.acquire(ctx, charges, decisions, ask)
+		return s.mayTell(ctx, ask.Wait > 0, charges, decisions, h, err)
+	case store.ModePeek:
+		c.Kind = CallPeek
+		if ask.States != nil {
+			return store.Hold{}, s.inspect(ctx, charges, decisions, ask.States)
+		}
+	case store.ModeDebit:
+		c.Kind = CallDebit
+	case store.ModeRefund:
+		c.Kind = CallRefund
+	case store.ModeLend:
+		return s.lend(ctx, charges[0], &decisions[0], ask.Least)
+	default:
+		return store.Hold{}, s.reset(ctx, charges)
+	}
+	r, err := s.call(ctx, &c)
+	copy(decisions, r.Decisions)
+	return store.Hold{}, err
 }
 
-// Acquire implements [store.Queued]. A context that has ended is told by the decisions, too.
-func (s *Store) Acquire(
-	ctx context.Context, charges []store.Charge, decisions []weir.Decision, w store.Waiting,
-) (store.Reservation, error) {
-	r, err := s.acquire(ctx, charges, decisions, w)
-	if why := ctx.Err(); why != nil && errors.Is(err, why) && !s.closed.Load() {
+// mayTell is the result of a call, where one whose context has ended may be told so by its decisions.
+func (s *Store) mayTell(
+	ctx context.Context, may bool, charges []store.Charge, decisions []weir.Decision, h store.Hold, err error,
+) (store.Hold, error) {
+	if why := ctx.Err(); may && why != nil && errors.Is(err, why) && !s.closed.Load() {
 		s.tooLate(ctx, charges, decisions)
 		err = nil
 	}
-	if err == nil {
-		err = store.Refusal(ctx, charges, decisions)
-	}
-	return r, err //nolint:wrapcheck // it is a *weir.RefusedError, or wrapped already
+	return h, err
 }
 
 // peekTime is how long the owner may take to tell what is left to somebody whose time was up.
@@ -106,7 +115,7 @@ func (s *Store) tooLate(ctx context.Context, charges []store.Charge, decisions [
 	if none.Outcome == Expired {
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), peekTime)
 		defer cancel()
-		if s.Peek(short, charges, decisions) == nil {
+		if store.Peek(short, s, charges, decisions) == nil {
 			for i := range decisions {
 				d := &decisions[i]
 				if d.Reason == weir.ReasonNone || d.Reason == weir.ReasonLimited {
@@ -122,47 +131,44 @@ func (s *Store) tooLate(ctx context.Context, charges []store.Charge, decisions [
 
 // acquire takes or reserves permits. A context that ends before is an error.
 func (s *Store) acquire(
-	ctx context.Context, charges []store.Charge, decisions []weir.Decision, w store.Waiting,
-) (store.Reservation, error) {
-	if err := store.CheckDecisions(charges, decisions); err != nil {
-		return store.Reservation{}, err //nolint:wrapcheck // it names what is wrong
-	}
+	ctx context.Context, charges []store.Charge, decisions []weir.Decision, w store.Ask,
+) (store.Hold, error) {
 	if len(charges) == 1 {
 		return s.acquireOne(ctx, &charges[0], &decisions[0], w)
 	}
-	r, err := s.call(ctx, &Call{Kind: CallTake, Charges: charges, Wait: w.Most, Expiry: w.Expiry})
+	r, err := s.call(ctx, &Call{Kind: CallTake, Charges: charges, Wait: w.Wait, Expiry: w.Hold})
 	if err != nil {
-		return store.Reservation{}, err
+		return store.Hold{}, err
 	}
-	if err := gone(ctx, r.Outcome, w.Most); err != nil {
-		return store.Reservation{}, err
+	if err := gone(ctx, r.Outcome, w.Wait); err != nil {
+		return store.Hold{}, err
 	}
 	copy(decisions, r.Decisions)
 	return reservation(r.ID, r.Expires, charges), nil
 }
 
 // acquireOne is acquire of one charge, which has a short way to the owner.
-func (s *Store) acquireOne(ctx context.Context, c *store.Charge, d *weir.Decision, w store.Waiting) (store.Reservation, error) {
-	r := Request{Policy: c.Policy, Key: c.Key, Limit: c.Limit, N: c.N, QueueLimit: c.Queue, Reserve: w.Expiry, Wait: w.Most}
+func (s *Store) acquireOne(ctx context.Context, c *store.Charge, d *weir.Decision, w store.Ask) (store.Hold, error) {
+	r := Request{Policy: c.Policy, Key: c.Key, Limit: c.Limit, N: c.N, QueueLimit: c.Queue, Reserve: w.Hold, Wait: w.Wait}
 	if c.Queue == 0 {
 		r.Wait = 0
 	}
 	if owner := s.node.Owner(); owner != nil && ctx.Err() == nil && !s.closed.Load() {
 		if a, ok := owner.quick(&r); ok {
 			*d = a.Decision
-			return store.Reservation{}, nil
+			return store.Hold{}, nil
 		}
 	}
-	call := Call{Kind: CallTake, Charges: []store.Charge{*c}, Wait: w.Most, Expiry: w.Expiry}
+	call := Call{Kind: CallTake, Charges: []store.Charge{*c}, Wait: w.Wait, Expiry: w.Hold}
 	if err := s.begin(ctx, call.check()); err != nil {
-		return store.Reservation{}, err
+		return store.Hold{}, err
 	}
 	a := s.node.acquireOne(ctx, r)
 	if a.Err != nil {
-		return store.Reservation{}, storeError(a.Err)
+		return store.Hold{}, storeError(a.Err)
 	}
 	if err := gone(ctx, a.Outcome, r.Wait); err != nil {
-		return store.Reservation{}, err
+		return store.Hold{}, err
 	}
 	*d = a.Decision
 	return reservation(a.Reservation.ID, a.Reservation.Expires, call.Charges), nil
@@ -180,11 +186,11 @@ func gone(ctx context.Context, why Outcome, wait time.Duration) error {
 }
 
 // reservation keeps nothing of the caller's.
-func reservation(id string, expires int64, charges []store.Charge) store.Reservation {
+func reservation(id string, expires int64, charges []store.Charge) store.Hold {
 	if id == "" {
-		return store.Reservation{}
+		return store.Hold{}
 	}
-	r := store.Reservation{ID: id, Charges: make([]store.Charge, len(charges)), Expires: expires}
+	r := store.Hold{ID: id, Charges: make([]store.Charge, len(charges)), Expires: expires}
 	for i, c := range charges {
 		c.Policy, c.Key = strings.Clone(c.Policy), strings.Clone(c.Key)
 		r.Charges[i] = c
@@ -192,80 +198,61 @@ func reservation(id string, expires int64, charges []store.Charge) store.Reserva
 	return r
 }
 
-// Peek implements [store.Store].
-func (s *Store) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	if err := store.CheckDecisions(charges, decisions); err != nil {
-		return err //nolint:wrapcheck // it names what is wrong
+// inspect asks for one charge at a time what is kept for it.
+func (s *Store) inspect(ctx context.Context, charges []store.Charge, decisions []weir.Decision, states []store.State) error {
+	for i := range charges {
+		r, err := s.call(ctx, &Call{Kind: CallInspect, Charges: charges[i : i+1]})
+		if err != nil {
+			return err
+		}
+		states[i], decisions[i] = r.State, r.State.Decision
 	}
-	r, err := s.call(ctx, &Call{Kind: CallPeek, Charges: charges})
-	copy(decisions, r.Decisions)
-	return err
+	return nil
 }
 
-// Refund implements [store.Store].
-func (s *Store) Refund(ctx context.Context, charges []store.Charge) error {
-	_, err := s.call(ctx, &Call{Kind: CallRefund, Charges: charges})
-	return err
-}
-
-// Commit implements [store.Store].
-func (s *Store) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	_, err := s.call(ctx, &Call{Kind: CallCommit, Charges: r.Charges, ID: r.ID, Expires: r.Expires, Actual: actual})
-	return err
-}
-
-// Cancel implements [store.Store].
-func (s *Store) Cancel(ctx context.Context, r store.Reservation) error {
-	_, err := s.call(ctx, &Call{Kind: CallCancel, Charges: r.Charges, ID: r.ID, Expires: r.Expires})
-	return err
-}
-
-// Debit implements [store.Store].
-func (s *Store) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	if err := store.CheckDecisions(charges, decisions); err != nil {
-		return err //nolint:wrapcheck // it names what is wrong
-	}
-	r, err := s.call(ctx, &Call{Kind: CallDebit, Charges: charges})
-	copy(decisions, r.Decisions)
-	return err
-}
-
-// Lend implements [store.Store].
-func (s *Store) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
+// lend takes what there is of the permits of a charge, and least at least.
+func (s *Store) lend(ctx context.Context, c store.Charge, d *weir.Decision, least int64) (store.Hold, error) {
 	r, err := s.call(ctx, &Call{Kind: CallLend, Charges: []store.Charge{c}, Number: least})
 	if err != nil {
-		return store.Loan{}, weir.Decision{}, err
+		return store.Hold{}, err
 	}
-	if r.Lent == 0 {
-		return store.Loan{}, r.Decisions[0], nil
+	if *d = r.Decisions[0]; r.Lent == 0 {
+		return store.Hold{}, nil
 	}
 	c.N, c.Policy, c.Key = r.Lent, strings.Clone(c.Policy), strings.Clone(c.Key)
-	return store.Loan{Charge: c, Taken: r.Taken}, r.Decisions[0], nil
+	return store.Hold{Charges: []store.Charge{c}, Taken: r.Taken}, nil
 }
 
-// Return implements [store.Store].
-func (s *Store) Return(ctx context.Context, l store.Loan, unspent int64) error {
-	if l.Charge.N == 0 {
-		return nil
+// reset forgets keys.
+func (s *Store) reset(ctx context.Context, charges []store.Charge) error {
+	for i := range charges {
+		if _, err := s.call(ctx, oneCall(CallReset, charges[i].Policy, charges[i].Key, weir.Limit{})); err != nil {
+			return err
+		}
 	}
-	_, err := s.call(ctx, &Call{Kind: CallReturn, Charges: []store.Charge{l.Charge}, Number: unspent, Taken: l.Taken})
+	return nil
+}
+
+// Settle implements [store.Home].
+func (s *Store) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if err := store.CheckSettle(h, actual); err != nil {
+		return err //nolint:wrapcheck // it names what is wrong
+	}
+	c := Call{Kind: CallCommit, Charges: h.Charges, ID: h.ID, Expires: h.Expires, Actual: actual}
+	switch {
+	case h.ID == "" && len(h.Charges) == 1:
+		c = Call{Kind: CallReturn, Charges: h.Charges, Number: h.Charges[0].N, Taken: h.Taken}
+		if actual != nil {
+			c.Number -= actual[0]
+		}
+	case actual == nil:
+		c.Kind = CallCancel
+	}
+	_, err := s.call(ctx, &c)
 	return err
 }
 
-// Reset implements [store.Store].
-func (s *Store) Reset(ctx context.Context, policy, key string) error {
-	_, err := s.call(ctx, oneCall(CallReset, policy, key, weir.Limit{}))
-	return err
-}
-
-// Inspect implements [store.Store].
-func (s *Store) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	c.N = 0
-	r, err := s.call(ctx, &Call{Kind: CallInspect, Charges: []store.Charge{c}})
-	return r.State, err
-}
-
-// Close implements [store.Store]. The node goes on.
+// Close implements [store.Home]. The node goes on.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	return nil

@@ -135,21 +135,21 @@ func TestMisuseOfCalls(t *testing.T) {
 		none, queue := good, good
 		none.Limit, queue.Queue = weir.Limit{}, -1
 		for option, c := range map[string]*durable.Call{
-			"Call.Kind":      {Kind: 0},
-			"Call.Kind ":     {Kind: 99, Charges: []store.Charge{good}},
-			"Call.Charges":   {Kind: durable.CallLend},
-			"Call.Charges ":  {Kind: durable.CallInspect, Charges: []store.Charge{good, good}},
-			"Limit.Rate":     {Kind: durable.CallRefund, Charges: []store.Charge{none}},
-			"Charge.Key":     {Kind: durable.CallDebit, Charges: []store.Charge{good, good}},
-			"Waiting.Most":   {Kind: durable.CallTake, Charges: []store.Charge{good}, Wait: 25 * time.Hour},
-			"expiry":         {Kind: durable.CallTake, Charges: []store.Charge{good}, Expiry: -1},
-			"Charge.Queue":   {Kind: durable.CallTake, Charges: []store.Charge{queue}},
-			"actual":         {Kind: durable.CallCommit, Charges: []store.Charge{good}, ID: "x"},
-			"Reservation.ID": {Kind: durable.CallCancel, Charges: []store.Charge{good}, ID: strings.Repeat("x", 65)},
-			"least":          {Kind: durable.CallLend, Charges: []store.Charge{good}, Number: 2},
-			"unspent":        {Kind: durable.CallReturn, Charges: []store.Charge{good}, Number: 2},
-			"most":           {Kind: durable.CallAdjustments, Charges: []store.Charge{good}, Number: 1001},
-			"Adjustment.By":  {Kind: durable.CallAdjust, Charges: []store.Charge{good}},
+			"Call.Kind":     {Kind: 0},
+			"Call.Kind ":    {Kind: 99, Charges: []store.Charge{good}},
+			"Call.Charges":  {Kind: durable.CallLend},
+			"Call.Charges ": {Kind: durable.CallInspect, Charges: []store.Charge{good, good}},
+			"Limit.Rate":    {Kind: durable.CallRefund, Charges: []store.Charge{none}},
+			"Charge.Key":    {Kind: durable.CallDebit, Charges: []store.Charge{good, good}},
+			"Ask.Wait":      {Kind: durable.CallTake, Charges: []store.Charge{good}, Wait: 25 * time.Hour},
+			"Ask.Hold":      {Kind: durable.CallTake, Charges: []store.Charge{good}, Expiry: -1},
+			"Charge.Queue":  {Kind: durable.CallTake, Charges: []store.Charge{queue}},
+			"actual":        {Kind: durable.CallCommit, Charges: []store.Charge{good}, ID: "x"},
+			"Hold.ID":       {Kind: durable.CallCancel, Charges: []store.Charge{good}, ID: strings.Repeat("x", 65)},
+			"Ask.Least":     {Kind: durable.CallLend, Charges: []store.Charge{good}, Number: 2},
+			"actual ":       {Kind: durable.CallReturn, Charges: []store.Charge{good}, Number: 2},
+			"most":          {Kind: durable.CallAdjustments, Charges: []store.Charge{good}, Number: 1001},
+			"Adjustment.By": {Kind: durable.CallAdjust, Charges: []store.Charge{good}},
 		} {
 			r := o.Call(t.Context(), c)
 			misuse, ok := errors.AsType[*weir.OptionError](r.Err)

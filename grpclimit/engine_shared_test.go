@@ -20,18 +20,18 @@ import (
 
 // canceling is a store whose caller goes away while it is asked.
 type canceling struct {
-	store.Store
+	store.Home
 
 	cancel context.CancelFunc
 }
 
-func (c *canceling) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	if c.cancel == nil {
-		return c.Store.Take(ctx, charges, decisions)
+func (c *canceling) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if c.cancel == nil || ask.Mode != store.ModeTake {
+		return c.Home.Do(ctx, ask, charges, decisions)
 	}
 	c.cancel()
 	<-ctx.Done() // the store sees it, as the call has handed its context on
-	return ctx.Err()
+	return store.Hold{}, ctx.Err()
 }
 
 // TestSharedLimitsOfCalls: they are told like others, unless they were not asked, and a call that goes away meanwhile is none
@@ -41,7 +41,7 @@ func TestSharedLimitsOfCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &canceling{Store: m}
+	s := &canceling{Home: m}
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
 			{Name: "shared", Limits: []policy.Limit{perHour(100)}, Consistency: policy.ConsistencyCoherent},

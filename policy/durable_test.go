@@ -35,25 +35,24 @@ func newOwner(t testing.TB, clock weir.Clock) *owner {
 	return &owner{watched: memory(t, clock), turn: make(chan struct{}, 1)}
 }
 
-func (o *owner) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
-	defer func() {
-		if err == nil {
-			err = store.Refusal(ctx, c, ds)
-		}
-	}()
-	refused := func(why weir.Reason) (store.Reservation, error) {
-		for i := range ds {
-			ds[i] = weir.Decision{Reason: why, Policy: c[i].Policy}
-		}
-		return store.Reservation{}, nil
+func (o *owner) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Wait == 0 {
+		return o.watched.Do(ctx, ask, charges, decisions)
 	}
-	timer := time.NewTimer(w.Most)
+	refused := func(why weir.Reason) (store.Hold, error) {
+		for i := range decisions {
+			decisions[i] = weir.Decision{Reason: why, Policy: charges[i].Policy}
+		}
+		return store.Hold{}, nil
+	}
+	timer := time.NewTimer(ask.Wait)
 	defer timer.Stop()
-	if n := o.waiting.Add(c[0].N); n > c[0].Queue && c[0].Queue > 0 {
-		o.waiting.Add(-c[0].N)
+	n := charges[0].N
+	if all := o.waiting.Add(n); all > charges[0].Queue && charges[0].Queue > 0 {
+		o.waiting.Add(-n)
 		return refused(weir.ReasonQueueFull)
 	}
-	defer o.waiting.Add(-c[0].N)
+	defer o.waiting.Add(-n)
 	select {
 	case o.turn <- struct{}{}:
 	case <-timer.C:
@@ -62,18 +61,15 @@ func (o *owner) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decisio
 		return refused(weir.ReasonCanceled)
 	}
 	defer func() { <-o.turn }()
+	ask.Wait = 0
 	for {
-		if w.Expiry != 0 {
-			r, err = o.Reserve(ctx, c, ds, w.Expiry)
-		} else {
-			err = o.Take(ctx, c, ds)
-		}
-		at := store.Binding(ds)
-		if err != nil || ds[at].Allowed || ds[at].Reason != weir.ReasonLimited || c[at].Queue == 0 {
-			return r, err
+		h, err := o.watched.Do(ctx, ask, charges, decisions)
+		at := store.Binding(decisions)
+		if err != nil || decisions[at].Allowed || decisions[at].Reason != weir.ReasonLimited || charges[at].Queue == 0 {
+			return h, err
 		}
 		select {
-		case <-time.After(ds[at].RetryAfter):
+		case <-time.After(decisions[at].RetryAfter):
 		case <-timer.C:
 			return refused(weir.ReasonDeadline)
 		case <-ctx.Done():
@@ -83,7 +79,7 @@ func (o *owner) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decisio
 }
 
 // ownedBy returns an engine over an owner and, if it is not nil, a store.
-func ownedBy(t testing.TB, o store.Queued, s store.Store, clock weir.Clock, set *policy.Set) *policy.Engine {
+func ownedBy(t testing.TB, o, s store.Home, clock weir.Clock, set *policy.Set) *policy.Engine {
 	t.Helper()
 	return engine(t, set, func(x *policy.EngineOptions) { x.Durable, x.Store, x.Clock = o, s, clock })
 }
@@ -234,9 +230,9 @@ func inOrder(queue int64, most time.Duration) policy.Policy {
 // TestDurableWaitsInOneQueue has callers of two engines wait for permits of one owner: they get them in the order in which they have
 // come, each after its time; others are told at once, or when their time is up, why not.
 func TestDurableWaitsInOneQueue(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) store.Queued{
-		"a store with a queue": func(t *testing.T) store.Queued { return newOwner(t, nil) },
-		"the owner of a cluster": func(t *testing.T) store.Queued {
+	for name, open := range map[string]func(t *testing.T) store.Home{
+		"a store with a queue": func(t *testing.T) store.Home { return newOwner(t, nil) },
+		"the owner of a cluster": func(t *testing.T) store.Home {
 			return durable.NewStore(newNode(t, newCluster(t), nil))
 		},
 	} {
@@ -244,7 +240,7 @@ func TestDurableWaitsInOneQueue(t *testing.T) {
 	}
 }
 
-func waitsInOneQueue(t *testing.T, o store.Queued) {
+func waitsInOneQueue(t *testing.T, o store.Home) {
 	t.Helper()
 	set := &policy.Set{
 		Policies: []policy.Policy{inOrder(4, time.Hour), {Name: "use", Limits: one(weir.AtOnce(6))}},

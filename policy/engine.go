@@ -29,10 +29,10 @@ type EngineOptions struct {
 	// Store keeps the limits of shared policies, usually a *[store.Fleet]. It is asked once for each request, for all of its
 	// shared limits, and bounds how long that may take. It belongs to the caller: Close of the engine does not close it, and
 	// several engines may have one. Default: nil, then sets with shared policies are refused.
-	Store store.Store
+	Store store.Home
 	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Store. It belongs to the caller, as Store
 	// does. Default: nil, then sets with such policies are refused.
-	Durable store.Queued
+	Durable store.Home
 	// OnRefused is called for every verdict that refuses, but not for probes, nor for requests whose callers have gone. It
 	// returns what [Verdict.RefusalID] shall be. A verdict of [Engine.DebitAll] that is not Allowed is one of them. The goroutine
 	// of the request calls it, before the Observer, and waits for it. It must neither change nor keep what it gets. The requests
@@ -84,8 +84,7 @@ type Engine struct {
 	ending   context.Context //nolint:containedctx // until Close: of what is asked of stores beside requests
 	end      context.CancelFunc
 	unending context.Context // of what has none
-	states   store.Store     // of limits that are kept for several processes: Store, or a Divided over that and Durable
-	queued   store.Queued    // the same, if there is a Durable
+	states   store.Home      // of limits that are kept for several processes: Store, or a Divided over that and Durable
 	latency  latency
 	counts   struct{ requests, refused, denied, exempt, unlimited, canceled tally.Tally }
 
@@ -166,7 +165,7 @@ func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 }
 
 // DebitAll charges what requests have cost already to all limits that apply to them, whatever remains. The debt of limits of this
-// process is that of [keyset.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
+// process is that of [keyset.DebitAll], and that of others of [store.Debit]. Rules, keys, costs and tiers are those of each
 // request, as with [Engine.TakeAll], and so is the max number of requests and charges, [keyset.MostCharges]. No request is
 // refused, no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
 //

@@ -173,7 +173,7 @@ func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 	case e.closed.Load():
 		err = store.ErrClosed
 	default:
-		err = e.states.Debit(ctx, x.side, x.sideDecisions)
+		err = store.Debit(ctx, e.states, x.side, x.sideDecisions)
 	}
 	for i, j := 0, 0; i < len(x.asked); i++ {
 		switch d := &x.decisions[i]; {

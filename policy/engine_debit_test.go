@@ -17,14 +17,6 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Debit implements [store.Store].
-func (w *watched) Debit(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	if err := w.failure(); err != nil {
-		return err
-	}
-	return w.Store.Debit(ctx, c, d)
-}
-
 func debitAll(t testing.TB, e *policy.Engine, requests ...*policy.Request) *policy.Verdict {
 	t.Helper()
 	v := new(policy.Verdict)

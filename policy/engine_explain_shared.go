@@ -42,7 +42,7 @@ func (e *Engine) explainShared(
 // peekSide asks the store about a policy that is not enforced.
 func (e *Engine) peekSide(ctx context.Context, charges []store.Charge) []weir.Decision {
 	decisions := make([]weir.Decision, len(charges))
-	if err := e.states.Peek(e.asking(ctx), charges, decisions); err != nil {
+	if err := store.Peek(e.asking(ctx), e.states, charges, decisions); err != nil {
 		for i := range decisions {
 			decisions[i] = weir.Decision{
 				Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: charges[i].Limit.Permits(),

@@ -35,7 +35,7 @@ func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.
 func (e *Engine) inspect(ctx context.Context, p *livePolicy, i int, key string) (store.State, error) {
 	if p.shared {
 		it := item{policy: p, variant: p.limitsFor(key)}
-		return e.states.Inspect(ctx, appendStored(nil, boundKey(key), &it)[i])
+		return store.Inspect(ctx, e.states, appendStored(nil, boundKey(key), &it)[i])
 	}
 	d, _ := keyset.PeekAll(nil, p.chargeKey(nil, key, 0)[i])
 	d[0].Policy = p.limits[i].name
@@ -45,9 +45,9 @@ func (e *Engine) inspect(ctx context.Context, p *livePolicy, i int, key string) 
 // reset resets a key of a limit where that is kept.
 func (e *Engine) reset(ctx context.Context, p *livePolicy, name, key string) error {
 	if p.durable {
-		return e.options.Durable.Reset(ctx, name, key)
+		return store.Reset(ctx, e.options.Durable, name, key)
 	}
-	return e.options.Store.Reset(ctx, name, key)
+	return store.Reset(ctx, e.options.Store, name, key)
 }
 
 func noPolicy(name string) error {

@@ -30,7 +30,7 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 	if o.Durable != nil {
 		d := store.NewDivided(o.Store, o.Durable)
 		d.Failed = e.ownerless
-		e.states, e.queued = d, d
+		e.states = d
 	}
 	e.unending = context.Background()
 	e.ending, e.end = context.WithCancel(e.unending)

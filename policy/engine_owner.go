@@ -24,24 +24,18 @@ func (e *Engine) ask(ctx context.Context, x *sharing, reserve bool, most time.Du
 	case e.closed.Load():
 		return store.ErrClosed
 	case most != never:
-		return e.acquire(ctx, x, store.Waiting{Most: most, Expiry: expiry})
-	case expiry != 0:
-		x.reservation, err = e.states.Reserve(ctx, x.asked, x.decisions, expiry)
-	default:
-		err = e.states.Take(ctx, x.asked, x.decisions)
+		return e.acquire(ctx, x, store.Ask{Wait: most, Hold: expiry})
 	}
+	x.reservation, err = e.states.Do(ctx, store.Ask{Hold: expiry}, x.asked, x.decisions)
 	return err
 }
 
 // acquire waits in the queue of the owner, until Close at the latest.
-func (e *Engine) acquire(ctx context.Context, x *sharing, w store.Waiting) (err error) {
+func (e *Engine) acquire(ctx context.Context, x *sharing, ask store.Ask) (err error) {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
-	x.reservation, err = e.queued.Acquire(bounded, x.asked, x.decisions, w)
-	if errors.Is(err, weir.ErrRefused) {
-		err = nil // the decisions say so
-	}
+	x.reservation, err = e.states.Do(bounded, ask, x.asked, x.decisions)
 	if bounded.Err() != nil && ctx.Err() == nil && (err != nil || x.canceled()) {
 		return store.ErrClosed
 	}

@@ -135,7 +135,7 @@ func (v *Verdict) keepOwed() {
 // withoutStore decides for a store that has failed, by the Fail of each policy.
 func (v *Verdict) withoutStore(ctx context.Context, err error) {
 	x := &v.work.sharing
-	x.unknown, x.reservation = true, store.Reservation{}
+	x.unknown, x.reservation = true, store.Hold{}
 	var misuse *weir.OptionError
 	wrong := errors.As(err, &misuse)
 	for i := range x.asked {
@@ -186,7 +186,7 @@ func (e *Engine) lookStored(ctx context.Context, v *Verdict) {
 	ctx = e.asking(ctx)
 	err := store.ErrClosed
 	if !e.closed.Load() {
-		err = e.states.Peek(ctx, x.asked, x.decisions)
+		err = store.Peek(ctx, e.states, x.asked, x.decisions)
 	}
 	if err != nil {
 		v.withoutStore(ctx, err)
@@ -215,13 +215,11 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 	}
 	x.sideDecisions = room(x.sideDecisions, len(x.side))
 	ctx = e.asking(ctx)
-	var err error
-	var reservation store.Reservation
+	var ask store.Ask
 	if returns {
-		reservation, err = e.states.Reserve(ctx, x.side, x.sideDecisions, it.policy.hold)
-	} else {
-		err = e.states.Take(ctx, x.side, x.sideDecisions)
+		ask.Hold = it.policy.hold
 	}
+	reservation, err := e.states.Do(ctx, ask, x.side, x.sideDecisions)
 	it.granted = true
 	for i := range x.sideDecisions {
 		if err != nil || x.sideDecisions[i].Reason == weir.ReasonUnavailable {
@@ -264,5 +262,5 @@ func (e *Engine) RefundDurable(ctx context.Context, v *Verdict) error {
 	if len(charges) == 0 {
 		return nil
 	}
-	return e.options.Durable.Refund(e.asking(ctx), charges)
+	return store.Refund(e.asking(ctx), e.options.Durable, charges)
 }

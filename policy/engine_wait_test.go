@@ -23,16 +23,9 @@ func overdue(t testing.TB) context.Context {
 // prompt is an owner that nobody waits for.
 type prompt struct{ *owner }
 
-func (p prompt) Acquire(ctx context.Context, c []store.Charge, d []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
-	if w.Expiry != 0 {
-		r, err = p.Reserve(ctx, c, d, w.Expiry)
-	} else {
-		err = p.Take(ctx, c, d)
-	}
-	if err == nil {
-		err = store.Refusal(ctx, c, d)
-	}
-	return r, err
+func (p prompt) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	ask.Wait = 0
+	return p.owner.Do(ctx, ask, charges, decisions)
 }
 
 // TestWaitTriesBeforeItLooksAtTheTime: a machine that is so busy that the time of a caller is up before anything was tried makes
@@ -94,13 +87,15 @@ type slowly struct {
 	takes time.Duration
 }
 
-func (s *slowly) Take(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	select {
-	case <-time.After(s.takes):
-		return s.watched.Take(ctx, c, d)
-	case <-ctx.Done():
-		return store.ErrUnavailable
+func (s *slowly) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode == store.ModeTake && ask.Hold == 0 {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return store.Hold{}, store.ErrUnavailable
+		}
 	}
+	return s.watched.Do(ctx, ask, charges, decisions)
 }
 
 // TestWaitAsksStoresForLongerThanItWaits: the time of the waiting is not that of the answer of a store. Who goes ends both.

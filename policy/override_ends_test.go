@@ -18,10 +18,12 @@ type debited struct {
 	limits chan weir.Limit
 }
 
-func (d *debited) Debit(ctx context.Context, c []store.Charge, to []weir.Decision) error {
-	err := d.watched.Debit(ctx, c, to)
-	d.limits <- c[0].Limit
-	return err
+func (d *debited) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	h, err := d.watched.Do(ctx, ask, charges, decisions)
+	if ask.Mode == store.ModeDebit {
+		d.limits <- charges[0].Limit
+	}
+	return h, err
 }
 
 // TestOverrideEndsUnderTheLimitsInForce: at the end of an override a store is told of the limits that hold then, not of those

@@ -330,7 +330,7 @@ func TestOverridesAllocateNothing(t *testing.T) {
 	set.Policies = append(set.Policies, shared(policy.Policy{Name: "shared", Limits: one(huge), Key: policy.ClientIP()})...)
 	set.Rules[0].Limits = uses("login", "shared")
 	e := engine(t, set, func(o *policy.EngineOptions) {
-		o.Clock, o.Store = nil, store.Store(granting{})
+		o.Clock, o.Store = nil, store.Home(granting{})
 	})
 	for name, o := range map[string]policy.Override{
 		"none": {}, "limits": {Limits: one(weir.TokenBucket(weir.PerSecond(2e6), 1e12))}, "unlimited": {Unlimited: true},
@@ -355,13 +355,13 @@ func TestOverridesAllocateNothing(t *testing.T) {
 }
 
 // granting is a store that grants everything.
-type granting struct{ store.Store }
+type granting struct{ store.Home }
 
-func (granting) Debit(context.Context, []store.Charge, []weir.Decision) error { return nil }
-
-func (granting) Take(_ context.Context, _ []store.Charge, d []weir.Decision) error {
-	for i := range d {
-		d[i] = weir.Decision{Allowed: true, Limit: 9, Remaining: 8}
+func (granting) Do(_ context.Context, ask store.Ask, _ []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	for i := range decisions {
+		if ask.Mode == store.ModeTake {
+			decisions[i] = weir.Decision{Allowed: true, Limit: 9, Remaining: 8}
+		}
 	}
-	return nil
+	return store.Hold{}, nil
 }

@@ -71,7 +71,7 @@ func (e *Engine) tellStore(change uint64, policy, key string) {
 	for one.told < change {
 		s, last, charges := e.holding(policy, key)
 		if len(charges) > 0 {
-			if err := e.states.Debit(ctx, charges, make([]weir.Decision, len(charges))); err != nil {
+			if err := store.Debit(ctx, e.states, charges, make([]weir.Decision, len(charges))); err != nil {
 				e.untold(policy, err)
 				return
 			}

@@ -26,12 +26,15 @@ type keeping struct {
 	limit map[string]weir.Limit
 }
 
-func (k *keeping) Debit(_ context.Context, c []store.Charge, _ []weir.Decision) error {
+func (k *keeping) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode != store.ModeDebit {
+		return k.watched.Do(ctx, ask, charges, decisions)
+	}
 	k.delay()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.limit[c[0].Key] = c[0].Limit
-	return nil
+	k.limit[charges[0].Key] = charges[0].Limit
+	return store.Hold{}, nil
 }
 
 func (k *keeping) of(t testing.TB, e *policy.Engine, key string) (kept, holds weir.Limit) {

@@ -270,16 +270,18 @@ func TestSearchAsksAStoreThatFailsOnce(t *testing.T) {
 
 // downStore is one that cannot be reached.
 type downStore struct {
-	store.Store
+	store.Home
 
 	asked int
 }
 
-// Inspect implements [store.Store].
-func (s *downStore) Inspect(context.Context, store.Charge) (store.State, error) {
+func (s *downStore) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.States == nil {
+		return s.Home.Do(ctx, ask, charges, decisions)
+	}
 	s.asked++
-	return store.State{}, errors.New("weir: it is down")
+	return store.Hold{}, errors.New("weir: it is down")
 }
 
-// Close implements [store.Store].
+// Close implements [store.Home].
 func (s *downStore) Close() error { return nil }

@@ -97,5 +97,5 @@ func (c *checker) stored(at string, limits []Limit) {
 
 // storable says why a store cannot keep a limit that is right otherwise.
 func storable(l weir.Limit) error {
-	return store.CheckCharges([]store.Charge{{Policy: "p", Limit: l}})
+	return store.Check(store.Ask{Mode: store.ModeRefund}, []store.Charge{{Policy: "p", Limit: l}}, nil)
 }

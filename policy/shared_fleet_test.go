@@ -19,55 +19,27 @@ import (
 
 // outage is a store that others share, which can be away.
 type outage struct {
-	store.Store
+	store.Home
 
 	away atomic.Bool
 }
 
-func (o *outage) Take(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	if o.away.Load() {
+func (o *outage) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if o.away.Load() && ask.Mode != store.ModeRefund && ask.Mode != store.ModeReset && ask.States == nil {
+		return store.Hold{}, store.ErrUnavailable
+	}
+	return o.Home.Do(ctx, ask, charges, decisions)
+}
+
+func (o *outage) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if o.away.Load() && actual != nil {
 		return store.ErrUnavailable
 	}
-	return o.Store.Take(ctx, c, d)
-}
-
-func (o *outage) Peek(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	if o.away.Load() {
-		return store.ErrUnavailable
-	}
-	return o.Store.Peek(ctx, c, d)
-}
-
-func (o *outage) Reserve(ctx context.Context, c []store.Charge, d []weir.Decision, t time.Duration) (store.Reservation, error) {
-	if o.away.Load() {
-		return store.Reservation{}, store.ErrUnavailable
-	}
-	return o.Store.Reserve(ctx, c, d, t)
-}
-
-func (o *outage) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	if o.away.Load() {
-		return store.ErrUnavailable
-	}
-	return o.Store.Commit(ctx, r, actual)
-}
-
-func (o *outage) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	if o.away.Load() {
-		return store.Loan{}, weir.Decision{}, store.ErrUnavailable
-	}
-	return o.Store.Lend(ctx, c, least)
-}
-
-func (o *outage) Debit(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	if o.away.Load() {
-		return store.ErrUnavailable
-	}
-	return o.Store.Debit(ctx, c, d)
+	return o.Home.Settle(ctx, h, actual)
 }
 
 // node is an engine with a fleet of its own over a store that others share. It ends with the test.
-func node(t *testing.T, s store.Store, set *policy.Set, log *bytes.Buffer) *policy.Engine {
+func node(t *testing.T, s store.Home, set *policy.Set, log *bytes.Buffer) *policy.Engine {
 	t.Helper()
 	f, err := store.NewFleet(keptOpen{s}, store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}})
 	if err != nil {
@@ -83,7 +55,7 @@ func node(t *testing.T, s store.Store, set *policy.Set, log *bytes.Buffer) *poli
 }
 
 // keptOpen is a store that is not closed by one of those who use it.
-type keptOpen struct{ store.Store }
+type keptOpen struct{ store.Home }
 
 func (keptOpen) Close() error { return nil }
 
@@ -169,7 +141,7 @@ func TestSharedFleetWithoutItsStore(t *testing.T) {
 		for fail, allowed := range map[policy.Fail]int{policy.FailClosed: 0, policy.FailOpen: 40, policy.FailLocal: 30} {
 			t.Run(fmt.Sprint(consistency, "/", fail), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := &outage{Store: memory(t, nil).Store}
+					s := &outage{Home: memory(t, nil).Home}
 					s.away.Store(true)
 					var log bytes.Buffer
 					e := node(t, s, &policy.Set{
@@ -214,7 +186,7 @@ func TestSharedFleetWithoutItsStore(t *testing.T) {
 // TestSharedFleetSettlesLater what it could not settle while its store was away.
 func TestSharedFleetSettlesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memory(t, nil).Store}
+		s := &outage{Home: memory(t, nil).Home}
 		e := node(t, s, &policy.Set{
 			Policies: []policy.Policy{{
 				Name: "use", Limits: one(weir.AtOnce(5)), Hold: time.Hour,

@@ -18,7 +18,7 @@ import (
 
 // watched is a store that counts what it is asked, and fails if it is told to.
 type watched struct {
-	store.Store
+	store.Home
 
 	asked    atomic.Int64
 	fail     func() error // to be asked; nil: it works
@@ -33,41 +33,20 @@ func (w *watched) failure() error {
 	return w.fail()
 }
 
-func (w *watched) Take(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	if err := w.failure(); err != nil {
-		return err
+func (w *watched) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode != store.ModeRefund && ask.Mode != store.ModeLend && ask.Mode != store.ModeReset && ask.States == nil {
+		if err := w.failure(); err != nil {
+			return store.Hold{}, err
+		}
 	}
-	return w.Store.Take(ctx, c, d)
+	return w.Home.Do(ctx, ask, charges, decisions)
 }
 
-func (w *watched) Peek(ctx context.Context, c []store.Charge, d []weir.Decision) error {
-	if err := w.failure(); err != nil {
-		return err
-	}
-	return w.Store.Peek(ctx, c, d)
-}
-
-func (w *watched) Reserve(
-	ctx context.Context, c []store.Charge, d []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	if err := w.failure(); err != nil {
-		return store.Reservation{}, err
-	}
-	return w.Store.Reserve(ctx, c, d, expiry)
-}
-
-func (w *watched) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
+func (w *watched) Settle(ctx context.Context, h store.Hold, actual []int64) error {
 	if w.failEnds != nil {
 		return w.failEnds
 	}
-	return w.Store.Commit(ctx, r, actual)
-}
-
-func (w *watched) Cancel(ctx context.Context, r store.Reservation) error {
-	if w.failEnds != nil {
-		return w.failEnds
-	}
-	return w.Store.Cancel(ctx, r)
+	return w.Home.Settle(ctx, h, actual)
 }
 
 // memory is a store in memory whose calls are counted.
@@ -77,11 +56,11 @@ func memory(t testing.TB, clock weir.Clock) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &watched{Store: m}
+	return &watched{Home: m}
 }
 
 // over returns an engine over a store.
-func over(t testing.TB, s store.Store, clock weir.Clock, set *policy.Set) *policy.Engine {
+func over(t testing.TB, s store.Home, clock weir.Clock, set *policy.Set) *policy.Engine {
 	t.Helper()
 	return engine(t, set, func(o *policy.EngineOptions) { o.Store, o.Clock = s, clock })
 }

@@ -23,7 +23,7 @@ type sharing struct {
 	open        bool // the request was granted, and is not settled
 	reserved    bool // by the caller
 	expired     bool // what the store held had come back when it was told of the end
-	reservation store.Reservation
+	reservation store.Hold
 	actual      []int64
 	extra       []heldExtra
 
@@ -34,7 +34,7 @@ type sharing struct {
 // heldExtra is what a policy in shadow holds in a store.
 type heldExtra struct {
 	policy      *livePolicy
-	reservation store.Reservation
+	reservation store.Hold
 }
 
 // reset forgets the request before.
@@ -42,7 +42,7 @@ func (x *sharing) reset() {
 	x.unknown = false
 	if len(x.asked) > 0 || x.engine != nil {
 		x.asked, x.items, x.extra = x.asked[:0], x.items[:0], x.extra[:0]
-		x.hold, x.returns, x.open, x.engine, x.reservation = 0, false, false, nil, store.Reservation{}
+		x.hold, x.returns, x.open, x.engine, x.reservation = 0, false, false, nil, store.Hold{}
 		x.expired = false
 	}
 }
@@ -117,7 +117,7 @@ func (w *work) releaseStored() {
 		return
 	}
 	x.actual = appendCosts(x.actual[:0], x.reservation.Charges)
-	x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
+	x.settle(store.Commit(x.engine.unending, x.engine.states, x.reservation, x.actual))
 }
 
 // appendCosts appends what was reserved.
@@ -137,7 +137,7 @@ func (w *work) cancelStored() {
 	}
 	x.open = false
 	if x.reservation.ID != "" {
-		x.settle(x.engine.states.Cancel(x.engine.unending, x.reservation))
+		x.settle(store.Cancel(x.engine.unending, x.engine.states, x.reservation))
 	}
 }
 
@@ -162,12 +162,12 @@ func (w *work) commitStored() {
 		at++
 	}
 	x.actual = appendCosts(x.actual[:at], held[at:])
-	x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
+	x.settle(store.Commit(x.engine.unending, x.engine.states, x.reservation, x.actual))
 }
 
 // settle counts how the reservation has ended.
 func (x *sharing) settle(err error) {
-	x.reservation, x.expired = store.Reservation{}, errors.Is(err, store.ErrNotReserved)
+	x.reservation, x.expired = store.Hold{}, errors.Is(err, store.ErrNotReserved)
 	for i, p := range x.items {
 		if i == 0 || p != x.items[i-1] {
 			x.engine.settled(p, err)
@@ -194,7 +194,7 @@ func (w *work) releaseExtraStored() {
 	for i := range x.extra {
 		held := &x.extra[i]
 		x.actual = appendCosts(x.actual[:0], held.reservation.Charges)
-		x.engine.settled(held.policy, x.engine.states.Commit(x.engine.unending, held.reservation, x.actual))
+		x.engine.settled(held.policy, store.Commit(x.engine.unending, x.engine.states, held.reservation, x.actual))
 		*held = heldExtra{}
 	}
 	x.extra = x.extra[:0]

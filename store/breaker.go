@@ -68,7 +68,7 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 	return o, nil
 }
 
-// Breaker is a [Store] that fails calls at once while its inner store is unavailable. A dead store then costs less than a
+// Breaker is a [Home] that fails calls at once while its inner store is unavailable. A dead store then costs less than a
 // microsecond, not a timeout (BenchmarkBreakerOpen).
 //
 // It opens when Failures calls in a row have failed, and stays open for a random time between half of Cooldown and Cooldown. Then
@@ -86,7 +86,7 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 // most N + Failures - 1 calls wait for T, and the breaker is open after ceil(Failures / N) times T (TestBreakerBoundsWaiting).
 // Then one caller waits for T each time the cooldown is over.
 type Breaker struct {
-	inner Store
+	inner Home
 	o     BreakerOptions
 	clock *clock.Steady
 	back  func() // called before the breaker closes after an outage; nil or of a Fleet
@@ -110,10 +110,10 @@ type Breaker struct {
 	reclosed bool // whether it was open once
 }
 
-var _ Store = (*Breaker)(nil)
+var _ Home = (*Breaker)(nil)
 
 // NewBreaker returns a closed breaker for inner, or an *[weir.OptionError]. It starts no goroutine. Closing it closes inner.
-func NewBreaker(inner Store, o BreakerOptions) (*Breaker, error) {
+func NewBreaker(inner Home, o BreakerOptions) (*Breaker, error) {
 	o, err := o.checked()
 	if err != nil {
 		return nil, err
@@ -393,7 +393,32 @@ func (b *Breaker) probed(p pass, what outcome, err error) {
 	}
 }
 
-// Close implements [Store]: it closes the inner store.
+// Do implements [Home]. A call without charges asks nothing, and says nothing about the store.
+func (b *Breaker) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if len(charges) == 0 {
+		return b.inner.Do(ctx, ask, charges, decisions)
+	}
+	p, err := b.enter(ctx)
+	if err != nil {
+		return Hold{}, err
+	}
+	h, err := b.inner.Do(ctx, ask, charges, decisions)
+	return h, b.leave(ctx, p, err)
+}
+
+// Settle implements [Home]. The same holds for a hold of nothing.
+func (b *Breaker) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if h.ID == "" && !h.lent() {
+		return b.inner.Settle(ctx, h, actual)
+	}
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Settle(ctx, h, actual))
+}
+
+// Close implements [Home]: it closes the inner store.
 func (b *Breaker) Close() error {
 	b.closed.Store(true)
 	return b.inner.Close()

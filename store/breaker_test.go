@@ -22,7 +22,7 @@ import (
 // outage is a store that can be taken away: while it is down calls fail, at once or after it has been silent for a while.
 // Closing it does not close the store.
 type outage struct {
-	store.Store
+	store.Home
 
 	closed atomic.Bool
 
@@ -65,86 +65,21 @@ func (o *outage) up(ctx context.Context) error {
 	return errGone
 }
 
-func (o *outage) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+func (o *outage) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if err := o.up(ctx); err != nil {
+		return store.Hold{}, err
+	}
+	return o.Home.Do(ctx, ask, charges, decisions)
+}
+
+func (o *outage) Settle(ctx context.Context, h store.Hold, actual []int64) error {
 	if err := o.up(ctx); err != nil {
 		return err
 	}
-	return o.Store.Take(ctx, charges, ds)
+	return o.Home.Settle(ctx, h, actual)
 }
 
-func (o *outage) Peek(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Peek(ctx, charges, ds)
-}
-
-func (o *outage) Refund(ctx context.Context, charges []store.Charge) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Refund(ctx, charges)
-}
-
-func (o *outage) Reserve(
-	ctx context.Context, charges []store.Charge, ds []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	if err := o.up(ctx); err != nil {
-		return store.Reservation{}, err
-	}
-	return o.Store.Reserve(ctx, charges, ds, expiry)
-}
-
-func (o *outage) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Commit(ctx, r, actual)
-}
-
-func (o *outage) Cancel(ctx context.Context, r store.Reservation) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Cancel(ctx, r)
-}
-
-func (o *outage) Debit(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Debit(ctx, charges, ds)
-}
-
-func (o *outage) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	if err := o.up(ctx); err != nil {
-		return store.Loan{}, weir.Decision{}, err
-	}
-	return o.Store.Lend(ctx, c, least)
-}
-
-func (o *outage) Return(ctx context.Context, l store.Loan, unspent int64) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Return(ctx, l, unspent)
-}
-
-func (o *outage) Reset(ctx context.Context, policy, key string) error {
-	if err := o.up(ctx); err != nil {
-		return err
-	}
-	return o.Store.Reset(ctx, policy, key)
-}
-
-func (o *outage) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	if err := o.up(ctx); err != nil {
-		return store.State{}, err
-	}
-	return o.Store.Inspect(ctx, c)
-}
-
-func newBreaker(t testing.TB, inner store.Store, o store.BreakerOptions) *store.Breaker {
+func newBreaker(t testing.TB, inner store.Home, o store.BreakerOptions) *store.Breaker {
 	t.Helper()
 	b, err := store.NewBreaker(inner, o)
 	if err != nil {
@@ -156,14 +91,14 @@ func newBreaker(t testing.TB, inner store.Store, o store.BreakerOptions) *store.
 // hourly is a limit whose permits do not come back in a test.
 func hourly(n int64) weir.Limit { return weir.TokenBucket(weir.Per(n, 1000*time.Hour), n) }
 
-func takeError(ctx context.Context, s store.Store) error {
-	return s.Take(ctx, []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1e6), N: 1}}, make([]weir.Decision, 1))
+func takeError(ctx context.Context, s store.Home) error {
+	return store.Take(ctx, s, []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1e6), N: 1}}, make([]weir.Decision, 1))
 }
 
 func TestBreakerConforms(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		clock := newVirtual()
-		m := &outage{Store: newMemory(t, store.MemoryOptions{Clock: clock})}
+		m := &outage{Home: newMemory(t, store.MemoryOptions{Clock: clock})}
 		return storetest.Subject{
 			Store: newBreaker(t, m, store.BreakerOptions{Clock: clock, Failures: 3}), Now: clock.Now, Advance: clock.Advance,
 			Steps: 5000, Break: m.breaks,
@@ -175,7 +110,7 @@ func TestBreakerConforms(t *testing.T) {
 func TestBreakerOpensAndCloses(t *testing.T) {
 	var logged bytes.Buffer
 	clock := newVirtual()
-	m := &outage{Store: newMemory(t, store.MemoryOptions{Clock: clock})}
+	m := &outage{Home: newMemory(t, store.MemoryOptions{Clock: clock})}
 	b := newBreaker(t, m, store.BreakerOptions{
 		Failures: 3, Cooldown: 100 * time.Millisecond, MaxCooldown: 300 * time.Millisecond, Clock: clock,
 		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
@@ -242,7 +177,7 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 // TestBreakerOpensAgain has a store that answers probes only: the cooldown goes on growing, and is short again after a while.
 func TestBreakerOpensAgain(t *testing.T) {
 	clock := newVirtual()
-	m := &outage{Store: newMemory(t, store.MemoryOptions{Clock: clock})}
+	m := &outage{Home: newMemory(t, store.MemoryOptions{Clock: clock})}
 	b := newBreaker(t, m, store.BreakerOptions{Failures: 1, Cooldown: 100 * time.Millisecond, MaxCooldown: time.Second, Clock: clock})
 	isOpenFor := func(cooldown time.Duration) {
 		t.Helper()
@@ -272,7 +207,7 @@ func TestBreakerOpensAgain(t *testing.T) {
 // TestBreakerJudgesContexts has callers who give up: what counts is how long the store was silent.
 func TestBreakerJudgesContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+		m := &outage{Home: newMemory(t, store.MemoryOptions{})}
 		m.silent.Store(int64(time.Hour))
 		m.breaks()
 		o := store.BreakerOptions{Failures: 1, Patience: 10 * time.Millisecond}
@@ -321,11 +256,11 @@ func TestBreakerJudgesContexts(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		wrong := []store.Charge{{Policy: "p", Limit: hourly(1), N: -1}}
-		if err := b.Take(t.Context(), wrong, make([]weir.Decision, 1)); err == nil || b.Stats().State != store.BreakerOpen {
+		if err := store.Take(t.Context(), b, wrong, make([]weir.Decision, 1)); err == nil || b.Stats().State != store.BreakerOpen {
 			t.Errorf("%v, %v", err, b.Stats().State)
 		}
 		time.Sleep(100 * time.Millisecond)
-		if err := b.Cancel(t.Context(), store.Reservation{ID: "x", Charges: wrong[:0:0]}); err != nil || b.Stats().State != store.BreakerClosed {
+		if err := store.Cancel(t.Context(), b, store.Hold{ID: "x", Charges: wrong[:0:0]}); err != nil || b.Stats().State != store.BreakerClosed {
 			t.Errorf("%v, %v", err, b.Stats().State)
 		}
 	})
@@ -335,7 +270,7 @@ func TestBreakerJudgesContexts(t *testing.T) {
 // nobody else.
 func TestContentionBreakerProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+		m := &outage{Home: newMemory(t, store.MemoryOptions{})}
 		b := newBreaker(t, m, store.BreakerOptions{Failures: 1, Cooldown: 100 * time.Millisecond, MaxCooldown: 10 * time.Second})
 		repair := m.breaks()
 		_ = takeError(t.Context(), b)
@@ -396,7 +331,7 @@ func TestBreakerBoundsWaiting(t *testing.T) {
 	for _, callers := range []int64{1, 2, 5, 64} {
 		synctest.Test(t, func(t *testing.T) {
 			const failures, timeout = 5, 100 * time.Millisecond
-			m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+			m := &outage{Home: newMemory(t, store.MemoryOptions{})}
 			b := newBreaker(t, m, store.BreakerOptions{Failures: failures, Cooldown: time.Hour})
 			m.silent.Store(int64(timeout))
 			m.breaks()
@@ -456,7 +391,7 @@ func TestBreakerStateText(t *testing.T) {
 }
 
 func TestBreakerClose(t *testing.T) {
-	m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+	m := &outage{Home: newMemory(t, store.MemoryOptions{})}
 	b := newBreaker(t, m, store.BreakerOptions{Failures: 1})
 	m.breaks()
 	_ = takeError(t.Context(), b)
@@ -482,7 +417,7 @@ func TestBreakerOpenDoesNotAllocate(t *testing.T) {
 	b := openBreaker(t)
 	charges, ds := []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1), N: 1}}, make([]weir.Decision, 1)
 	if n := testing.AllocsPerRun(100, func() {
-		if err := b.Take(context.Background(), charges, ds); err == nil {
+		if err := store.Take(context.Background(), b, charges, ds); err == nil {
 			t.Error("the store has answered")
 		}
 	}); n != 0 {
@@ -495,6 +430,6 @@ func BenchmarkBreakerOpen(b *testing.B) {
 	charges, ds := []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1), N: 1}}, make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = s.Take(context.Background(), charges, ds)
+		_ = store.Take(context.Background(), s, charges, ds)
 	}
 }

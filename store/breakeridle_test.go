@@ -20,18 +20,18 @@ func TestBreakerIgnoresWhatAsksNothing(t *testing.T) {
 		b := newBreaker(t, &hollow{m}, store.BreakerOptions{Failures: 3})
 		nothing := func() {
 			t.Helper()
-			_, reserve := b.Reserve(ctx, nil, nil, time.Second)
+			_, reserve := store.Reserve(ctx, b, nil, nil, time.Second)
 			for name, err := range map[string]error{
-				"take": b.Take(ctx, nil, nil), "peek": b.Peek(ctx, nil, nil), "refund": b.Refund(ctx, nil), "reserve": reserve,
-				"debit": b.Debit(ctx, nil, nil), "commit": b.Commit(ctx, store.Reservation{}, nil),
-				"cancel": b.Cancel(ctx, store.Reservation{}), "return": b.Return(ctx, store.Loan{}, 0),
+				"take": store.Take(ctx, b, nil, nil), "peek": store.Peek(ctx, b, nil, nil), "refund": store.Refund(ctx, b, nil), "reserve": reserve,
+				"debit": store.Debit(ctx, b, nil, nil), "commit": store.Commit(ctx, b, store.Hold{}, nil),
+				"cancel": store.Cancel(ctx, b, store.Hold{}), "return": store.Return(ctx, b, store.Hold{}, 0),
 			} {
 				if err != nil {
 					t.Errorf("%s of nothing: %v", name, err)
 				}
 			}
-			foreign := store.Reservation{ID: "foreign", Charges: []store.Charge{charge("p", hourly(5), 1, 0, 0)}}
-			if err := b.Cancel(ctx, foreign); err != nil && !errors.Is(err, store.ErrNotReserved) && !errors.Is(err, store.ErrUnavailable) {
+			foreign := store.Hold{ID: "foreign", Charges: []store.Charge{charge("p", hourly(5), 1, 0, 0)}}
+			if err := store.Cancel(ctx, b, foreign); err != nil && !errors.Is(err, store.ErrNotReserved) && !errors.Is(err, store.ErrUnavailable) {
 				t.Error(err)
 			}
 		}
@@ -66,63 +66,19 @@ func TestBreakerIgnoresWhatAsksNothing(t *testing.T) {
 // hollow is a store that does not need its inner one where there is nothing to be asked, nor for an ID that is not one of its own.
 type hollow struct{ *outage }
 
-func (h *hollow) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+func (h *hollow) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
 	if len(charges) == 0 {
-		return nil
+		return store.Hold{}, nil
 	}
-	return h.outage.Take(ctx, charges, ds)
+	return h.outage.Do(ctx, ask, charges, decisions)
 }
 
-func (h *hollow) Peek(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if len(charges) == 0 {
-		return nil
-	}
-	return h.outage.Peek(ctx, charges, ds)
-}
-
-func (h *hollow) Refund(ctx context.Context, charges []store.Charge) error {
-	if len(charges) == 0 {
-		return nil
-	}
-	return h.outage.Refund(ctx, charges)
-}
-
-func (h *hollow) Debit(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if len(charges) == 0 {
-		return nil
-	}
-	return h.outage.Debit(ctx, charges, ds)
-}
-
-func (h *hollow) Reserve(
-	ctx context.Context, charges []store.Charge, ds []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	if len(charges) == 0 {
-		return store.Reservation{}, nil
-	}
-	return h.outage.Reserve(ctx, charges, ds, expiry)
-}
-
-func (h *hollow) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	if r.ID == "" {
-		return nil
-	}
-	return h.outage.Commit(ctx, r, actual)
-}
-
-func (h *hollow) Cancel(ctx context.Context, r store.Reservation) error {
-	switch r.ID {
-	case "":
-		return nil
-	case "foreign":
+func (h *hollow) Settle(ctx context.Context, held store.Hold, actual []int64) error {
+	switch {
+	case held.ID == "foreign":
 		return store.ErrNotReserved
-	}
-	return h.outage.Cancel(ctx, r)
-}
-
-func (h *hollow) Return(ctx context.Context, l store.Loan, unspent int64) error {
-	if l.Charge.N == 0 {
+	case held.ID == "" && held.Lent() == 0:
 		return nil
 	}
-	return h.outage.Return(ctx, l, unspent)
+	return h.outage.Settle(ctx, held, actual)
 }

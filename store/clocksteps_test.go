@@ -15,12 +15,12 @@ import (
 // used up, or it is open: they come back as if it had not been, and none is granted twice.
 func TestStepsOfTheClockOfAProcess(t *testing.T) {
 	limit := weir.TokenBucket(weir.PerSecond(10), 10)
-	for name, over := range map[string]func(t *testing.T, inner store.Store, clock weir.Clock) store.Store{
-		"breaker": func(t *testing.T, inner store.Store, clock weir.Clock) store.Store {
+	for name, over := range map[string]func(t *testing.T, inner store.Home, clock weir.Clock) store.Home{
+		"breaker": func(t *testing.T, inner store.Home, clock weir.Clock) store.Home {
 			t.Helper()
 			return newBreaker(t, inner, store.BreakerOptions{Failures: 1, Clock: clock})
 		},
-		"leased": func(t *testing.T, inner store.Store, clock weir.Clock) store.Store {
+		"leased": func(t *testing.T, inner store.Home, clock weir.Clock) store.Home {
 			t.Helper()
 			s, err := store.NewLeased(inner, store.LeasedOptions{Clock: clock})
 			if err != nil {
@@ -29,7 +29,7 @@ func TestStepsOfTheClockOfAProcess(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		},
-		"optimistic": func(t *testing.T, inner store.Store, clock weir.Clock) store.Store {
+		"optimistic": func(t *testing.T, inner store.Home, clock weir.Clock) store.Home {
 			t.Helper()
 			s := newOptimistic(t, inner, store.OptimisticOptions{Clock: clock})
 			t.Cleanup(func() { _ = s.Close() })
@@ -41,12 +41,12 @@ func TestStepsOfTheClockOfAProcess(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					clock, innerClock := manualclock.New(int64(time.Hour)), newVirtual()
 					clock.Advance(24 * time.Hour)
-					inner := &outage{Store: newMemory(t, store.MemoryOptions{Clock: innerClock})}
+					inner := &outage{Home: newMemory(t, store.MemoryOptions{Clock: innerClock})}
 					s := over(t, inner, clock)
 					granted := func() (n int) {
 						for range 40 {
 							ds := make([]weir.Decision, 1)
-							err := s.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k", Limit: limit, N: 1}}, ds)
+							err := store.Take(t.Context(), s, []store.Charge{{Policy: "p", Key: "k", Limit: limit, N: 1}}, ds)
 							if err == nil && ds[0].Allowed {
 								n++
 							} else if err != nil && !errors.Is(err, store.ErrUnavailable) {

@@ -102,7 +102,7 @@ func TestLockedConforms(t *testing.T) {
 		return storetest.Subject{
 			Store: newLocked(t, broken, patient(clock)), Other: newLocked(t, locks, patient(clock)),
 			Now: clock.Now, Advance: clock.Advance, Steps: 20_000, Break: broken.breaks,
-			Skewed: func(d time.Duration) store.Store {
+			Skewed: func(d time.Duration) store.Home {
 				return newLocked(t, locks, patient(ahead{clock, d}))
 			},
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
 )
 
-// Divided is the [Store] for programs that have limits of two kinds. The owner of a cluster keeps those of charges that are
+// Divided is the [Home] for programs that have limits of two kinds. The owner of a cluster keeps those of charges that are
 // Durable, and a store that processes share keeps all others. Either may be nil, if there are no charges for it.
 //
 // A request is all or nothing whatever its charges are (TestDividedContention). If all of them are of one kind, it is one call of
@@ -29,23 +29,21 @@ type Divided struct {
 	// charges. Set it before the first call. Default: nil, no call.
 	Failed func(charges []Charge, err error)
 
-	shared  Store
-	durable Queued
-	sides   sync.Pool
+	shared  Home
+	durable Home
 }
 
-var _ Queued = (*Divided)(nil)
+var _ Home = (*Divided)(nil)
 
 // NewDivided returns a store over both, which it closes when it is closed.
-func NewDivided(shared Store, durable Queued) *Divided {
+func NewDivided(shared, durable Home) *Divided {
 	d := &Divided{shared: shared, durable: durable}
 	if shared == nil {
-		d.shared = nobody{}
+		d.shared = absent{}
 	}
 	if durable == nil {
-		d.durable = nobody{}
+		d.durable = absent{}
 	}
-	d.sides.New = func() any { return new(sides) }
 	return d
 }
 
@@ -54,17 +52,6 @@ const retryDivided = time.Second
 
 // settleTime is how long what was taken for both may wait for the other store.
 const settleTime = time.Minute
-
-// side is the charges of a request that are of one kind.
-type side struct {
-	store     Store
-	charges   []Charge
-	decisions []weir.Decision
-	at        []int // where they are in the request
-}
-
-// sides are those of a request: the durable one, and the other one.
-type sides [2]side
 
 // kindOf reports whether all charges are durable, or none of them, unless they are mixed.
 func kindOf(charges []Charge) (durable, mixed bool) {
@@ -80,227 +67,153 @@ func kindOf(charges []Charge) (durable, mixed bool) {
 	return durable, false
 }
 
-// of is the store of one kind.
-func (d *Divided) of(durable bool) Store { //nolint:ireturn // one of two
+// of is the home of one kind.
+func (d *Divided) of(durable bool) Home { //nolint:ireturn // one of two
 	if durable {
 		return d.durable
 	}
 	return d.shared
 }
 
-func (d *Divided) split(charges []Charge) *sides {
-	s := d.sides.Get().(*sides)
-	s[0].store, s[1].store = d.durable, d.shared
-	for i := range charges {
-		p := &s[1]
-		if charges[i].Durable {
-			p = &s[0]
+// split cuts a request into its durable part and the other one.
+func (d *Divided) split(charges []Charge) *parts {
+	return splitBy(charges, func(c *Charge) int {
+		if c.Durable {
+			return 0
 		}
-		p.charges = append(p.charges, charges[i])
-		p.decisions = append(p.decisions, weir.Decision{})
-		p.at = append(p.at, i)
-	}
-	return s
+		return 1
+	})
 }
 
-// join ends the use of the sides, and fills the decisions of the request, if there are any.
-func (d *Divided) join(s *sides, decisions []weir.Decision) {
-	for i := range s {
-		p := &s[i]
-		for j, at := range p.at {
-			if at < len(decisions) {
-				decisions[at] = p.decisions[j]
-			}
+// Do implements [Home]. Charges that are not durable do not wait. They are asked when the permits of the others are there; if
+// they would refuse already when the request comes, it does not wait. Charges of both kinds are debited and given back one kind
+// after the other. A reset asks both homes, as the names do not tell which of them has a key.
+func (d *Divided) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if gone := ctx.Err(); gone != nil && ask.Wait == 0 {
+		return Hold{}, notTaken(gone)
+	}
+	durable, mixed := kindOf(charges)
+	if mixed || ask.Mode == ModeReset {
+		if err := CheckQueued(ask, charges, decisions); err != nil {
+			return Hold{}, err
 		}
-		clear(p.charges)
-		clear(p.decisions)
-		*p = side{charges: p.charges[:0], decisions: p.decisions[:0], at: p.at[:0]}
 	}
-	d.sides.Put(s)
-}
-
-// Take implements [Store].
-func (d *Divided) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if gone := ctx.Err(); gone != nil {
-		return notTaken(gone)
-	}
-	durable, mixed := kindOf(charges)
-	if !mixed {
-		return d.decided(ctx, charges, decisions, d.of(durable).Take(ctx, charges, decisions))
-	}
-	if err := CheckTaken(charges); err != nil {
-		return err
-	}
-	_, err := d.both(ctx, charges, decisions, dividedCall{})
-	return err
-}
-
-// Reserve implements [Store].
-func (d *Divided) Reserve(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
-) (Reservation, error) {
-	if gone := ctx.Err(); gone != nil {
-		return Reservation{}, notTaken(gone)
-	}
-	durable, mixed := kindOf(charges)
-	if !mixed {
-		r, err := d.of(durable).Reserve(ctx, charges, decisions, expiry)
-		return r, d.decided(ctx, charges, decisions, err)
-	}
-	if err := CheckExpiry(expiry); err != nil {
-		return Reservation{}, err
-	}
-	return d.both(ctx, charges, decisions, dividedCall{expiry: expiry})
-}
-
-// Acquire implements [Queued]: charges that are not durable refuse at once. They are asked when the permits of the others are
-// there; if they would refuse already when the request comes, it does not wait.
-func (d *Divided) Acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
-	r, err := d.decide(ctx, charges, decisions, w)
-	if err == nil {
-		err = Refusal(ctx, charges, decisions)
-	}
-	return r, err
-}
-
-// decide is Acquire, except that a refusal is no error.
-func (d *Divided) decide(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
-	durable, mixed := kindOf(charges)
 	switch {
-	case mixed && w.Expiry != 0:
-		if err := CheckExpiry(w.Expiry); err != nil {
-			return Reservation{}, err
-		}
-		fallthrough
-	case mixed:
-		if w.Expiry == 0 {
-			if err := CheckTaken(charges); err != nil {
-				return Reservation{}, err
-			}
-		}
-		return d.both(ctx, charges, decisions, dividedCall{expiry: w.Expiry, waits: true, most: w.Most})
-	case durable:
-		r, err := d.acquire(ctx, charges, decisions, w)
-		return r, d.decided(ctx, charges, decisions, err)
-	case w.Expiry != 0:
-		return d.Reserve(ctx, charges, decisions, w.Expiry)
+	case ask.Mode == ModeReset:
+		return Hold{}, d.reset(ctx, charges)
+	case ask.Mode == ModeTake && !mixed:
+		h, err := d.take(ctx, ask, durable, charges, decisions)
+		return h, d.decided(ctx, charges, decisions, err)
+	case ask.Mode == ModePeek && ask.States == nil && !mixed:
+		_, err := d.of(durable).Do(ctx, ask, charges, decisions)
+		return Hold{}, byFail(ctx, charges, decisions, err)
+	case !mixed:
+		return d.of(durable).Do(ctx, ask, charges, decisions)
+	case ask.States != nil:
+		return Hold{}, inTurn(ask, charges, decisions, func(ask Ask, one []Charge, d1 []weir.Decision) error {
+			_, err := d.of(one[0].Durable).Do(ctx, ask, one, d1)
+			return err
+		})
 	}
-	return Reservation{}, d.Take(ctx, charges, decisions)
+	p := d.split(charges)
+	if ask.Mode == ModeRefund {
+		decisions = nil
+	}
+	defer p.end(decisions)
+	if ask.Mode == ModeTake {
+		return d.both(ctx, ask, charges, p)
+	}
+	return Hold{}, p.each(func(i int, q *part) error {
+		_, err := d.of(i == 0).Do(ctx, ask, q.charges, q.decisions)
+		if ask.Mode == ModePeek {
+			err = byFail(ctx, q.charges, q.decisions, err)
+		}
+		return err
+	})
 }
 
-// dividedCall is how permits of both kinds are asked for.
-type dividedCall struct {
-	expiry time.Duration // 0: they are taken
-	waits  bool
-	most   time.Duration
+// reset forgets keys in both homes.
+func (d *Divided) reset(ctx context.Context, charges []Charge) error {
+	var errs [2]error
+	for i, at := range []Home{d.durable, d.shared} {
+		if at != (absent{}) {
+			_, errs[i] = at.Do(ctx, Ask{Mode: ModeReset}, charges, nil)
+		}
+	}
+	return errors.Join(errs[:]...)
 }
 
-// both asks for permits of both kinds, or takes none.
-func (d *Divided) both(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, c dividedCall,
-) (Reservation, error) {
-	if err := firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))); err != nil {
-		return Reservation{}, err
+// take takes permits of one kind. An owner that ends while a request waits for it, or has failed meanwhile, is an error, as for
+// requests that do not wait.
+func (d *Divided) take(ctx context.Context, ask Ask, durable bool, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if !durable {
+		ask.Wait = 0
 	}
-	s := d.split(charges)
-	defer func() { d.join(s, decisions) }()
-	durable, shared := &s[0], &s[1]
-	if c.waits {
-		asked := shared.store.Peek(ctx, shared.charges, shared.decisions)
-		if err := byFail(ctx, shared.charges, shared.decisions, asked); err != nil {
-			return Reservation{}, err
+	h, err := d.of(durable).Do(ctx, ask, charges, decisions)
+	if err != nil || h.ID != "" || ask.Wait == 0 {
+		return h, err
+	}
+	for i := range decisions {
+		if why := decisions[i].Reason; why == weir.ReasonClosed || why == weir.ReasonUnavailable {
+			return h, errStopping
+		}
+	}
+	return h, nil
+}
+
+// both takes permits of both kinds, or none. The durable ones are reserved until the other home has decided.
+func (d *Divided) both(ctx context.Context, ask Ask, charges []Charge, p *parts) (Hold, error) {
+	durable, shared := &p[0], &p[1]
+	if ask.Wait != 0 {
+		_, err := d.shared.Do(ctx, Ask{Mode: ModePeek}, shared.charges, shared.decisions)
+		if err := byFail(ctx, shared.charges, shared.decisions, err); err != nil {
+			return Hold{}, err
 		}
 		if !allGranted(shared.decisions) {
 			durable.notAsked()
-			return Reservation{}, nil
+			return Hold{}, nil
 		}
 	}
-	held, err := d.hold(ctx, durable, c)
-	if err != nil {
-		return Reservation{}, err
+	err := p.takeAll(func(i int, q *part) (err error) {
+		asked := ask
+		if i == 0 && ask.Hold == 0 {
+			asked.Hold = settleTime
+		}
+		q.held, err = d.take(ctx, asked, i == 0, q.charges, q.decisions)
+		return d.decided(ctx, q.charges, q.decisions, err)
+	}, func(q *part) { d.giveBack(ctx, q) })
+	switch {
+	case err != nil || !allGranted(durable.decisions) || !allGranted(shared.decisions):
+		return Hold{}, err
+	case ask.Hold != 0:
+		return joined(charges, durable.held, shared.held), nil
+	case durable.held.ID == "":
+		return Hold{}, nil
 	}
-	if !allGranted(durable.decisions) {
-		shared.notAsked()
-		return Reservation{}, nil
-	}
-	var other Reservation
-	if c.expiry == 0 {
-		err = shared.store.Take(ctx, shared.charges, shared.decisions)
-	} else {
-		other, err = shared.store.Reserve(ctx, shared.charges, shared.decisions, c.expiry)
-	}
-	if err = d.failing(ctx, shared, err); err != nil || !allGranted(shared.decisions) {
-		d.giveBack(ctx, durable, held)
-		return Reservation{}, err
-	}
-	if c.expiry != 0 {
-		return joined(charges, held, other), nil
-	}
-	if held.ID == "" {
-		return Reservation{}, nil
-	}
-	return Reservation{}, d.failing(ctx, durable, d.durable.Commit(ctx, held, permitsOf(held)))
-}
-
-// hold reserves the durable part of a request.
-func (d *Divided) hold(ctx context.Context, p *side, c dividedCall) (held Reservation, err error) {
-	expiry := c.expiry
-	if expiry == 0 {
-		expiry = settleTime
-	}
-	if c.waits {
-		held, err = d.acquire(ctx, p.charges, p.decisions, Waiting{Most: c.most, Expiry: expiry})
-	} else {
-		held, err = d.durable.Reserve(ctx, p.charges, p.decisions, expiry)
-	}
-	return held, d.failing(ctx, p, err)
+	err = d.durable.Settle(ctx, durable.held, permitsOf(durable.held))
+	return Hold{}, d.decided(ctx, durable.charges, durable.decisions, err)
 }
 
 // errStopping says that an owner has ended while somebody waited for it.
 var errStopping = fmt.Errorf("%w: the owner of the limits has ended", ErrUnavailable)
 
-// acquire waits for the owner. A refusal is no error here. An owner that ends, or has failed meanwhile, is one, as for those who
-// do not wait.
-func (d *Divided) acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
-	r, err := d.durable.Acquire(ctx, charges, decisions, w)
-	if err != nil && !errors.Is(err, weir.ErrRefused) || r.ID != "" {
-		return r, err
-	}
-	for i := range decisions {
-		if why := decisions[i].Reason; why == weir.ReasonClosed || why == weir.ReasonUnavailable {
-			return r, errStopping
-		}
-	}
-	return r, nil
-}
-
 // giveBack undoes what was reserved of the durable part of a request.
-func (d *Divided) giveBack(ctx context.Context, p *side, held Reservation) {
-	if held.ID != "" {
+func (d *Divided) giveBack(ctx context.Context, q *part) {
+	if q.held.ID != "" {
 		// Whatever becomes of the caller: what cannot be told expires.
-		if err := d.durable.Cancel(context.WithoutCancel(ctx), held); err != nil && d.Failed != nil {
-			d.Failed(p.charges, err)
+		if err := d.durable.Settle(context.WithoutCancel(ctx), q.held, nil); err != nil && d.Failed != nil {
+			d.Failed(q.charges, err)
 		}
 	}
-	for i := range p.decisions { // also of those that Fail lets pass: Remaining 0 would say that they were not asked
-		p.decisions[i].Remaining = min(p.decisions[i].Remaining+p.charges[i].N, p.decisions[i].Limit)
-	}
+	q.givenBack() // also what Fail lets pass: Remaining 0 would say that it was not asked
 }
 
-func permitsOf(r Reservation) []int64 {
-	all := make([]int64, len(r.Charges))
-	for i := range r.Charges {
-		all[i] = r.Charges[i].N
+func permitsOf(h Hold) []int64 {
+	all := make([]int64, len(h.Charges))
+	for i := range h.Charges {
+		all[i] = h.Charges[i].N
 	}
 	return all
-}
-
-// notAsked fills the decisions of a part that was not asked.
-func (p *side) notAsked() {
-	for i := range p.charges {
-		t, _ := compiled.terms(p.charges[i].Limit) // which was checked
-		p.decisions[i] = notAsked(&p.charges[i], t)
-	}
 }
 
 // undecided reports whether a call that failed is to be decided by Fail.
@@ -324,12 +237,12 @@ func (d *Divided) decided(ctx context.Context, charges []Charge, decisions []wei
 	return wrong
 }
 
-// byFail is decided without telling anybody.
+// byFail is decided without a call of Failed.
 func byFail(ctx context.Context, charges []Charge, decisions []weir.Decision, err error) error {
 	switch {
 	case !undecided(ctx, err):
 		return err
-	case firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))) != nil:
+	case CheckQueued(Ask{Mode: ModePeek}, charges, decisions) != nil:
 		return err
 	}
 	for i := range charges {
@@ -360,6 +273,39 @@ func nothingOpen(charges []Charge, decisions []weir.Decision) {
 	}
 }
 
-func (d *Divided) failing(ctx context.Context, p *side, err error) error {
-	return d.decided(ctx, p.charges, p.decisions, err)
+// Settle implements [Home]. It settles both parts of a reservation, even if one fails; after an error it can be called again.
+func (d *Divided) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if !strings.HasPrefix(h.ID, dividedID) {
+		durable, _ := kindOf(h.Charges)
+		return d.of(durable).Settle(ctx, h, actual)
+	}
+	if err := CheckSettle(Hold{ID: dividedID, Charges: h.Charges}, actual); err != nil {
+		return err
+	}
+	two, costs, ok := parted(h, actual)
+	if !ok {
+		return ErrNotReserved
+	}
+	first, second := d.durable.Settle(ctx, two[0], costs[0]), d.shared.Settle(ctx, two[1], costs[1])
+	switch gone := errors.Is(second, ErrNotReserved); {
+	case errors.Is(first, ErrNotReserved) && !gone: // the rest was settled
+		return second
+	case gone:
+		return first
+	}
+	return errors.Join(first, second)
 }
+
+// Close implements [Home]. It closes both homes.
+func (d *Divided) Close() error { return errors.Join(d.durable.Close(), d.shared.Close()) }
+
+// absent is the Home of charges for which none was given. Every call about charges is misuse.
+type absent struct{}
+
+var errAbsent = &weir.OptionError{Option: "Charge.Durable", Value: "given", Accepted: "what there is a store for"}
+
+func (absent) Do(context.Context, Ask, []Charge, []weir.Decision) (Hold, error) {
+	return Hold{}, errAbsent
+}
+func (absent) Settle(context.Context, Hold, []int64) error { return errAbsent }
+func (absent) Close() error                                { return nil }

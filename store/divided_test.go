@@ -19,14 +19,14 @@ import (
 
 // lined is a store with one queue for all of its keys, which fails while it is broken.
 type lined struct {
-	store.Store
+	store.Home
 
 	turn   chan struct{}
 	broken atomic.Pointer[error]
 	calls  atomic.Int64
 }
 
-func newLined(s store.Store) *lined { return &lined{Store: s, turn: make(chan struct{}, 1)} }
+func newLined(s store.Home) *lined { return &lined{Home: s, turn: make(chan struct{}, 1)} }
 
 func (l *lined) failure() error {
 	l.calls.Add(1)
@@ -38,49 +38,31 @@ func (l *lined) failure() error {
 
 func (l *lined) breaks(err error) { l.broken.Store(&err) }
 
-func (l *lined) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	if err := l.failure(); err != nil {
-		return err
+func (l *lined) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode != store.ModeTake && (ask.Mode != store.ModePeek || ask.States != nil) {
+		return l.Home.Do(ctx, ask, charges, decisions)
 	}
-	return l.Store.Take(ctx, c, ds)
+	if ask.Wait != 0 {
+		return l.acquire(ctx, ask, charges, decisions)
+	}
+	if err := l.failure(); err != nil {
+		return store.Hold{}, err
+	}
+	return l.Home.Do(ctx, ask, charges, decisions)
 }
 
-func (l *lined) Peek(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	if err := l.failure(); err != nil {
-		return err
-	}
-	return l.Store.Peek(ctx, c, ds)
-}
-
-func (l *lined) Reserve(ctx context.Context, c []store.Charge, ds []weir.Decision, x time.Duration) (store.Reservation, error) {
-	if err := l.failure(); err != nil {
-		return store.Reservation{}, err
-	}
-	return l.Store.Reserve(ctx, c, ds, x)
-}
-
-func (l *lined) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	if err := l.failure(); err != nil {
-		return err
-	}
-	return l.Store.Commit(ctx, r, actual)
-}
-
-func (l *lined) Cancel(ctx context.Context, r store.Reservation) error {
-	if err := l.failure(); err != nil {
-		return err
-	}
-	return l.Store.Cancel(ctx, r)
-}
-
-// Acquire waits in virtual time.
-func (l *lined) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
-	defer func() {
-		if err == nil {
-			err = store.Refusal(ctx, c, ds)
+func (l *lined) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if h.Lent() == 0 {
+		if err := l.failure(); err != nil {
+			return err
 		}
-	}()
-	timer := time.NewTimer(w.Most)
+	}
+	return l.Home.Settle(ctx, h, actual)
+}
+
+// acquire waits in virtual time.
+func (l *lined) acquire(ctx context.Context, ask store.Ask, c []store.Charge, ds []weir.Decision) (h store.Hold, err error) {
+	timer := time.NewTimer(ask.Wait)
 	defer timer.Stop()
 	refused := func(why weir.Reason) {
 		for i := range ds {
@@ -91,30 +73,26 @@ func (l *lined) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decisio
 	case l.turn <- struct{}{}:
 	case <-timer.C:
 		refused(weir.ReasonDeadline)
-		return store.Reservation{}, nil
+		return store.Hold{}, nil
 	}
 	defer func() { <-l.turn }()
+	ask.Wait = 0
 	for {
-		if w.Expiry != 0 {
-			r, err = l.Reserve(ctx, c, ds, w.Expiry)
-		} else {
-			err = l.Take(ctx, c, ds)
-		}
-		if err != nil || allGranted(ds) {
-			return r, err
+		if h, err = l.Do(ctx, ask, c, ds); err != nil || allGranted(ds) {
+			return h, err
 		}
 		at := store.Binding(ds)
 		if ds[at].Reason != weir.ReasonLimited || c[at].Queue < c[at].N {
-			return r, nil
+			return h, nil
 		}
 		select {
 		case <-time.After(ds[at].RetryAfter):
 		case <-timer.C:
 			refused(weir.ReasonDeadline)
-			return r, nil
+			return h, nil
 		case <-ctx.Done():
 			refused(weir.ReasonCanceled)
-			return r, nil
+			return h, nil
 		}
 	}
 }
@@ -143,7 +121,7 @@ func (k kinds) asks(ctx context.Context, c []store.Charge, ds []weir.Decision, e
 	}
 	for i := range ds {
 		if ds[i].Allowed && ds[i].Remaining == 0 {
-			if err := k.Peek(ctx, c[i:i+1], ds[i:i+1]); err != nil {
+			if err := store.Peek(ctx, k, c[i:i+1], ds[i:i+1]); err != nil {
 				return err
 			}
 		}
@@ -151,40 +129,24 @@ func (k kinds) asks(ctx context.Context, c []store.Charge, ds []weir.Decision, e
 	return nil
 }
 
-func (k kinds) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	return k.asks(ctx, c, ds, k.Divided.Take(ctx, k.all(c), ds))
+func (k kinds) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	h, err := k.Divided.Do(ctx, ask, k.all(charges), decisions)
+	if ask.Mode == store.ModeTake {
+		err = k.asks(ctx, charges, decisions, err)
+	}
+	for i := range h.Charges {
+		if ask.Mode == store.ModeLend {
+			h.Charges[i].Durable = false
+		}
+	}
+	return h, err
 }
 
-func (k kinds) Peek(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	return k.Divided.Peek(ctx, k.all(c), ds)
-}
-
-func (k kinds) Refund(ctx context.Context, c []store.Charge) error {
-	return k.Divided.Refund(ctx, k.all(c))
-}
-
-func (k kinds) Reserve(ctx context.Context, c []store.Charge, ds []weir.Decision, x time.Duration) (store.Reservation, error) {
-	r, err := k.Divided.Reserve(ctx, k.all(c), ds, x)
-	return r, k.asks(ctx, c, ds, err)
-}
-
-func (k kinds) Debit(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	return k.Divided.Debit(ctx, k.all(c), ds)
-}
-
-func (k kinds) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	l, d, err := k.Divided.Lend(ctx, k.all([]store.Charge{c})[0], least)
-	l.Charge.Durable = false
-	return l, d, err
-}
-
-func (k kinds) Return(ctx context.Context, l store.Loan, unspent int64) error {
-	l.Charge = k.all([]store.Charge{l.Charge})[0]
-	return k.Divided.Return(ctx, l, unspent)
-}
-
-func (k kinds) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	return k.Divided.Inspect(ctx, k.all([]store.Charge{c})[0])
+func (k kinds) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if h.Lent() != 0 {
+		h.Charges = k.all(h.Charges)
+	}
+	return k.Divided.Settle(ctx, h, actual)
 }
 
 func TestDividedConforms(t *testing.T) {
@@ -209,7 +171,7 @@ func TestDividedReservationsExpireByTwoClocks(t *testing.T) {
 	d := store.NewDivided(a, newLined(b))
 	charges := []store.Charge{plain("a", hourly(9), 2), durable("b", hourly(9), 3), plain("c", hourly(9), 4)}
 	for _, commit := range []bool{true, false} {
-		r, err := d.Reserve(t.Context(), charges, make([]weir.Decision, 3), time.Minute)
+		r, err := store.Reserve(t.Context(), d, charges, make([]weir.Decision, 3), time.Minute)
 		if err != nil || len(r.Charges) != 3 {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -219,15 +181,15 @@ func TestDividedReservationsExpireByTwoClocks(t *testing.T) {
 			}
 		}
 		if commit {
-			err = d.Commit(t.Context(), r, []int64{1, 5, 4})
+			err = store.Commit(t.Context(), d, r, []int64{1, 5, 4})
 		} else {
-			err = d.Cancel(t.Context(), r)
+			err = store.Cancel(t.Context(), d, r)
 		}
 		if err != nil {
 			t.Error(err)
 		}
 		for i, want := range []int64{8, 4, 5} {
-			if s, err := d.Inspect(t.Context(), charges[i]); err != nil || s.Decision.Remaining != want || s.Reserved != 0 {
+			if s, err := store.Inspect(t.Context(), d, charges[i]); err != nil || s.Decision.Remaining != want || s.Reserved != 0 {
 				t.Errorf("%s: %+v, %v, want %d", charges[i].Key, s, err, want)
 			}
 		}
@@ -265,16 +227,16 @@ func TestDividedContention(t *testing.T) {
 					charges = append(charges, all[at])
 				}
 				ds := make([]weir.Decision, len(charges))
-				var r store.Reservation
+				var r store.Hold
 				var err error
 				way := rand.N(3)
 				switch way {
 				case 0:
-					err = d.Take(t.Context(), charges, ds)
+					err = store.Take(t.Context(), d, charges, ds)
 				case 1:
-					r, err = d.Reserve(t.Context(), charges, ds, time.Hour)
+					r, err = store.Reserve(t.Context(), d, charges, ds, time.Hour)
 				default:
-					_, err = d.Acquire(t.Context(), charges, ds, store.Waiting{})
+					_, err = store.Acquire(t.Context(), d, store.Ask{}, charges, ds)
 					if errors.Is(err, weir.ErrRefused) == allGranted(ds) {
 						t.Errorf("%v of %+v", err, ds)
 					}
@@ -302,9 +264,9 @@ func TestDividedContention(t *testing.T) {
 				case way != 1:
 				case rand.N(2) == 0:
 					clear(actual)
-					err = d.Cancel(t.Context(), r)
+					err = store.Cancel(t.Context(), d, r)
 				default:
-					err = d.Commit(t.Context(), r, actual)
+					err = store.Commit(t.Context(), d, r, actual)
 				}
 				if err != nil {
 					t.Error(err)
@@ -317,7 +279,7 @@ func TestDividedContention(t *testing.T) {
 	}
 	done.Wait()
 	for i := range all {
-		s, err := d.Inspect(t.Context(), all[i])
+		s, err := store.Inspect(t.Context(), d, all[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +310,7 @@ func TestDividedRefusals(t *testing.T) {
 		},
 	} {
 		for range 3 { // which costs nothing
-			if err := d.Take(t.Context(), c.charges, ds); err != nil {
+			if err := store.Take(t.Context(), d, c.charges, ds); err != nil {
 				t.Fatal(err)
 			}
 			for i := range ds {
@@ -360,7 +322,7 @@ func TestDividedRefusals(t *testing.T) {
 		}
 	}
 	before := queue.calls.Load()
-	r, err := d.Acquire(t.Context(), []store.Charge{plain("k", hourly(5), 6), durable("k", hourly(3), 2)}, ds, store.Waiting{Most: time.Hour})
+	r, err := store.Acquire(t.Context(), d, store.Ask{Wait: time.Hour}, []store.Charge{plain("k", hourly(5), 6), durable("k", hourly(3), 2)}, ds)
 	if !errors.Is(err, weir.ErrRefused) || r.ID != "" || ds[0].Allowed || !ds[1].Allowed || ds[1].Remaining != 0 || queue.calls.Load() != before {
 		t.Errorf("%+v, %v: the owner need not be asked for what the store refuses", ds, err)
 	}
@@ -368,15 +330,17 @@ func TestDividedRefusals(t *testing.T) {
 
 // slow is a store that answers when it may.
 type slow struct {
-	store.Store
+	store.Home
 
 	asked, may chan struct{}
 }
 
-func (s slow) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	s.asked <- struct{}{}
-	<-s.may
-	return s.Store.Take(ctx, c, ds)
+func (s slow) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode == store.ModeTake {
+		s.asked <- struct{}{}
+		<-s.may
+	}
+	return s.Home.Do(ctx, ask, charges, decisions)
 }
 
 // TestDividedHoldsWhileItAsks: durable permits are out while the other store is asked, and back when it has refused.
@@ -387,18 +351,18 @@ func TestDividedHoldsWhileItAsks(t *testing.T) {
 	refused := make([]weir.Decision, 2)
 	err := make(chan error)
 	go func() {
-		err <- d.Take(t.Context(), []store.Charge{plain("k", hourly(1), 2), durable("k", hourly(1), 1)}, refused)
+		err <- store.Take(t.Context(), d, []store.Charge{plain("k", hourly(1), 2), durable("k", hourly(1), 1)}, refused)
 	}()
 	<-shared.asked
 	ds := make([]weir.Decision, 1)
-	if err := d.Take(t.Context(), []store.Charge{durable("k", hourly(1), 1)}, ds); err != nil || ds[0].Reason != weir.ReasonLimited {
+	if err := store.Take(t.Context(), d, []store.Charge{durable("k", hourly(1), 1)}, ds); err != nil || ds[0].Reason != weir.ReasonLimited {
 		t.Errorf("%+v, %v, while another has the permit", ds, err)
 	}
 	shared.may <- struct{}{}
 	if err := <-err; err != nil || refused[0].Reason != weir.ReasonNever || !refused[1].Allowed || refused[1].Remaining != 1 {
 		t.Errorf("%+v, %v", refused, err)
 	}
-	if err := d.Take(t.Context(), []store.Charge{durable("k", hourly(1), 1)}, ds); err != nil || !ds[0].Allowed {
+	if err := store.Take(t.Context(), d, []store.Charge{durable("k", hourly(1), 1)}, ds); err != nil || !ds[0].Allowed {
 		t.Errorf("%+v, %v, after it has come back", ds, err)
 	}
 }
@@ -411,10 +375,10 @@ func TestDividedWaits(t *testing.T) {
 		minutely := weir.TokenBucket(weir.PerMinute(1), 1)
 		ds := make([]weir.Decision, 2)
 		charges := []store.Charge{durable("k", minutely, 1), plain("k", hourly(3), 1)}
-		want := func(after time.Duration, why weir.Reason, w store.Waiting) store.Reservation {
+		want := func(after time.Duration, why weir.Reason, w store.Ask) store.Hold {
 			t.Helper()
 			began := time.Now()
-			r, err := d.Acquire(t.Context(), charges, ds, w)
+			r, err := store.Acquire(t.Context(), d, w, charges, ds)
 			refused, _ := errors.AsType[*weir.RefusedError](err)
 			if why != weir.ReasonNone && (refused == nil || refused.Decision.Reason != why || refused.Permits != 1) {
 				t.Errorf("%v, want to be refused: %v", err, why)
@@ -428,29 +392,29 @@ func TestDividedWaits(t *testing.T) {
 		}
 		left := func(want int64) {
 			t.Helper()
-			if s, err := d.Inspect(t.Context(), charges[1]); err != nil || s.Decision.Remaining != want {
+			if s, err := store.Inspect(t.Context(), d, charges[1]); err != nil || s.Decision.Remaining != want {
 				t.Errorf("%d are left of the other store, want %d, %v", s.Decision.Remaining, want, err)
 			}
 		}
-		want(0, weir.ReasonNone, store.Waiting{Most: time.Hour})
-		want(time.Minute, weir.ReasonNone, store.Waiting{Most: time.Hour})
+		want(0, weir.ReasonNone, store.Ask{Wait: time.Hour})
+		want(time.Minute, weir.ReasonNone, store.Ask{Wait: time.Hour})
 		left(1)
-		want(30*time.Second, weir.ReasonDeadline, store.Waiting{Most: 30 * time.Second})
+		want(30*time.Second, weir.ReasonDeadline, store.Ask{Wait: 30 * time.Second})
 		left(1)
-		r := want(30*time.Second, weir.ReasonNone, store.Waiting{Most: time.Hour, Expiry: time.Minute})
+		r := want(30*time.Second, weir.ReasonNone, store.Ask{Wait: time.Hour, Hold: time.Minute})
 		left(0)
 		if len(r.Charges) != 2 || !strings.HasPrefix(r.ID, "weir-both:") {
 			t.Errorf("%+v", r)
 		}
-		if err := d.Commit(t.Context(), r, []int64{0, 0}); err != nil {
+		if err := store.Commit(t.Context(), d, r, []int64{0, 0}); err != nil {
 			t.Error(err)
 		}
 		left(1)
-		if err := d.Commit(t.Context(), r, []int64{0, 0}); !errors.Is(err, store.ErrNotReserved) {
+		if err := store.Commit(t.Context(), d, r, []int64{0, 0}); !errors.Is(err, store.ErrNotReserved) {
 			t.Error(err)
 		}
-		want(0, weir.ReasonNone, store.Waiting{Most: time.Hour})
-		want(0, weir.ReasonLimited, store.Waiting{Most: time.Hour}) // of the other store, so nobody waits
+		want(0, weir.ReasonNone, store.Ask{Wait: time.Hour})
+		want(0, weir.ReasonLimited, store.Ask{Wait: time.Hour}) // of the other store, so nobody waits
 	})
 }
 
@@ -491,12 +455,12 @@ func TestDividedFails(t *testing.T) {
 				charges := []store.Charge{durable("k", hourly(3), 1), plain("k", hourly(3), 1)}
 				charges[0].Fail, charges[1].Fail = c.fail[0], c.fail[1]
 				ds := make([]weir.Decision, 2)
-				var r store.Reservation
+				var r store.Hold
 				var err error
 				if reserve {
-					r, err = d.Reserve(t.Context(), charges, ds, time.Hour)
+					r, err = store.Reserve(t.Context(), d, charges, ds, time.Hour)
 				} else {
-					err = d.Take(t.Context(), charges, ds)
+					err = store.Take(t.Context(), d, charges, ds)
 				}
 				if err != nil || told != c.told {
 					t.Errorf("%v, told %d times", err, told)
@@ -507,7 +471,7 @@ func TestDividedFails(t *testing.T) {
 					}
 				}
 				for i, left := range []int64{c.durable, c.shared} {
-					s, err := []store.Store{b, a}[i].Inspect(t.Context(), charges[i])
+					s, err := store.Inspect(t.Context(), []store.Home{b, a}[i], charges[i])
 					if err != nil || s.Decision.Remaining != left {
 						t.Errorf("%d are left of side %d, want %d, %v", s.Decision.Remaining, i, left, err)
 					}
@@ -515,11 +479,11 @@ func TestDividedFails(t *testing.T) {
 				if r.ID == "" {
 					return
 				}
-				if err := d.Cancel(t.Context(), r); err != nil {
+				if err := store.Cancel(t.Context(), d, r); err != nil {
 					t.Error(err)
 				}
-				for i, s := range []store.Store{b, a} {
-					if s, err := s.Inspect(t.Context(), charges[i]); err != nil || s.Decision.Remaining != 3 {
+				for i, s := range []store.Home{b, a} {
+					if s, err := store.Inspect(t.Context(), s, charges[i]); err != nil || s.Decision.Remaining != 3 {
 						t.Errorf("%d are left of side %d, %v", s.Decision.Remaining, i, err)
 					}
 				}
@@ -531,8 +495,11 @@ func TestDividedFails(t *testing.T) {
 // lastWord is a store whose reservations cannot be settled.
 type lastWord struct{ *lined }
 
-func (lastWord) Commit(context.Context, store.Reservation, []int64) error {
-	return store.ErrUnavailable
+func (l lastWord) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if actual != nil {
+		return store.ErrUnavailable
+	}
+	return l.lined.Settle(ctx, h, actual)
 }
 
 // TestDividedOwnerLostInBetween refuses, and what the other store has taken stays taken.
@@ -541,10 +508,10 @@ func TestDividedOwnerLostInBetween(t *testing.T) {
 	d := store.NewDivided(a, lastWord{newLined(b)})
 	charges := []store.Charge{durable("k", hourly(3), 1), plain("k", hourly(3), 1)}
 	ds := make([]weir.Decision, 2)
-	if err := d.Take(t.Context(), charges, ds); err != nil || ds[0].Reason != weir.ReasonUnavailable || !ds[1].Allowed {
+	if err := store.Take(t.Context(), d, charges, ds); err != nil || ds[0].Reason != weir.ReasonUnavailable || !ds[1].Allowed {
 		t.Errorf("%+v, %v", ds, err)
 	}
-	if s, err := d.Inspect(t.Context(), charges[1]); err != nil || s.Decision.Remaining != 2 {
+	if s, err := store.Inspect(t.Context(), d, charges[1]); err != nil || s.Decision.Remaining != 2 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -561,13 +528,13 @@ func TestDividedMisuse(t *testing.T) {
 		c := durable("k", hourly(3), 1)
 		c.Durable, c.Fail = name == "no owner", store.FailOpen
 		var wrong *weir.OptionError
-		if err := d.Take(t.Context(), []store.Charge{c}, ds); !errors.As(err, &wrong) {
+		if err := store.Take(t.Context(), d, []store.Charge{c}, ds); !errors.As(err, &wrong) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.Durable = !c.Durable; d.Take(t.Context(), []store.Charge{c}, ds) != nil || !ds[0].Allowed {
+		if c.Durable = !c.Durable; store.Take(t.Context(), d, []store.Charge{c}, ds) != nil || !ds[0].Allowed {
 			t.Errorf("%s: %+v", name, ds)
 		}
-		if err := errors.Join(d.Reset(t.Context(), c.Policy, c.Key), d.Close(), d.Close()); err != nil {
+		if err := errors.Join(store.Reset(t.Context(), d, c.Policy, c.Key), d.Close(), d.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -576,11 +543,11 @@ func TestDividedMisuse(t *testing.T) {
 	cancel()
 	charges := []store.Charge{durable("k", hourly(3), 1), plain("z", hourly(3), 1)}
 	charges[0].Fail, charges[1].Fail = store.FailOpen, store.FailOpen
-	if err := d.Take(ctx, charges, make([]weir.Decision, 2)); !errors.Is(err, context.Canceled) {
+	if err := store.Take(ctx, d, charges, make([]weir.Decision, 2)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	for _, id := range []string{"weir-both:", "weir-both:3", "weir-both:1:1:3:abc", "weir-both:1:1:-1:abcd", "weir-both:1:1:9:abc", "weir-both:1:x:1:ab", "weir-both:1:1:2:" + strings.Repeat("x", 200)} {
-		if err := d.Cancel(t.Context(), store.Reservation{ID: id, Charges: charges}); !errors.Is(err, store.ErrNotReserved) {
+		if err := store.Cancel(t.Context(), d, store.Hold{ID: id, Charges: charges}); !errors.Is(err, store.ErrNotReserved) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 const dividedID = "weir-both:"
 
 // joined is one reservation for two. A part that has let pass what it could not ask has none.
-func joined(charges []Charge, durable, shared Reservation) Reservation {
+func joined(charges []Charge, durable, shared Hold) Hold {
 	switch {
 	case durable.ID == "":
 		return shared
 	case shared.ID == "":
 		return durable
 	}
-	r := Reservation{
+	r := Hold{
 		ID: dividedID + strconv.FormatInt(durable.Expires, 10) + ":" + strconv.FormatInt(shared.Expires, 10) + ":" +
 			strconv.Itoa(len(durable.ID)) + ":" + durable.ID + shared.ID,
 		Expires: min(durable.Expires, shared.Expires), Charges: make([]Charge, 0, len(charges)),
@@ -36,7 +36,7 @@ func joined(charges []Charge, durable, shared Reservation) Reservation {
 }
 
 // parted is the inverse of joined, with what each of the charges really cost. It returns false for what joined has not made.
-func parted(r Reservation, actual []int64) (two [2]Reservation, costs [2][]int64, ok bool) {
+func parted(r Hold, actual []int64) (two [2]Hold, costs [2][]int64, ok bool) {
 	rest, _ := strings.CutPrefix(r.ID, dividedID)
 	var numbers [3]int64
 	for i := range numbers {

@@ -23,7 +23,7 @@ func ExampleNewMemory() {
 	}
 	decisions := make([]weir.Decision, len(charges))
 	for range 3 {
-		if err := s.Take(context.Background(), charges, decisions); err != nil {
+		if err := store.Take(context.Background(), s, charges, decisions); err != nil {
 			panic(err)
 		}
 		binding := decisions[store.Binding(decisions)]
@@ -44,15 +44,15 @@ func ExampleNewLocked() {
 	ctx := context.Background()
 	charges := []store.Charge{{Policy: "tokens", Key: "alice", Limit: weir.TokenBucket(weir.PerDay(10_000), 0), N: 4000}}
 	decisions := make([]weir.Decision, 1)
-	r, err := s.Reserve(ctx, charges, decisions, time.Minute)
+	r, err := store.Reserve(ctx, s, charges, decisions, time.Minute)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println("reserved, left", decisions[0].Remaining)
-	if err := s.Commit(ctx, r, []int64{1000}); err != nil {
+	if err := store.Commit(ctx, s, r, []int64{1000}); err != nil {
 		panic(err)
 	}
-	if err := s.Peek(ctx, charges, decisions); err != nil {
+	if err := store.Peek(ctx, s, charges, decisions); err != nil {
 		panic(err)
 	}
 	fmt.Println("committed, left", decisions[0].Remaining)

@@ -71,15 +71,6 @@ func newFallback(o FallbackOptions, live func() int) (*fallback, error) {
 	}, nil
 }
 
-// fallbackCall is which call of the store failed.
-type fallbackCall uint8
-
-const (
-	fallbackTake fallbackCall = iota
-	fallbackPeek
-	fallbackReserve
-)
-
 // The IDs of reservations that the store does not know begin with one of these.
 const (
 	localID = "weir-local:" // those of FailLocal are held in this process
@@ -88,37 +79,27 @@ const (
 
 // decide decides about charges as their Fail says. If one is refused, nothing is taken for the others. Those who are refused
 // for want of the store may ask again after retry.
-func (f *fallback) decide(
-	call fallbackCall, charges []Charge, decisions []weir.Decision, retry, expiry time.Duration,
-) (r Reservation, err error) {
-	if err = errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
-		return Reservation{}, firstOf(err)
+func (f *fallback) decide(ask Ask, charges []Charge, decisions []weir.Decision, retry time.Duration) (h Hold, err error) {
+	if err = Check(ask, charges, decisions); err != nil {
+		return Hold{}, err
 	}
-	if call == fallbackTake {
-		if taken := CheckTaken(charges); taken != nil {
-			return Reservation{}, taken
-		}
-	}
+	takes := ask.Mode == ModeTake
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	closed := f.collect(charges, true)
 	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
 	defer clear(f.charges)
-	switch {
-	case len(f.charges) == 0:
-	case closed || call == fallbackPeek:
-		err = f.memory.Peek(f.ctx, f.charges, f.decisions)
-	case call == fallbackReserve:
-		r, err = f.memory.Reserve(f.ctx, f.charges, f.decisions, expiry)
-	default:
-		err = f.memory.Take(f.ctx, f.charges, f.decisions)
+	if closed {
+		ask = Ask{Mode: ModePeek}
 	}
-	if err != nil {
-		return Reservation{}, err
+	if len(f.charges) > 0 {
+		if h, err = f.memory.Do(f.ctx, ask, f.charges, f.decisions); err != nil {
+			return Hold{}, err
+		}
 	}
-	granted := f.fill(charges, decisions, retry, call != fallbackPeek)
-	if !granted || call == fallbackPeek {
-		return Reservation{}, nil
+	granted := f.fill(charges, decisions, retry, takes)
+	if !granted || !takes {
+		return Hold{}, nil
 	}
 	for i := range charges {
 		if c := &charges[i]; c.Fail == FailLocal {
@@ -126,13 +107,13 @@ func (f *fallback) decide(
 		}
 	}
 	switch {
-	case call != fallbackReserve:
+	case ask.Hold == 0:
 	case len(f.charges) > 0:
-		r = newReservation(localID+r.ID, charges, r.Expires)
+		h = newReservation(localID+h.ID, charges, h.Expires)
 	default:
-		r = newReservation(openID+rand.Text(), charges, time.Now().Add(expiry).UnixNano())
+		h = newReservation(openID+rand.Text(), charges, time.Now().Add(ask.Hold).UnixNano())
 	}
-	return r, nil
+	return h, nil
 }
 
 // collect has the charges of FailLocal in f.charges, with their limits divided: all, or those that have to pass. It reports
@@ -233,7 +214,7 @@ func (f *fallback) refund(charges []Charge) {
 	defer f.lock.Unlock()
 	f.collect(charges, true)
 	defer clear(f.charges)
-	_ = f.memory.Refund(f.ctx, f.charges) // fails after Close only
+	_ = Refund(f.ctx, f.memory, f.charges) // fails after Close only
 	f.forgive()
 }
 
@@ -248,17 +229,22 @@ func (f *fallback) undo(charges []Charge, since int64) {
 		c := &f.charges[i]
 		key := memoryKey{c.Policy, c.Key}
 		before := f.memory.lacking(key)
-		_ = f.memory.Return(f.ctx, Loan{Charge: *c, Taken: since}, c.N) // fails after Close only
-		c.N = min(c.N, before-f.memory.lacking(key))                    // the rest has come back, and any debt is of others
+		f.takeBack(i, since)
+		c.N = min(c.N, before-f.memory.lacking(key)) // the rest has come back, and any debt is of others
 	}
 	f.forgive()
 }
 
 // giveBack gives back f.charges as far as they have not come back since a time of the memory. The fallback must be locked.
 func (f *fallback) giveBack(since int64) {
-	for _, c := range f.charges {
-		_ = f.memory.Return(f.ctx, Loan{Charge: c, Taken: since}, c.N) // fails after Close only
+	for i := range f.charges {
+		f.takeBack(i, since)
 	}
+}
+
+// takeBack gives back a charge of f.charges as a loan of which nothing was spent. The fallback must be locked.
+func (f *fallback) takeBack(i int, since int64) {
+	_ = f.memory.Settle(f.ctx, Hold{Charges: f.charges[i : i+1], Taken: since}, nil) // fails after Close only
 }
 
 // forgive has the store not told of f.charges. The fallback must be locked.
@@ -275,8 +261,8 @@ func (f *fallback) forgive() {
 // nothing is taken and the decisions say so; retry is after how long the share does not count any more. Permits of
 // concurrency limits pass.
 func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry time.Duration) (ok bool, err error) {
-	if err := errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
-		return false, firstOf(err)
+	if err := Check(Ask{Mode: ModePeek}, charges, decisions); err != nil {
+		return false, err
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -286,7 +272,7 @@ func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry tim
 		return true, nil
 	}
 	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
-	if err := f.memory.Take(f.ctx, f.charges, f.decisions); err != nil || allGranted(f.decisions) {
+	if err := Take(f.ctx, f.memory, f.charges, f.decisions); err != nil || allGranted(f.decisions) {
 		return err == nil, err
 	}
 	local := 0
@@ -337,7 +323,7 @@ func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, 
 	defer f.lock.Unlock()
 	f.collect(charges, true)
 	defer clear(f.charges)
-	if failed := f.memory.Debit(f.ctx, f.charges, decisions); failed != nil {
+	if failed := Debit(f.ctx, f.memory, f.charges, decisions); failed != nil {
 		return true, failed
 	}
 	for i := range charges {
@@ -348,22 +334,22 @@ func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, 
 
 // settle ends a reservation that the store does not know, with what it cost or, if actual is nil, as if nothing had been taken.
 // ok is false for those that the store knows.
-func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (ok bool, err error) {
-	id, local := strings.CutPrefix(r.ID, localID)
+func (f *fallback) settle(ctx context.Context, h Hold, actual []int64) (ok bool, err error) {
+	id, local := strings.CutPrefix(h.ID, localID)
 	if !local {
-		if ok = strings.HasPrefix(r.ID, openID); ok {
-			err = CheckReservation(r, actual)
+		if ok = strings.HasPrefix(h.ID, openID); ok {
+			err = CheckSettle(h, actual)
 		}
 		return ok, err
 	}
-	r.ID = id
+	h.ID = id
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if failed := f.memory.settle(ctx, r, actual); failed != nil {
+	if failed := f.memory.Settle(ctx, h, actual); failed != nil {
 		return true, failed
 	}
 	for i, n := range actual {
-		if c := &r.Charges[i]; c.Fail == FailLocal && n > c.N {
+		if c := &h.Charges[i]; c.Fail == FailLocal && n > c.N {
 			f.owe(c, n-c.N)
 		}
 	}
@@ -374,7 +360,7 @@ func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (o
 func (f *fallback) reset(policy, key string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	_ = f.memory.Reset(f.ctx, policy, key) // the names were checked
+	_ = Reset(f.ctx, f.memory, policy, key) // the names were checked
 	f.drop(memoryKey{policy, key})
 }
 

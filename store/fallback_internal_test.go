@@ -75,10 +75,10 @@ func newLocalFallback(t *testing.T, maxKeys int) *fallback {
 	return f
 }
 
-func (f *fallback) mustDecide(t *testing.T, call fallbackCall, charges ...Charge) (Reservation, []weir.Decision) {
+func (f *fallback) mustDecide(t *testing.T, ask Ask, charges ...Charge) (Hold, []weir.Decision) {
 	t.Helper()
 	ds := make([]weir.Decision, len(charges))
-	r, err := f.decide(call, charges, ds, time.Second, time.Minute)
+	r, err := f.decide(ask, charges, ds, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +105,10 @@ func TestFallbackLacking(t *testing.T) {
 				}
 			}
 			want(0)
-			f.mustDecide(t, fallbackTake, c)
+			f.mustDecide(t, Ask{}, c)
 			want(7)
 			c.N = 43
-			f.mustDecide(t, fallbackTake, c)
+			f.mustDecide(t, Ask{}, c)
 			want(50)
 			c.N = 20
 			ds := make([]weir.Decision, 1)
@@ -136,7 +136,7 @@ func TestFallbackReservedIsTold(t *testing.T) {
 	c := Charge{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.Per(100, 1000*time.Hour), 0), Fail: FailLocal, N: 20}
 	for actual, want := range map[int64]int64{-1: 0, 0: 0, 5: 0, 20: 0, 29: 9} {
 		f := newLocalFallback(t, 100)
-		r, _ := f.mustDecide(t, fallbackReserve, c)
+		r, _ := f.mustDecide(t, Ask{Hold: time.Minute}, c)
 		claims, mine := f.claimSome()
 		if len(claims) != 1 || claims[0].charge.N != 20 || claims[0].charge.Limit != c.Limit {
 			t.Fatalf("%+v", claims)
@@ -172,7 +172,7 @@ func TestFallbackClaims(t *testing.T) {
 	l := weir.TokenBucket(weir.Per(100, 1000*time.Hour), 0)
 	a := Charge{Policy: "p", Key: "a", Limit: l, Fail: FailLocal, N: 3}
 	b := Charge{Policy: "p", Key: "b", Limit: l, Fail: FailLocal, N: 4}
-	f.mustDecide(t, fallbackTake, a, b)
+	f.mustDecide(t, Ask{}, a, b)
 	claims, mine, other := f.claim([]Charge{a, {Policy: "p", Key: "c"}})
 	if len(claims) != 1 || claims[0].charge.N != 3 || other != nil {
 		t.Fatalf("%+v, %v", claims, other)
@@ -183,12 +183,12 @@ func TestFallbackClaims(t *testing.T) {
 	if rest, _ := f.claimSome(); len(rest) != 1 || rest[0].key.key != "b" {
 		t.Errorf("%+v", rest)
 	}
-	f.mustDecide(t, fallbackTake, a) // meanwhile
+	f.mustDecide(t, Ask{}, a) // meanwhile
 	f.told(claims, ErrUnavailable)
 	if claims, _, _ = f.claim([]Charge{a}); len(claims) != 1 || claims[0].charge.N != 6 {
 		t.Fatalf("%+v", claims)
 	}
-	f.mustDecide(t, fallbackTake, a) // meanwhile
+	f.mustDecide(t, Ask{}, a) // meanwhile
 	f.told(claims, nil)
 	if claims, _, _ = f.claim([]Charge{a}); len(claims) != 1 || claims[0].charge.N != 3 || f.memory.lacking(claims[0].key) != 9 {
 		t.Fatalf("%+v", claims)
@@ -206,12 +206,12 @@ func TestFallbackUndoForgivesItsOwn(t *testing.T) {
 			f := newLocalFallback(t, 100)
 			c := Charge{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(100), 0), Fail: FailLocal, N: 20}
 			since := f.memory.time()
-			f.mustDecide(t, fallbackTake, c)
+			f.mustDecide(t, Ask{}, c)
 			time.Sleep(after) // 50 in a second have come back
 			f.prune(10)
 			other := c
 			other.N = want
-			if _, ds := f.mustDecide(t, fallbackTake, other); !ds[0].Allowed {
+			if _, ds := f.mustDecide(t, Ask{}, other); !ds[0].Allowed {
 				t.Fatalf("%+v", ds)
 			}
 			f.undo([]Charge{c}, since)
@@ -228,7 +228,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		const most = 1000
 		f := newLocalFallback(t, most)
 		for i := range 20 * most {
-			f.mustDecide(t, fallbackTake, Charge{
+			f.mustDecide(t, Ask{}, Charge{
 				Policy: "p", Key: fmt.Sprint(i), Limit: weir.TokenBucket(weir.PerSecond(1000), 0), Fail: FailLocal, N: 1,
 			})
 			if i%100 == 0 {
@@ -255,7 +255,7 @@ func TestFallbackDividesAsReplicasChange(t *testing.T) {
 		limit, remaining int64
 	}{{1, true, 120, 90}, {2, true, 60, 0}, {2, false, 60, 0}, {4, false, 30, 0}, {1, true, 120, 30}, {0, true, 120, 0}} {
 		live = step.live
-		_, ds := f.mustDecide(t, fallbackTake, c)
+		_, ds := f.mustDecide(t, Ask{}, c)
 		if d := ds[0]; d.Allowed != step.allowed || d.Limit != step.limit || d.Remaining != step.remaining {
 			t.Errorf("%+v: %+v", step, d)
 		}
@@ -271,7 +271,7 @@ func BenchmarkFallbackLocal(b *testing.B) {
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.decide(fallbackTake, charges, ds, time.Second, 0); err != nil {
+		if _, err := f.decide(Ask{}, charges, ds, time.Second); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ type FleetOptions struct {
 	Logger *slog.Logger
 }
 
-// Fleet is the [Store] for programs of which several processes share limits. It keeps each charge as exactly as its Consistency,
+// Fleet is the [Home] for programs of which several processes share limits. It keeps each charge as exactly as its Consistency,
 // and its Fail decides while the store is unavailable.
 //
 // A request is all or nothing whatever its charges are. Those of ConsistencyLeased that are leased come first, mostly from
@@ -90,7 +90,6 @@ type Fleet struct {
 	replicas   *Replicas
 	fallback   *fallback
 	o          FleetOptions
-	parts      sync.Pool
 
 	ctx     context.Context
 	end     context.CancelFunc
@@ -108,13 +107,13 @@ type Fleet struct {
 	dropped   atomic.Uint64
 }
 
-var _ Store = (*Fleet)(nil)
+var _ Home = (*Fleet)(nil)
 
 // NewFleet returns a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
 //
 // It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more after
 // an outage, until the store has been told everything. Close ends all of them.
-func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
+func NewFleet(s Home, o FleetOptions) (*Fleet, error) {
 	if err := mustHave("NewFleet.s", s); err != nil {
 		return nil, err
 	}
@@ -127,7 +126,6 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 	}
 	f := &Fleet{breaker: breaker, o: o}
 	breaker.back, f.optimist = f.back, sync.OnceValue(f.newOptimist)
-	f.parts.New = func() any { return new(parts) }
 	if f.fallback, err = newFallback(o.Fallback, func() int { return f.replicas.Live() }); err != nil {
 		return nil, err
 	}
@@ -152,7 +150,7 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 }
 
 // layer is the store that keeps limits of a consistency.
-func (f *Fleet) layer(c Consistency) Store { //nolint:ireturn // one of three
+func (f *Fleet) layer(c Consistency) Home { //nolint:ireturn // one of three
 	switch c {
 	case ConsistencyLeased:
 		return f.leased

@@ -11,16 +11,16 @@ import (
 
 // cut is a store whose connection can be cut.
 type cut struct {
-	store.Store
+	store.Home
 
 	away *atomic.Bool
 }
 
-func (c cut) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
+func (c cut) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
 	if c.away.Load() {
-		return store.ErrUnavailable
+		return store.Hold{}, store.ErrUnavailable
 	}
-	return c.Store.Take(ctx, charges, decisions)
+	return c.Home.Do(ctx, ask, charges, decisions)
 }
 
 // Two processes share a limit of four through a store: here one in memory, in production that of package redis. Each takes
@@ -50,7 +50,7 @@ func ExampleNewFleet() {
 			Consistency: store.ConsistencyCoherent, Fail: store.FailLocal,
 		}}
 		decisions := make([]weir.Decision, len(charges))
-		if err := processes[process].Take(context.Background(), charges, decisions); err != nil {
+		if err := store.Take(context.Background(), processes[process], charges, decisions); err != nil {
 			panic(err) // the context has ended, or the charges are wrong
 		}
 		fmt.Println("process", process, decisions[0].Allowed, "left", decisions[0].Remaining, "of", decisions[0].Limit)

@@ -18,14 +18,14 @@ import (
 )
 
 // newLink is how one process reaches a store that others share: it can be cut, and closing it closes nothing else.
-func newLink(shared store.Store) *outage { return &outage{Store: shared} }
+func newLink(shared store.Home) *outage { return &outage{Home: shared} }
 
 // alone is for fleets of one process whose store no goroutine asks.
 func alone() store.FleetOptions {
 	return store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}}
 }
 
-func newFleet(t testing.TB, s store.Store, o store.FleetOptions) *store.Fleet {
+func newFleet(t testing.TB, s store.Home, o store.FleetOptions) *store.Fleet {
 	t.Helper()
 	f, err := store.NewFleet(s, o)
 	if err != nil {
@@ -46,10 +46,10 @@ func charge(policy string, l weir.Limit, n int64, c store.Consistency, f store.F
 	return store.Charge{Policy: policy, Key: "k", Limit: l, N: n, Consistency: c, Fail: f}
 }
 
-func mustTake(t testing.TB, s store.Store, charges ...store.Charge) []weir.Decision {
+func mustTake(t testing.TB, s store.Home, charges ...store.Charge) []weir.Decision {
 	t.Helper()
 	ds := make([]weir.Decision, len(charges))
-	if err := s.Take(context.Background(), charges, ds); err != nil {
+	if err := store.Take(context.Background(), s, charges, ds); err != nil {
 		t.Fatal(err)
 	}
 	return ds
@@ -116,7 +116,7 @@ func TestFleetFails(t *testing.T) {
 					}
 					ds := make([]weir.Decision, 1)
 					charges[i].N = 0
-					if err := f.Peek(t.Context(), charges[i:i+1], ds); err != nil || ds[0].Remaining != c.left {
+					if err := store.Peek(t.Context(), f, charges[i:i+1], ds); err != nil || ds[0].Remaining != c.left {
 						t.Errorf("%s, %v: %+v, %v; want %d left", c.name, consistency, ds[0], err, c.left)
 					}
 				}
@@ -140,19 +140,19 @@ func TestFleetContexts(t *testing.T) {
 		charges, ds := []store.Charge{charge("p", hourly(5), 1, store.ConsistencyCoherent, store.FailLocal)}, make([]weir.Decision, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if err := f.Take(ctx, charges, ds); !errors.Is(err, context.Canceled) {
+		if err := store.Take(ctx, f, charges, ds); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		before := m.calls.Load()
-		_, reserved := f.Reserve(ctx, charges, ds, time.Minute)
-		for _, err := range []error{f.Take(ctx, charges, ds), f.Peek(ctx, charges, ds), reserved} {
+		_, reserved := store.Reserve(ctx, f, charges, ds, time.Minute)
+		for _, err := range []error{store.Take(ctx, f, charges, ds), store.Peek(ctx, f, charges, ds), reserved} {
 			if !errors.Is(err, context.Canceled) || m.calls.Load() != before {
 				t.Errorf("%v, %d calls", err, m.calls.Load()-before)
 			}
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := f.Take(ctx, charges, ds); err != nil || ds[0].Remaining != 4 {
+		if err := store.Take(ctx, f, charges, ds); err != nil || ds[0].Remaining != 4 {
 			t.Errorf("%+v, %v", ds[0], err)
 		}
 	})
@@ -223,7 +223,7 @@ func TestFleetMixedMisuse(t *testing.T) {
 	wrong := charge("q", hourly(5), -1, store.ConsistencyLeased, store.FailClosed)
 	slots := charge("q", weir.AtOnce(1), 1, store.ConsistencyLeased, store.FailClosed)
 	for _, charges := range [][]store.Charge{{good, same}, {good, wrong}, {good, slots}} {
-		err := f.Take(t.Context(), charges, make([]weir.Decision, 2))
+		err := store.Take(t.Context(), f, charges, make([]weir.Decision, 2))
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok || m.Len() != 0 {
 			t.Errorf("%v", err)
 		}
@@ -244,9 +244,9 @@ func TestFleetReservations(t *testing.T) {
 		tokens := charge("tokens", hourly(100), 10, store.ConsistencyLeased, store.FailLocal)
 		free := charge("free", hourly(100), 10, store.ConsistencyOptimistic, store.FailOpen)
 		charges, ds := []store.Charge{slots, tokens, free}, make([]weir.Decision, 3)
-		reserve := func() store.Reservation {
+		reserve := func() store.Hold {
 			t.Helper()
-			r, err := f.Reserve(ctx, charges, ds, time.Hour)
+			r, err := store.Reserve(ctx, f, charges, ds, time.Hour)
 			if err != nil || r.ID == "" || len(r.Charges) != 3 || !allGranted(ds) {
 				t.Fatalf("%+v, %+v, %v", r, ds, err)
 			}
@@ -254,7 +254,7 @@ func TestFleetReservations(t *testing.T) {
 		}
 		out := func(want int64) {
 			t.Helper()
-			st, err := shared.Inspect(ctx, slots)
+			st, err := store.Inspect(ctx, shared, slots)
 			if err != nil || st.Reserved != want {
 				t.Errorf("%d slots are out in the store, want %d; %v", st.Reserved, want, err)
 			}
@@ -262,15 +262,15 @@ func TestFleetReservations(t *testing.T) {
 		before, abandoned := reserve(), reserve()
 		out(2)
 		repair := m.breaks()
-		for i, r := range []store.Reservation{before, abandoned} {
+		for i, r := range []store.Hold{before, abandoned} {
 			actual := []int64{1, 4, 10}
 			if i == 1 {
 				actual = nil
 			}
-			if err := f.Commit(ctx, r, actual); actual != nil && !errors.Is(err, store.ErrUnavailable) {
+			if err := store.Commit(ctx, f, r, actual); actual != nil && !errors.Is(err, store.ErrUnavailable) {
 				t.Error(err)
 			}
-			if err := f.Cancel(ctx, r); actual == nil && !errors.Is(err, store.ErrUnavailable) {
+			if err := store.Cancel(ctx, f, r); actual == nil && !errors.Is(err, store.ErrUnavailable) {
 				t.Error(err)
 			}
 		}
@@ -278,17 +278,17 @@ func TestFleetReservations(t *testing.T) {
 		if !strings.HasPrefix(during.ID, "weir-local:") || len(during.ID) > store.MostIDBytes {
 			t.Errorf("ID %q", during.ID)
 		}
-		if err := f.Cancel(ctx, ended); err != nil {
+		if err := store.Cancel(ctx, f, ended); err != nil {
 			t.Error(err)
 		}
-		if err := f.Cancel(ctx, ended); !errors.Is(err, store.ErrNotReserved) {
+		if err := store.Cancel(ctx, f, ended); !errors.Is(err, store.ErrNotReserved) {
 			t.Error(err)
 		}
-		if err := other.Cancel(ctx, during); !errors.Is(err, store.ErrNotReserved) {
+		if err := store.Cancel(ctx, other, during); !errors.Is(err, store.ErrNotReserved) {
 			t.Error(err)
 		}
-		nobody, err := f.Reserve(ctx, charges[2:], ds[2:], time.Hour)
-		if err != nil || !strings.HasPrefix(nobody.ID, "weir-open:") || f.Commit(ctx, nobody, []int64{5}) != nil {
+		nobody, err := store.Reserve(ctx, f, charges[2:], ds[2:], time.Hour)
+		if err != nil || !strings.HasPrefix(nobody.ID, "weir-open:") || store.Commit(ctx, f, nobody, []int64{5}) != nil {
 			t.Errorf("%+v, %v", nobody, err)
 		}
 		repair()
@@ -302,8 +302,8 @@ func TestFleetReservations(t *testing.T) {
 		if s := f.Stats(); s.Unsettled != 0 || s.Fallback.Owed != 0 {
 			t.Errorf("%+v", s)
 		}
-		for r, actual := range map[*store.Reservation][]int64{&during: {1, 3, 10}, &dear: {1, 15, 10}, &after: {1, 10, 10}} {
-			if err := f.Commit(ctx, *r, actual); err != nil {
+		for r, actual := range map[*store.Hold][]int64{&during: {1, 3, 10}, &dear: {1, 15, 10}, &after: {1, 10, 10}} {
+			if err := store.Commit(ctx, f, *r, actual); err != nil {
 				t.Error(err)
 			}
 		}
@@ -312,7 +312,7 @@ func TestFleetReservations(t *testing.T) {
 		// 4 of before, 20 of during and dear, 5 more of dear, 10 of after, and what was canceled was never told.
 		ds = ds[:1]
 		tokens.N = 0
-		if err := f.Peek(ctx, []store.Charge{tokens}, ds); err != nil || ds[0].Limit-ds[0].Remaining != 4+20+5+10 {
+		if err := store.Peek(ctx, f, []store.Charge{tokens}, ds); err != nil || ds[0].Limit-ds[0].Remaining != 4+20+5+10 {
 			t.Errorf("%+v, %v", ds[0], err)
 		}
 	})
@@ -335,7 +335,7 @@ func TestFleetCloses(t *testing.T) {
 			if alive {
 				repair()
 				time.Sleep(100 * time.Millisecond)
-				if err := f.Peek(t.Context(), []store.Charge{charge("q", hourly(100), 0, 0, 0)}, make([]weir.Decision, 1)); err != nil {
+				if err := store.Peek(t.Context(), f, []store.Charge{charge("q", hourly(100), 0, 0, 0)}, make([]weir.Decision, 1)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -348,10 +348,10 @@ func TestFleetCloses(t *testing.T) {
 			}
 			c.N = 0
 			ds := make([]weir.Decision, 1)
-			if err := shared.Peek(t.Context(), []store.Charge{c}, ds); err != nil || ds[0].Remaining != want {
+			if err := store.Peek(t.Context(), shared, []store.Charge{c}, ds); err != nil || ds[0].Remaining != want {
 				t.Errorf("%+v, %v; want %d left", ds[0], err, want)
 			}
-			if err := f.Take(t.Context(), []store.Charge{c}, ds); !errors.Is(err, store.ErrClosed) {
+			if err := store.Take(t.Context(), f, []store.Charge{c}, ds); !errors.Is(err, store.ErrClosed) {
 				t.Error(err)
 			}
 		})

@@ -3,63 +3,110 @@ package store
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/limits"
 )
 
-// Peek implements [Store]. What this process allowed while the store was unavailable is told to the store first.
-func (f *Fleet) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+// Do implements [Home].
+//
+// Charges of several consistencies are debited and given back one after the other. While the store is unavailable, what is
+// refunded of charges of FailLocal is given back in this process. For those of FailOpen nothing is done, and for the others it
+// is an error. If all charges are of FailLocal, they are debited in this process, and the store is told later; otherwise it is
+// an error. The store is asked for loans and states. A reset reaches what this process knows even if the store fails.
+func (f *Fleet) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Wait != 0 {
+		return Hold{}, errNoQueue(ask.Wait)
+	}
 	c, mixed := consistencyOf(charges)
-	if !mixed {
-		return f.peek(ctx, c, charges, decisions)
+	switch {
+	case ask.Hold != 0:
+		return f.reserve(ctx, ask, charges, decisions)
+	case ask.Mode == ModeTake && !mixed:
+		_, err := f.take(ctx, c, charges, decisions)
+		return Hold{}, err
+	case (ask.Mode == ModePeek || ask.Mode == ModeLend) && !mixed:
+		return f.look(ctx, ask, c, charges, decisions)
 	}
-	if err := errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
-		return firstOf(err)
+	if err := Check(ask, charges, decisions); err != nil {
+		return Hold{}, err
 	}
-	p := f.split(charges)
-	defer f.join(p)
-	for i := range p {
-		q := &p[i]
-		if len(q.charges) == 0 {
-			continue
-		}
-		if err := f.peek(ctx, order[i], q.charges, q.decisions); err != nil {
+	switch {
+	case ask.Mode == ModeTake:
+		return Hold{}, f.takeMixed(ctx, charges, decisions)
+	case ask.Mode == ModeReset:
+		return Hold{}, f.reset(ctx, charges)
+	case ask.States != nil:
+		return Hold{}, inTurn(ask, charges, decisions, func(ask Ask, one []Charge, d []weir.Decision) error {
+			_, err := f.look(ctx, ask, one[0].Consistency, one, d)
 			return err
-		}
-		for j, at := range q.at {
-			decisions[at] = q.decisions[j]
-		}
+		})
 	}
-	return nil
+	p := splitBy(charges, func(c *Charge) int { return placeOf(c.Consistency) })
+	err := p.each(func(i int, q *part) error { return f.change(ctx, ask, order[i], q) })
+	if ask.Mode == ModePeek && err != nil || ask.Mode == ModeRefund {
+		decisions = nil
+	}
+	p.end(decisions)
+	return Hold{}, err
 }
 
-func (f *Fleet) peek(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (err error) {
+// look asks the layer of a consistency, which may be decided on without it. What this process allowed while the store was
+// unavailable is told to the store first.
+func (f *Fleet) look(
+	ctx context.Context, ask Ask, c Consistency, charges []Charge, decisions []weir.Decision,
+) (h Hold, err error) {
+	if ask.Mode == ModeLend || ask.States != nil {
+		return f.layer(c).Do(ctx, ask, charges, decisions)
+	}
 	if gone := ctx.Err(); gone != nil {
-		return notTaken(gone)
+		return Hold{}, notTaken(gone)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
 	}
 	if err == nil {
-		err = f.layer(c).Peek(ctx, charges, decisions)
+		_, err = f.layer(c).Do(ctx, ask, charges, decisions)
 	}
 	if err != nil && fallsBack(ctx, err) {
-		_, err = f.fallback.decide(fallbackPeek, charges, decisions, f.breaker.retryAfter(), 0)
+		_, err = f.fallback.decide(ask, charges, decisions, f.breaker.retryAfter())
+	}
+	return Hold{}, err
+}
+
+// change peeks at, debits or refunds the charges of one consistency.
+func (f *Fleet) change(ctx context.Context, ask Ask, c Consistency, q *part) error {
+	if ask.Mode == ModePeek {
+		_, err := f.look(ctx, ask, c, q.charges, q.decisions)
+		return err
+	}
+	_, err := f.layer(c).Do(ctx, ask, q.charges, q.decisions)
+	switch {
+	case err == nil || !fallsBack(ctx, err):
+	case ask.Mode == ModeDebit:
+		if ok, wrong := f.fallback.debit(q.charges, q.decisions); ok {
+			err = wrong
+			f.recovers()
+		}
+	default:
+		f.fallback.refund(q.charges)
+		for i := range q.charges {
+			if fail := q.charges[i].Fail; fail != FailOpen && fail != FailLocal {
+				return err
+			}
+		}
+		err = nil
 	}
 	return err
 }
 
-// Reserve implements [Store]. It is one call of the store, whatever the consistencies of charges are.
-func (f *Fleet) Reserve(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
-) (r Reservation, err error) {
-	if wrong := CheckExpiry(expiry); wrong != nil {
-		return Reservation{}, wrong
+// reserve reserves charges. It is one call of the store, whatever their consistencies are.
+func (f *Fleet) reserve(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (h Hold, err error) {
+	if wrong := check(&ask, charges, decisions); wrong != nil {
+		return Hold{}, wrong
 	}
 	if gone := ctx.Err(); gone != nil {
-		return Reservation{}, notTaken(gone)
+		return Hold{}, notTaken(gone)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
@@ -68,29 +115,29 @@ func (f *Fleet) Reserve(
 	if err == nil && f.grace.Load() {
 		since = f.fallback.memory.time()
 		if passed, err = f.fallback.passes(charges, decisions, f.graceFor); !passed {
-			return Reservation{}, err
+			return Hold{}, err
 		}
 	}
 	if err == nil {
 		if c, mixed := consistencyOf(charges); mixed {
-			r, err = f.oneOf(charges).Reserve(ctx, f.lowered(charges), decisions, expiry)
+			h, err = f.oneOf(charges).Do(ctx, ask, f.lowered(charges), decisions)
 		} else {
-			r, err = f.layer(c).Reserve(ctx, charges, decisions, expiry)
+			h, err = f.layer(c).Do(ctx, ask, charges, decisions)
 		}
 	}
-	if passed && r.ID == "" {
+	if passed && h.ID == "" {
 		f.fallback.unpass(charges, since)
 	}
 	if err != nil && fallsBack(ctx, err) {
-		r, err = f.fallback.decide(fallbackReserve, charges, decisions, f.breaker.retryAfter(), expiry)
+		h, err = f.fallback.decide(ask, charges, decisions, f.breaker.retryAfter())
 		f.recovers()
 	}
-	return r, err
+	return h, err
 }
 
 // oneOf is the layer that has to know of all charges: that of ConsistencyOptimistic, if one of them has it, as its view of the
 // key changes.
-func (f *Fleet) oneOf(charges []Charge) Store { //nolint:ireturn // one of two
+func (f *Fleet) oneOf(charges []Charge) Home { //nolint:ireturn // one of two
 	for i := range charges {
 		if charges[i].Consistency == ConsistencyOptimistic {
 			return f.optimist()
@@ -113,121 +160,35 @@ func (f *Fleet) lowered(charges []Charge) []Charge {
 	return changed
 }
 
-// Commit implements [Store]. If the store is unavailable the fleet tries again when it is back.
-func (f *Fleet) Commit(ctx context.Context, r Reservation, actual []int64) error {
-	if actual == nil {
-		actual = []int64{}
+// Settle implements [Home]. If the store is unavailable, the fleet settles a reservation when it is back.
+func (f *Fleet) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if h.lent() {
+		return f.layer(h.Charges[0].Consistency).Settle(ctx, h, actual)
 	}
-	return f.settle(ctx, r, actual)
-}
-
-// Cancel implements [Store]. If the store is unavailable the fleet tries again when it is back.
-func (f *Fleet) Cancel(ctx context.Context, r Reservation) error { return f.settle(ctx, r, nil) }
-
-func (f *Fleet) settle(ctx context.Context, r Reservation, actual []int64) error {
 	if f.closed.Load() {
 		return ErrClosed
 	}
-	if ok, err := f.fallback.settle(ctx, r, actual); ok {
+	if ok, err := f.fallback.settle(ctx, h, actual); ok {
 		f.recovers()
 		return err
 	}
-	err := f.ask(ctx, r, actual)
-	if errors.Is(err, ErrUnavailable) && CheckReservation(r, actual) == nil {
-		f.settleLater(r, actual)
+	err := f.oneOf(h.Charges).Settle(ctx, h, actual)
+	if errors.Is(err, ErrUnavailable) && CheckSettle(h, actual) == nil {
+		f.settleLater(h, actual)
 	}
 	return err
 }
 
-// ask settles a reservation that the store made.
-func (f *Fleet) ask(ctx context.Context, r Reservation, actual []int64) error {
-	if actual == nil {
-		return f.oneOf(r.Charges).Cancel(ctx, r)
+// reset forgets keys.
+func (f *Fleet) reset(ctx context.Context, charges []Charge) error {
+	for i := range charges {
+		f.fallback.reset(charges[i].Policy, charges[i].Key)
 	}
-	return f.oneOf(r.Charges).Commit(ctx, r, actual)
-}
-
-// byConsistency calls f for the charges of each consistency.
-func (f *Fleet) byConsistency(charges []Charge, call func(s Store, q *part) error) error {
-	if err := CheckCharges(charges); err != nil {
-		return err
-	}
-	p := f.split(charges)
-	defer f.join(p)
-	for i := range p {
-		if len(p[i].charges) > 0 {
-			if err := call(f.layer(order[i]), &p[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Refund implements [Store]. While the store is unavailable, charges of FailLocal are given back in this process. For those of
-// FailOpen it does nothing, and for the others it returns an error.
-func (f *Fleet) Refund(ctx context.Context, charges []Charge) error {
-	return f.byConsistency(charges, func(s Store, q *part) error {
-		err := s.Refund(ctx, q.charges)
-		if err == nil || !fallsBack(ctx, err) {
-			return err
-		}
-		f.fallback.refund(q.charges)
-		for i := range q.charges {
-			if fail := q.charges[i].Fail; fail != FailOpen && fail != FailLocal {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Debit implements [Store]. While the store is unavailable and all charges are of FailLocal, they are debited in this process and
-// the store is told later; otherwise it is an error. Charges of several consistencies are debited one after the other.
-func (f *Fleet) Debit(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if err := errors.Join(CheckTaken(charges), CheckDecisions(charges, decisions)); err != nil {
-		return firstOf(err)
-	}
-	return f.byConsistency(charges, func(s Store, q *part) error {
-		err := s.Debit(ctx, q.charges, q.decisions)
-		if err != nil && fallsBack(ctx, err) {
-			if ok, wrong := f.fallback.debit(q.charges, q.decisions); ok {
-				err = wrong
-				f.recovers()
-			}
-		}
-		for j, at := range q.at {
-			decisions[at] = q.decisions[j]
-		}
-		return err
-	})
-}
-
-// Lend implements [Store]. The store is asked for it.
-func (f *Fleet) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
-	return f.layer(c.Consistency).Lend(ctx, c, least)
-}
-
-// Return implements [Store]. The store is asked for it.
-func (f *Fleet) Return(ctx context.Context, l Loan, unspent int64) error {
-	return f.layer(l.Charge.Consistency).Return(ctx, l, unspent)
-}
-
-// Reset implements [Store]. What this process knows of the key is reset even if the store fails.
-func (f *Fleet) Reset(ctx context.Context, policy, key string) error {
-	if err := checkName(policy, key); err != nil {
-		return err
-	}
-	f.fallback.reset(policy, key)
 	if o := f.optimistic.Load(); o != nil {
-		if err := o.Reset(ctx, policy, key); err != nil {
+		if _, err := o.Do(ctx, Ask{Mode: ModeReset}, charges, nil); err != nil {
 			return err
 		}
 	}
-	return f.leased.Reset(ctx, policy, key)
-}
-
-// Inspect implements [Store]. The store is asked for it.
-func (f *Fleet) Inspect(ctx context.Context, c Charge) (State, error) {
-	return f.layer(c.Consistency).Inspect(ctx, c)
+	_, err := f.leased.Do(ctx, Ask{Mode: ModeReset}, charges, nil)
+	return err
 }

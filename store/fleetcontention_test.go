@@ -40,47 +40,28 @@ func (e *erratic) fails() error {
 	return nil
 }
 
-func (e *erratic) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
-	if err := e.up(ctx); err != nil {
-		return err
+func (e *erratic) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode != store.ModeTake && ask.Mode != store.ModeDebit && ask.Mode != store.ModeLend {
+		return e.outage.Do(ctx, ask, charges, decisions)
 	}
-	return errors.Join(e.outage.Take(ctx, c, ds), e.fails())
-}
-
-func (e *erratic) Debit(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
 	if err := e.up(ctx); err != nil {
-		return err
+		return store.Hold{}, err
 	}
-	return errors.Join(e.outage.Debit(ctx, c, ds), e.fails())
-}
-
-func (e *erratic) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	if err := e.up(ctx); err != nil {
-		return store.Loan{}, weir.Decision{}, err
-	}
-	l, d, err := e.outage.Lend(ctx, c, least)
+	h, err := e.outage.Do(ctx, ask, charges, decisions)
 	if failed := errors.Join(err, e.fails()); failed != nil {
-		return store.Loan{}, weir.Decision{}, failed
+		return store.Hold{}, failed
 	}
-	return l, d, nil
+	return h, nil
 }
 
-func (e *erratic) Return(ctx context.Context, l store.Loan, n int64) error {
+func (e *erratic) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if h.Lent() == 0 {
+		return e.outage.Settle(ctx, h, actual)
+	}
 	if err := e.up(ctx); err != nil {
 		return err
 	}
-	return errors.Join(e.outage.Return(ctx, l, n), e.fails())
-}
-
-func (e *erratic) Reserve(ctx context.Context, c []store.Charge, ds []weir.Decision, x time.Duration) (store.Reservation, error) {
-	if err := e.up(ctx); err != nil {
-		return store.Reservation{}, err
-	}
-	r, err := e.outage.Reserve(ctx, c, ds, x)
-	if failed := errors.Join(err, e.fails()); failed != nil {
-		return store.Reservation{}, failed
-	}
-	return r, nil
+	return errors.Join(e.outage.Settle(ctx, h, actual), e.fails())
 }
 
 // TestContentionFleetMixed has nodes take all kinds of charges together, with calls that fail, callers who go away, and nodes that
@@ -128,7 +109,7 @@ func fleetMixed(t *testing.T, failing int64, round int) {
 						ctx, cancel = context.WithTimeout(ctx, rand.N(5*time.Millisecond)+1)
 					}
 					ds := make([]weir.Decision, len(charges))
-					err := fleets[i].Take(ctx, charges, ds)
+					err := store.Take(ctx, fleets[i], charges, ds)
 					cancel()
 					if err == nil && allGranted(ds) {
 						for j, at := range places {
@@ -157,7 +138,7 @@ func fleetMixed(t *testing.T, failing int64, round int) {
 	for i := range all {
 		c := all[i]
 		c.N = 0
-		s, err := shared.Inspect(t.Context(), c)
+		s, err := store.Inspect(t.Context(), shared, c)
 		if err != nil {
 			t.Fatal(err)
 		}

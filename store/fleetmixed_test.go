@@ -15,23 +15,23 @@ import (
 
 // lateTakes is a store that answers Take late, and counts what it is asked.
 type lateTakes struct {
-	store.Store
+	store.Home
 
 	late         atomic.Int64
 	takes, lends atomic.Int64
 }
 
-func (l *lateTakes) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	l.takes.Add(1)
-	if late := time.Duration(l.late.Load()); late > 0 {
-		time.Sleep(late)
+func (l *lateTakes) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode == store.ModeTake {
+		l.takes.Add(1)
+		if late := time.Duration(l.late.Load()); late > 0 {
+			time.Sleep(late)
+		}
 	}
-	return l.Store.Take(ctx, charges, ds)
-}
-
-func (l *lateTakes) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	l.lends.Add(1)
-	return l.Store.Lend(ctx, c, least)
+	if ask.Mode == store.ModeLend {
+		l.lends.Add(1)
+	}
+	return l.Home.Do(ctx, ask, charges, decisions)
 }
 
 // TestFleetMixedAcrossWindows has a request take permits of a window in memory, and its coherent limit refuse it when the next
@@ -41,7 +41,7 @@ func TestFleetMixedAcrossWindows(t *testing.T) {
 		for _, algorithm := range []weir.Algorithm{weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter} {
 			synctest.Test(t, func(t *testing.T) {
 				const n, window = 1600, 10 * time.Second
-				m := &lateTakes{Store: newMemory(t, store.MemoryOptions{})}
+				m := &lateTakes{Home: newMemory(t, store.MemoryOptions{})}
 				f := newFleet(t, m, alone())
 				defer closing(t, f)
 				l, _ := limits.Of(algorithm, weir.Per(n, window), 0, 0, algo.Calendar{})
@@ -90,7 +90,7 @@ func TestFleetMixedAcrossWindows(t *testing.T) {
 // consistency, and so one step: refusals cost the others nothing.
 func TestFleetMixedAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &lateTakes{Store: newMemory(t, store.MemoryOptions{})}
+		m := &lateTakes{Home: newMemory(t, store.MemoryOptions{})}
 		f := newFleet(t, m, alone())
 		defer closing(t, f)
 		window := weir.FixedWindow(weir.Per(20, 1000*time.Hour))
@@ -110,7 +110,7 @@ func TestFleetMixedAsksOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		for i, want := range []int64{17, 17, 0, 17} {
-			if s, err := m.Inspect(t.Context(), charges[i]); err != nil || s.Decision.Remaining != want {
+			if s, err := store.Inspect(t.Context(), m, charges[i]); err != nil || s.Decision.Remaining != want {
 				t.Errorf("%s: %+v, %v, want %d", charges[i].Policy, s.Decision, err, want)
 			}
 		}
@@ -120,7 +120,7 @@ func TestFleetMixedAsksOnce(t *testing.T) {
 // TestFleetMixedKnownRefusal wants a request that memory refuses to be no call of the store, and no loan.
 func TestFleetMixedKnownRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &lateTakes{Store: newMemory(t, store.MemoryOptions{})}
+		m := &lateTakes{Home: newMemory(t, store.MemoryOptions{})}
 		f := newFleet(t, m, alone())
 		defer closing(t, f)
 		used := charge("used", hourly(10), 1, store.ConsistencyOptimistic, store.FailClosed)

@@ -177,20 +177,13 @@ type deaf struct {
 	deaf atomic.Bool
 }
 
-func (d *deaf) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if err := d.outage.Take(ctx, charges, ds); err != nil || !d.deaf.Load() {
-		return err
+func (d *deaf) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	h, err := d.outage.Do(ctx, ask, charges, decisions)
+	if err != nil || !d.deaf.Load() || ask.Hold != 0 || ask.Mode != store.ModeTake && ask.Mode != store.ModeLend {
+		return h, err
 	}
-	clear(ds)
-	return errGone
-}
-
-func (d *deaf) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	l, decision, err := d.outage.Lend(ctx, c, least)
-	if err != nil || !d.deaf.Load() {
-		return l, decision, err
-	}
-	return store.Loan{}, weir.Decision{}, errGone
+	clear(decisions)
+	return store.Hold{}, errGone
 }
 
 // TestContentionFleet has 64 callers of two processes while the store comes and goes: what is granted of a limit that is closed is
@@ -272,7 +265,7 @@ func TestFleetDoesNotAllocate(t *testing.T) {
 		charges := []store.Charge{charge(consistency.String(), weir.TokenBucket(weir.PerSecond(1e9), 0), 1, consistency, store.FailLocal)}
 		ds := make([]weir.Decision, 1)
 		if n := testing.AllocsPerRun(1000, func() {
-			if err := f.Take(context.Background(), charges, ds); err != nil {
+			if err := store.Take(context.Background(), f, charges, ds); err != nil {
 				t.Error(err)
 			}
 		}); n != 0 {
@@ -292,7 +285,7 @@ func BenchmarkFleetTake(b *testing.B) {
 	coherent, leased := store.ConsistencyCoherent, store.ConsistencyLeased
 	for _, c := range []struct {
 		name    string
-		store   store.Store
+		store   store.Home
 		charges []store.Charge
 	}{
 		{"memory", m, []store.Charge{charge("m", l, 1, coherent, store.FailLocal)}},
@@ -305,7 +298,7 @@ func BenchmarkFleetTake(b *testing.B) {
 			ds := make([]weir.Decision, len(c.charges))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := c.store.Take(context.Background(), c.charges, ds); err != nil {
+				if err := store.Take(context.Background(), c.store, c.charges, ds); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -322,7 +315,7 @@ func BenchmarkFleetTake(b *testing.B) {
 			charges, ds := []store.Charge{charge("c", l, 1, coherent, fail)}, make([]weir.Decision, 1)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := f.Take(context.Background(), charges, ds); err != nil {
+				if err := store.Take(context.Background(), f, charges, ds); err != nil {
 					b.Fatal(err)
 				}
 			}

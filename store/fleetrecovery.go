@@ -28,20 +28,20 @@ const (
 
 // unsettled is a reservation that could not be settled. It is canceled if actual is nil.
 type unsettled struct {
-	reservation Reservation
-	actual      []int64
+	hold   Hold
+	actual []int64
 }
 
 // settleLater keeps a reservation until the store is back.
-func (f *Fleet) settleLater(r Reservation, actual []int64) {
-	if r.ID == "" {
+func (f *Fleet) settleLater(h Hold, actual []int64) {
+	if h.ID == "" {
 		return
 	}
 	f.lock.Lock()
 	if len(f.unsettled) >= mostUnsettled {
 		f.dropped.Add(1)
 	} else {
-		f.unsettled = append(f.unsettled, unsettled{newReservation(r.ID, r.Charges, r.Expires), slices.Clone(actual)})
+		f.unsettled = append(f.unsettled, unsettled{newReservation(h.ID, h.Charges, h.Expires), slices.Clone(actual)})
 		f.waiting.Add(1)
 	}
 	f.lock.Unlock()
@@ -115,7 +115,7 @@ func (f *Fleet) tell(ctx context.Context, claims []claim, mine *telling) error {
 		}
 		err := mine.err
 		if failures < mostFailures {
-			err = f.layer(c).Debit(ctx, charges, make([]weir.Decision, len(charges)))
+			_, err = f.layer(c).Do(ctx, Ask{Mode: ModeDebit}, charges, make([]weir.Decision, len(charges)))
 		}
 		if f.fallback.told(claims, err); err != nil {
 			mine.err = err
@@ -169,7 +169,7 @@ func (f *Fleet) settleSome(ctx context.Context, most int) {
 		u := f.unsettled[0]
 		f.lock.Unlock()
 		short, cancel := context.WithTimeout(ctx, mostLastWords)
-		err := f.ask(short, u.reservation, u.actual)
+		err := f.oneOf(u.hold.Charges).Settle(short, u.hold, u.actual)
 		cancel()
 		f.lock.Lock() // only this goroutine takes from the front
 		f.unsettled[0] = unsettled{}

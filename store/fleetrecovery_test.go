@@ -20,7 +20,7 @@ func awayFor(f *store.Fleet, link *outage, meanwhile func()) {
 	ds := make([]weir.Decision, 1)
 	repair := link.breaks()
 	for f.Stats().Breaker.State == store.BreakerClosed {
-		_ = f.Take(context.Background(), []store.Charge{probe}, ds)
+		_ = store.Take(context.Background(), f, []store.Charge{probe}, ds)
 	}
 	meanwhile()
 	repair()
@@ -51,7 +51,7 @@ func TestFleetRepaysBeforeItAsks(t *testing.T) {
 			want(29, mustTake(t, f, c))
 			awayFor(f, link, func() { // this process has taken only what the store knows not from it
 				want(29, mustTake(t, f, c))
-				if err := f.Refund(t.Context(), []store.Charge{c}); err != nil {
+				if err := store.Refund(t.Context(), f, []store.Charge{c}); err != nil {
 					t.Error(err)
 				}
 				want(29, mustTake(t, f, c))
@@ -60,18 +60,18 @@ func TestFleetRepaysBeforeItAsks(t *testing.T) {
 			awayFor(f, link, func() {})
 			want(22, mustTake(t, f, zero))
 			awayFor(f, link, func() {
-				if err := f.Debit(t.Context(), []store.Charge{c}, make([]weir.Decision, 1)); err != nil {
+				if err := store.Debit(t.Context(), f, []store.Charge{c}, make([]weir.Decision, 1)); err != nil {
 					t.Error(err)
 				}
 			})
 			var ds [1]weir.Decision
-			if err := f.Peek(t.Context(), []store.Charge{zero}, ds[:]); err != nil {
+			if err := store.Peek(t.Context(), f, []store.Charge{zero}, ds[:]); err != nil {
 				t.Error(err)
 			}
 			want(15, ds[:])
 			awayFor(f, link, func() {
 				want(15, mustTake(t, f, c))
-				if err := f.Reset(t.Context(), c.Policy, c.Key); !errors.Is(err, store.ErrUnavailable) {
+				if err := store.Reset(t.Context(), f, c.Policy, c.Key); !errors.Is(err, store.ErrUnavailable) {
 					t.Error(err)
 				}
 			})
@@ -107,12 +107,12 @@ func TestFleetGrace(t *testing.T) {
 			if ds[0].Allowed || !ds[1].Allowed || ds[0].Limit != 100 {
 				t.Fatalf("request %d: %+v", i, ds)
 			}
-			r, err := f.Reserve(t.Context(), []store.Charge{local, slots}, ds, time.Minute)
+			r, err := store.Reserve(t.Context(), f, []store.Charge{local, slots}, ds, time.Minute)
 			if err != nil || r.ID != "" {
 				t.Fatalf("%+v, %v", r, err)
 			}
 		}
-		if err := shared.Reset(t.Context(), local.Policy, local.Key); err != nil {
+		if err := store.Reset(t.Context(), shared, local.Policy, local.Key); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 50 {
@@ -123,8 +123,8 @@ func TestFleetGrace(t *testing.T) {
 				continue
 			}
 			ds := make([]weir.Decision, 2)
-			r, err := f.Reserve(t.Context(), []store.Charge{slots, local}, ds, time.Minute)
-			if err != nil || r.ID == "" || f.Commit(t.Context(), r, []int64{1, 1}) != nil {
+			r, err := store.Reserve(t.Context(), f, []store.Charge{slots, local}, ds, time.Minute)
+			if err != nil || r.ID == "" || store.Commit(t.Context(), f, r, []int64{1, 1}) != nil {
 				t.Fatalf("request %d: %+v, %+v, %v", i, r, ds, err)
 			}
 		}
@@ -158,16 +158,18 @@ type slowDebits struct {
 	debits atomic.Int64
 }
 
-func (s *slowDebits) Debit(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	s.debits.Add(1)
-	timer := time.NewTimer(50 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+func (s *slowDebits) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode == store.ModeDebit {
+		s.debits.Add(1)
+		timer := time.NewTimer(50 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return store.Hold{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
 	}
-	return s.outage.Debit(ctx, charges, ds)
+	return s.outage.Do(ctx, ask, charges, decisions)
 }
 
 // TestContentionFleetRepays has 64 callers ask for a key of which the store has to be told: one tells it, and the others wait, unless
@@ -190,7 +192,7 @@ func TestContentionFleetRepays(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
 				ds := make([]weir.Decision, 1)
-				if err := f.Take(ctx, []store.Charge{c}, ds); err != nil { // decided here, as the deadline is over
+				if err := store.Take(ctx, f, []store.Charge{c}, ds); err != nil { // decided here, as the deadline is over
 					t.Error(err)
 				}
 				cancel()

@@ -37,14 +37,6 @@ func consistencyOf(charges []Charge) (c Consistency, mixed bool) {
 	return c, false
 }
 
-// part is the charges of a request that have the same consistency, or are taken together.
-type part struct {
-	charges   []Charge
-	decisions []weir.Decision
-	at        []int // where they are in the request
-	took      took
-}
-
 // took is who took the permits of a part, and since when it may be undone.
 type took struct {
 	by    taker
@@ -60,53 +52,20 @@ const (
 	tookLocal              // this process without the store
 )
 
-// parts are those of a request, in order.
-type parts [len(order)]part
-
-// split cuts a request into parts.
-func (f *Fleet) split(charges []Charge) *parts {
-	p := f.parts.Get().(*parts)
-	for i := range charges {
-		p[placeOf(charges[i].Consistency)].add(charges, i)
-	}
-	return p
-}
-
-// splitTaken cuts a request into two parts at most: what is leased, and what the store has to be asked for in one call.
-func (f *Fleet) splitTaken(charges []Charge) *parts {
-	p := f.parts.Get().(*parts)
+// takenAt is the place of a charge that is taken: what is leased, and, in one part, what the store is asked for in one call.
+func (f *Fleet) takenAt(charges []Charge) func(c *Charge) int {
 	rest := placeOf(ConsistencyCoherent)
 	for i := range charges {
 		if charges[i].Consistency == ConsistencyOptimistic {
 			rest = placeOf(ConsistencyOptimistic)
 		}
 	}
-	for i := range charges {
-		at := rest
-		if c := &charges[i]; c.Consistency == ConsistencyLeased && f.leased.leases(c.Limit) {
-			at = placeOf(ConsistencyLeased)
+	return func(c *Charge) int {
+		if c.Consistency == ConsistencyLeased && f.leased.leases(c.Limit) {
+			return placeOf(ConsistencyLeased)
 		}
-		p[at].add(charges, i)
+		return rest
 	}
-	return p
-}
-
-// add adds the charge of a request that is at i.
-func (q *part) add(charges []Charge, i int) {
-	q.charges = append(q.charges, charges[i])
-	q.decisions = append(q.decisions, weir.Decision{})
-	q.at = append(q.at, i)
-}
-
-// join ends the use of the parts.
-func (f *Fleet) join(p *parts) {
-	for i := range p {
-		q := &p[i]
-		clear(q.charges)
-		clear(q.decisions)
-		*q = part{charges: q.charges[:0], decisions: q.decisions[:0], at: q.at[:0]}
-	}
-	f.parts.Put(p)
 }
 
 // fallsBack reports whether a call that failed is to be decided without the store: nobody waits for a decision any more whose
@@ -115,57 +74,23 @@ func fallsBack(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrUnavailable) && !errors.Is(ctx.Err(), context.Canceled)
 }
 
-// Take implements [Store].
-func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	c, mixed := consistencyOf(charges)
-	if !mixed {
-		_, err := f.take(ctx, c, charges, decisions)
-		return err
-	}
-	if err := errors.Join(CheckTaken(charges), CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
-		return firstOf(err)
-	}
-	p := f.splitTaken(charges)
-	defer f.join(p)
-	if err := f.takeParts(ctx, p); err != nil {
-		return err
-	}
-	for i := range p {
-		for j, at := range p[i].at {
-			decisions[at] = p[i].decisions[j]
-		}
-	}
-	return nil
-}
-
-// takeParts takes the parts of a request, or none of them.
-func (f *Fleet) takeParts(ctx context.Context, p *parts) error {
-	leased := &p[placeOf(ConsistencyLeased)]
+// takeMixed takes charges of several consistencies.
+func (f *Fleet) takeMixed(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	p := splitBy(charges, f.takenAt(charges))
+	filled := decisions
+	defer func() { p.end(filled) }()
 	if f.refuses(p) {
-		leased.notAsked()
+		p[placeOf(ConsistencyLeased)].notAsked()
 		return nil
 	}
-	for i := range p {
-		q := &p[i]
-		if len(q.charges) == 0 {
-			continue
-		}
-		var err error
-		if q.took, err = f.take(ctx, order[i], q.charges, q.decisions); err == nil && allGranted(q.decisions) {
-			continue
-		}
-		if q != leased && len(leased.charges) > 0 {
-			f.giveBack(leased)
-		}
-		if err != nil {
-			return err
-		}
-		for j := i + 1; j < len(p); j++ {
-			p[j].notAsked()
-		}
-		break
+	err := p.takeAll(func(i int, q *part) (err error) {
+		q.took, err = f.take(ctx, order[i], q.charges, q.decisions)
+		return err
+	}, f.giveBack)
+	if err != nil {
+		filled = nil
 	}
-	return nil
+	return err
 }
 
 // refuses reports whether a part that comes after what is leased is known to be refused, for which nothing need be taken.
@@ -177,7 +102,8 @@ func (f *Fleet) refuses(p *parts) bool {
 	return f.optimist().refuses(q.charges, q.decisions)
 }
 
-// take is Take for charges that are taken together: of one consistency, or, for ConsistencyOptimistic, others among them.
+// take takes the permits of charges that are taken together: of one consistency, or, for ConsistencyOptimistic, others among
+// them.
 func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (by took, err error) {
 	if gone := ctx.Err(); gone != nil {
 		return by, notTaken(gone)
@@ -196,15 +122,15 @@ func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decis
 		switch c {
 		case ConsistencyLeased:
 			by.since = f.leased.now()
-			err = f.leased.Take(ctx, charges, decisions)
+			_, err = f.leased.Do(ctx, Ask{}, charges, decisions)
 		case ConsistencyOptimistic:
 			if _, mixed := consistencyOf(charges); mixed {
 				err = f.optimist().takeMixed(ctx, charges, decisions)
 			} else {
-				err = f.optimist().Take(ctx, charges, decisions)
+				_, err = f.optimist().Do(ctx, Ask{}, charges, decisions)
 			}
 		default:
-			err = f.breaker.Take(ctx, charges, decisions)
+			_, err = f.breaker.Do(ctx, Ask{}, charges, decisions)
 		}
 	}
 	if by.by == tookShare && (err != nil || !allGranted(decisions)) {
@@ -214,7 +140,7 @@ func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decis
 		return by, err
 	}
 	by.by, by.share = tookLocal, f.fallback.memory.time()
-	_, err = f.fallback.decide(fallbackTake, charges, decisions, f.breaker.retryAfter(), 0)
+	_, err = f.fallback.decide(Ask{}, charges, decisions, f.breaker.retryAfter())
 	f.recovers()
 	return by, err
 }
@@ -230,18 +156,7 @@ func (f *Fleet) giveBack(q *part) {
 	default:
 		f.leased.giveBackSince(q.charges, q.took.since)
 	}
-	for j := range q.decisions {
-		d := &q.decisions[j]
-		d.Remaining = min(d.Remaining+q.charges[j].N, d.Limit)
-	}
-}
-
-// notAsked fills the decisions of a part that was not asked.
-func (q *part) notAsked() {
-	for i := range q.charges {
-		t, _ := compiled.terms(q.charges[i].Limit) // which was checked
-		q.decisions[i] = notAsked(&q.charges[i], t)
-	}
+	q.givenBack()
 }
 
 // repay tells the store what is owed of the keys of charges, before it decides about them. It waits for others who do so.

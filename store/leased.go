@@ -33,7 +33,7 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 	return o, err
 }
 
-// Leased is a [Store] that takes permits of an inner store in blocks, by Lend, and spends them in memory: most decisions cost no
+// Leased is a [Home] that takes permits of an inner store in blocks, by Lend, and spends them in memory: most decisions cost no
 // round trip. It never allows more than the limit, whatever the number of processes, the delays of the inner store and the clocks
 // of the processes, and also if processes die (TestLeasedNeverAbove). It may allow less, by the permits that other processes have
 // at that moment.
@@ -87,10 +87,10 @@ type Leased struct {
 	stats     leasedCounts
 }
 
-var _ Store = (*Leased)(nil)
+var _ Home = (*Leased)(nil)
 
 // NewLeased returns a Leased over inner, or an *[weir.OptionError]. Closing it does not close inner.
-func NewLeased(inner Store, o LeasedOptions) (*Leased, error) {
+func NewLeased(inner Home, o LeasedOptions) (*Leased, error) {
 	if err := mustHave("NewLeased.inner", inner); err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func NewLeased(inner Store, o LeasedOptions) (*Leased, error) {
 	return l, nil
 }
 
-// Take implements [Store]. If the context ends while it waits for a block, nothing was taken.
-func (l *Leased) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+// take takes permits. If the context ends while it waits for a block, nothing was taken.
+func (l *Leased) take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	if len(charges) == 1 && len(decisions) == 1 && charges[0].N > 0 && ctx.Err() == nil {
 		if l.takeInHand(&charges[0], &decisions[0]) { //nolint:contextcheck // a block in advance is for no request alone
 			return nil

@@ -17,19 +17,19 @@ import (
 var minutely = weir.FixedWindow(weir.PerMinute(1600))
 
 // leasedTake asks for n permits of the key k.
-func leasedTake(t testing.TB, s Store, l weir.Limit, n int64) weir.Decision {
+func leasedTake(t testing.TB, s Home, l weir.Limit, n int64) weir.Decision {
 	t.Helper()
 	decisions := make([]weir.Decision, 1)
-	if err := s.Take(t.Context(), []Charge{{Policy: "p", Key: "k", Limit: l, N: n}}, decisions); err != nil {
+	if err := Take(t.Context(), s, []Charge{{Policy: "p", Key: "k", Limit: l, N: n}}, decisions); err != nil {
 		t.Fatal(err)
 	}
 	return decisions[0]
 }
 
 // storeHas is how many permits of the key k the inner store has.
-func storeHas(t testing.TB, s Store, l weir.Limit) int64 {
+func storeHas(t testing.TB, s Home, l weir.Limit) int64 {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), Charge{Policy: "p", Key: "k", Limit: l})
+	state, err := Inspect(t.Context(), s, Charge{Policy: "p", Key: "k", Limit: l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,16 +258,16 @@ func TestLeasedEdges(t *testing.T) {
 			{Policy: "p", N: 1},
 			{Policy: "p", Limit: weir.AtOnce(100), N: 1},
 		} {
-			if err := l.Take(t.Context(), []Charge{c}, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
+			if err := Take(t.Context(), l, []Charge{c}, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
 				t.Errorf("%+v: %v", c, err)
 			}
 		}
-		if err := l.Take(t.Context(), nil, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
+		if err := Take(t.Context(), l, nil, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
 			t.Error(err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.Take(ended, []Charge{{Policy: "p", Key: "k", Limit: bucket, N: 1}}, make([]weir.Decision, 1)); !errors.Is(err, context.Canceled) {
+		if err := Take(ended, l, []Charge{{Policy: "p", Key: "k", Limit: bucket, N: 1}}, make([]weir.Decision, 1)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -277,7 +277,7 @@ func TestLeasedEdges(t *testing.T) {
 func TestLeasedAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		net := &network{Store: m, slowest: 0}
+		net := &network{Home: m, slowest: 0}
 		l := newLeased(t, net, LeasedOptions{})
 		few := weir.FixedWindow(weir.PerMinute(64))
 		tiny := weir.TokenBucket(weir.PerHour(5), 0) // which is passed on
@@ -291,7 +291,7 @@ func TestLeasedAllOrNothing(t *testing.T) {
 			if granted < 5 {
 				n = 3
 			}
-			if err := l.Take(t.Context(), charges[:n], decisions[:n]); err != nil {
+			if err := Take(t.Context(), l, charges[:n], decisions[:n]); err != nil {
 				t.Fatal(err)
 			}
 			if at := Binding(decisions[:n]); decisions[at].Allowed {
@@ -303,7 +303,7 @@ func TestLeasedAllOrNothing(t *testing.T) {
 		decisions[2] = weir.Decision{}
 		charges[1].N = 0
 		charges[1].Key = "other"
-		if err := l.Take(t.Context(), charges, decisions); err != nil || decisions[2].Allowed || !decisions[0].Allowed {
+		if err := Take(t.Context(), l, charges, decisions); err != nil || decisions[2].Allowed || !decisions[0].Allowed {
 			t.Errorf("%+v, %v", decisions, err)
 		}
 		if granted != 16 {
@@ -317,7 +317,7 @@ func TestLeasedAllOrNothing(t *testing.T) {
 			limit  weir.Limit
 			want   int64
 		}{{"many", minutely, 1600 - 32}, {"few", few, 0}, {"tiny", tiny, 0}} {
-			s, err := m.Inspect(t.Context(), Charge{Policy: c.policy, Limit: c.limit})
+			s, err := Inspect(t.Context(), m, Charge{Policy: c.policy, Limit: c.limit})
 			if err != nil || s.Decision.Remaining != c.want {
 				t.Errorf("%s: %+v, want %d; %v", c.policy, s.Decision, c.want, err)
 			}
@@ -333,7 +333,7 @@ func TestLeasedOneCallForAll(t *testing.T) {
 		f := newFleet(t, limit, 1, LeasedOptions{}, 0, 1)
 		defer f.close()
 		gate := make(chan struct{})
-		f.nodes[0].inner = &gated{Store: f.store, gate: gate}
+		f.nodes[0].inner = &gated{Home: f.store, gate: gate}
 		var granted [100]bool
 		var all sync.WaitGroup
 		for i := range granted {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-func newLeased(t testing.TB, inner Store, o LeasedOptions) *Leased {
+func newLeased(t testing.TB, inner Home, o LeasedOptions) *Leased {
 	t.Helper()
 	l, err := NewLeased(inner, o)
 	if err != nil {
@@ -44,7 +44,7 @@ func BenchmarkLeasedTake(b *testing.B) {
 				charges, decisions := []Charge{{Policy: "p", Key: "k", Limit: c.limit, N: 1}}, make([]weir.Decision, 1)
 				allowed := int64(0)
 				for decide() {
-					if err := l.Take(b.Context(), charges, decisions); err != nil {
+					if err := Take(b.Context(), l, charges, decisions); err != nil {
 						b.Error(err)
 						return
 					}
@@ -76,7 +76,7 @@ func BenchmarkLeasedTakeCharges(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.Take(b.Context(), charges, decisions); err != nil {
+		if err := Take(b.Context(), l, charges, decisions); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,8 +20,8 @@ type leasedBlock struct {
 const mostPast = 8
 
 // loan is the loan of the block.
-func (e *leasedKey) loan(b *leasedBlock) Loan {
-	return Loan{Charge: Charge{Policy: e.policy, Key: e.key, Limit: e.plan.lowered, N: b.n}, Taken: b.taken}
+func (e *leasedKey) loan(b *leasedBlock) Hold {
+	return Hold{Charges: []Charge{{Policy: e.policy, Key: e.key, Limit: e.plan.lowered, N: b.n}}, Taken: b.taken}
 }
 
 // left is how many permits are in hand at a time.
@@ -155,14 +155,14 @@ func older(a, b leasedBlock) int {
 
 // leasedReturn is what goes back to the inner store.
 type leasedReturn struct {
-	loan    Loan
+	loan    Hold
 	unspent int64
 }
 
 // release takes what is left of a block out of the hand. The caller must tidy.
 func (e *leasedKey) release(b *leasedBlock, unspent, now int64) leasedReturn {
 	r := leasedReturn{e.loan(b), unspent}
-	r.loan.Charge.N = unspent // as if the rest were a loan of its own
+	r.loan.Charges[0].N = unspent // as if the rest were a loan of its own
 	b.left -= unspent
 	b.n -= unspent
 	b.end = max(now, e.used)

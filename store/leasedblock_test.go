@@ -72,7 +72,7 @@ func TestLeasedPutBackAfterRefund(t *testing.T) {
 		defer l.Close()
 		charges, decisions := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 3}}, make([]weir.Decision, 1)
 		since := l.now()
-		if err := l.Take(t.Context(), charges, decisions); err != nil || !decisions[0].Allowed {
+		if err := Take(t.Context(), l, charges, decisions); err != nil || !decisions[0].Allowed {
 			t.Fatalf("%v, %+v", err, decisions)
 		}
 		hash := l.hashOf("p", "k")
@@ -83,7 +83,7 @@ func TestLeasedPutBackAfterRefund(t *testing.T) {
 		e.past = nil
 		e.blocks = []leasedBlock{{deadline: now + 50, n: 5, left: 2}, {deadline: now + 200, n: 10, left: 6}}
 		s.lock.Unlock()
-		if err := l.Refund(t.Context(), charges); err != nil { // of permits from a block that is forgotten
+		if err := Refund(t.Context(), l, charges); err != nil { // of permits from a block that is forgotten
 			t.Fatal(err)
 		}
 		l.giveBackSince(charges, since)
@@ -127,12 +127,12 @@ func TestLeasedResetOnTheWay(t *testing.T) {
 		synctest.Wait()
 		leasedTake(t, l, minutely, l.Stats().Held)
 		synctest.Wait()
-		g := &gated{Store: m, gate: make(chan struct{})}
+		g := &gated{Home: m, gate: make(chan struct{})}
 		l.inner = g
 		granted := make(chan bool)
 		go func() { granted <- leasedTake(t, l, minutely, l.Stats().Held+1).Allowed }()
 		synctest.Wait()
-		if err := l.Reset(t.Context(), "p", "k"); err != nil {
+		if err := Reset(t.Context(), l, "p", "k"); err != nil {
 			t.Fatal(err)
 		}
 		g.gate <- struct{}{}

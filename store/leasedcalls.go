@@ -2,19 +2,12 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/weirhq/weir"
 )
 
 // lowered are the charges as the inner store is asked.
 func (l *Leased) lowered(charges []Charge) ([]Charge, error) {
-	if l.closed.Load() {
-		return nil, ErrClosed
-	}
-	if err := checkNames(charges); err != nil {
-		return nil, err
-	}
 	asked := make([]Charge, len(charges))
 	for i, c := range charges {
 		p, err := l.plans.plan(c.Limit)
@@ -40,15 +33,46 @@ func (l *Leased) inHand(c *Charge, f func(e *leasedKey, now int64)) {
 	})
 }
 
-// Peek implements [Store]: it asks the inner store, and adds what is in hand here.
-func (l *Leased) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if err := CheckDecisions(charges, decisions); err != nil {
-		return err
+// Do implements [Home]. What memory does not decide on goes to the inner store at the lowered limit. A loan must be spent in
+// time: see docs/decisions/0014. After a reset, other processes may still spend what they have.
+func (l *Leased) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode == ModeTake && ask.Hold == 0 && ask.Wait == 0 {
+		return Hold{}, l.take(ctx, charges, decisions)
+	}
+	if l.closed.Load() {
+		return Hold{}, ErrClosed
+	}
+	if ask.Mode == ModeReset {
+		return Hold{}, l.reset(ctx, charges)
+	}
+	if err := check(&ask, charges, decisions); err != nil {
+		return Hold{}, err
 	}
 	asked, err := l.lowered(charges)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return Hold{}, err
+	case ask.Mode == ModePeek:
+		return Hold{}, l.peek(ctx, ask, charges, asked, decisions)
+	case ask.Mode == ModeRefund:
+		if asked = l.refund(charges, asked); len(asked) == 0 {
+			return Hold{}, nil
+		}
+		decisions = nil
 	}
+	return l.inner.Do(ctx, ask, asked, decisions)
+}
+
+// Settle implements [Home].
+func (l *Leased) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	return l.inner.Settle(ctx, h, actual)
+}
+
+// peek asks the inner store, and adds what is in hand here. asked are the charges with their lowered limits.
+func (l *Leased) peek(ctx context.Context, ask Ask, charges, asked []Charge, decisions []weir.Decision) error {
 	held := make([]int64, len(charges))
 	for i, c := range charges {
 		l.inHand(&c, func(e *leasedKey, now int64) {
@@ -58,26 +82,27 @@ func (l *Leased) Peek(ctx context.Context, charges []Charge, decisions []weir.De
 			}
 		})
 	}
-	if err := l.inner.Peek(ctx, asked, decisions); err != nil {
+	if _, err := l.inner.Do(ctx, ask, asked, decisions); err != nil {
 		return err
 	}
-	for i := range decisions {
-		d := &decisions[i]
-		d.Remaining = min(d.Remaining+held[i], max(d.Limit, d.Remaining))
-		if !d.Allowed && held[i] > 0 && charges[i].N <= held[i] {
+	add := func(d *weir.Decision, held, n int64) {
+		d.Remaining = min(d.Remaining+held, max(d.Limit, d.Remaining))
+		if !d.Allowed && held > 0 && n <= held {
 			d.Allowed, d.Reason, d.RetryAfter = true, weir.ReasonNone, 0
 		}
+	}
+	for i := range decisions {
+		add(&decisions[i], held[i], charges[i].N)
+	}
+	for i := range ask.States {
+		add(&ask.States[i].Decision, held[i], 0)
 	}
 	return nil
 }
 
-// Refund implements [Store]: permits that were spent from a block in hand go back into it, all others to the inner store.
-func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
-	asked, err := l.lowered(charges)
-	if err != nil {
-		return err
-	}
-	few := asked[:0]
+// refund puts permits that were spent from a block in hand back into it, and returns all others.
+func (l *Leased) refund(charges, asked []Charge) []Charge {
+	rest := asked[:0]
 	for i, given := range charges {
 		c := asked[i]
 		l.inHand(&given, func(e *leasedKey, now int64) {
@@ -92,104 +117,29 @@ func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
 			}
 		})
 		if c.N > 0 {
-			few = append(few, c)
+			rest = append(rest, c)
 		}
 	}
-	if len(few) == 0 {
-		return nil
-	}
-	return l.inner.Refund(ctx, few)
+	return rest
 }
 
-// Reserve implements [Store] at the lowered limit. It asks the inner store for all permits, whatever is in hand here.
-func (l *Leased) Reserve(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
-) (Reservation, error) {
-	if err := CheckDecisions(charges, decisions); err != nil {
-		return Reservation{}, err
-	}
-	asked, err := l.lowered(charges)
-	if err != nil {
-		return Reservation{}, err
-	}
-	return l.inner.Reserve(ctx, asked, decisions, expiry)
-}
-
-// Commit implements [Store].
-func (l *Leased) Commit(ctx context.Context, r Reservation, actual []int64) error {
-	if l.closed.Load() {
-		return ErrClosed
-	}
-	return l.inner.Commit(ctx, r, actual)
-}
-
-// Cancel implements [Store].
-func (l *Leased) Cancel(ctx context.Context, r Reservation) error {
-	if l.closed.Load() {
-		return ErrClosed
-	}
-	return l.inner.Cancel(ctx, r)
-}
-
-// Debit implements [Store] at the lowered limit.
-func (l *Leased) Debit(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	asked, err := l.lowered(charges)
-	if err != nil {
+// reset forgets keys in the inner store, and what is in hand here.
+func (l *Leased) reset(ctx context.Context, charges []Charge) error {
+	if _, err := l.inner.Do(ctx, Ask{Mode: ModeReset}, charges, nil); err != nil {
 		return err
 	}
-	return l.inner.Debit(ctx, asked, decisions)
+	for i := range charges {
+		l.forget(charges[i].Policy, charges[i].Key)
+	}
+	return nil
 }
 
-// Lend implements [Store] at the lowered limit. The caller must spend the permits in time: see docs/decisions/0014.
-func (l *Leased) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
-	asked, err := l.lowered([]Charge{c})
-	if err != nil {
-		return Loan{}, weir.Decision{}, err
-	}
-	return l.inner.Lend(ctx, asked[0], least)
-}
-
-// Return implements [Store].
-func (l *Leased) Return(ctx context.Context, loan Loan, unspent int64) error {
-	if l.closed.Load() {
-		return ErrClosed
-	}
-	return l.inner.Return(ctx, loan, unspent)
-}
-
-// Reset implements [Store]. What is in hand here is forgotten; other processes may still spend what they have.
-func (l *Leased) Reset(ctx context.Context, policy, key string) error {
-	if l.closed.Load() {
-		return ErrClosed
-	}
-	if err := l.inner.Reset(ctx, policy, key); err != nil {
-		return err
-	}
+// forget drops what is in hand of a key.
+func (l *Leased) forget(policy, key string) {
 	l.with(policy, key, func(_ *nearShard[leasedKey], e *leasedKey) {
 		now := l.now()
 		e.releaseAll(now, nil)
 		e.epoch++
 		e.refusal, e.seen, e.reset = leasedRefusal{}, e.plan.most, now
 	})
-	return nil
-}
-
-// Inspect implements [Store]: what the inner store keeps, with what is in hand here as a part of what remains.
-func (l *Leased) Inspect(ctx context.Context, c Charge) (State, error) {
-	asked, err := l.lowered([]Charge{c})
-	if err != nil {
-		return State{}, err
-	}
-	state, err := l.inner.Inspect(ctx, asked[0])
-	if err != nil {
-		return State{}, err
-	}
-	l.inHand(&c, func(e *leasedKey, now int64) {
-		if left := e.left(now); left > 0 {
-			d := &state.Decision
-			d.Remaining = min(d.Remaining+left, d.Limit)
-			d.Allowed, d.Reason, d.RetryAfter = true, weir.ReasonNone, 0
-		}
-	})
-	return state, nil
 }

@@ -25,10 +25,10 @@ func TestLeasedCallsOfTheInnerStore(t *testing.T) {
 		look := func(what string, want int64) {
 			t.Helper()
 			ds := make([]weir.Decision, 1)
-			if err := l.Peek(ctx, []Charge{c}, ds); err != nil || ds[0].Remaining != want || !ds[0].Allowed || ds[0].Limit != 1600 {
+			if err := Peek(ctx, l, []Charge{c}, ds); err != nil || ds[0].Remaining != want || !ds[0].Allowed || ds[0].Limit != 1600 {
 				t.Errorf("%s: peek %+v, want %d; %v", what, ds[0], want, err)
 			}
-			if s, err := l.Inspect(ctx, c); err != nil || s.Decision.Remaining != want || s.Decision.Limit != 1600 {
+			if s, err := Inspect(ctx, l, c); err != nil || s.Decision.Remaining != want || s.Decision.Limit != 1600 {
 				t.Errorf("%s: inspect %+v, want %d; %v", what, s.Decision, want, err)
 			}
 		}
@@ -38,38 +38,38 @@ func TestLeasedCallsOfTheInnerStore(t *testing.T) {
 		look("taken", 1500)
 		refund := c
 		refund.N = 50
-		if err := l.Refund(ctx, []Charge{refund}); err != nil {
+		if err := Refund(ctx, l, []Charge{refund}); err != nil {
 			t.Error(err)
 		}
 		look("refunded", 1550)
 		ds := make([]weir.Decision, 1)
-		r, err := l.Reserve(ctx, []Charge{refund}, ds, time.Minute)
+		r, err := Reserve(ctx, l, []Charge{refund}, ds, time.Minute)
 		if err != nil || !ds[0].Allowed {
 			t.Errorf("%+v, %v", ds, err)
 		}
 		look("reserved", 1500)
-		if err = l.Commit(ctx, r, []int64{20}); err != nil {
+		if err = Commit(ctx, l, r, []int64{20}); err != nil {
 			t.Error(err)
 		}
 		look("committed", 1530)
-		if r, err = l.Reserve(ctx, []Charge{refund}, ds, time.Minute); err != nil || l.Cancel(ctx, r) != nil {
+		if r, err = Reserve(ctx, l, []Charge{refund}, ds, time.Minute); err != nil || Cancel(ctx, l, r) != nil {
 			t.Error(err)
 		}
 		look("canceled", 1530)
-		if err = l.Debit(ctx, []Charge{refund}, ds); err != nil {
+		if err = Debit(ctx, l, []Charge{refund}, ds); err != nil {
 			t.Error(err)
 		}
 		look("debited", 1480)
-		loan, d, err := l.Lend(ctx, refund, 1)
-		if err != nil || !d.Allowed || loan.Charge.Limit.Permits() != 1600 {
+		loan, d, err := Lend(ctx, l, refund, 1)
+		if err != nil || !d.Allowed || loan.Charges[0].Limit.Permits() != 1600 {
 			t.Errorf("%+v, %+v, %v", loan, d, err)
 		}
 		look("lent", 1430)
-		if err := l.Return(ctx, loan, 50); err != nil {
+		if err := Return(ctx, l, loan, 50); err != nil {
 			t.Error(err)
 		}
 		look("returned", 1480)
-		if err := l.Reset(ctx, "p", "k"); err != nil {
+		if err := Reset(ctx, l, "p", "k"); err != nil {
 			t.Error(err)
 		}
 		look("reset", 1600)
@@ -83,14 +83,14 @@ func TestLeasedCallsOfTheInnerStore(t *testing.T) {
 func TestLeasedClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		g := &gated{Store: m, gate: make(chan struct{})}
+		g := &gated{Home: m, gate: make(chan struct{})}
 		l, err := NewLeased(g, LeasedOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := make(chan error)
 		go func() {
-			waiting <- l.Take(t.Context(), []Charge{{Policy: "p", Key: "slow", Limit: minutely, N: 1}}, make([]weir.Decision, 1))
+			waiting <- Take(t.Context(), l, []Charge{{Policy: "p", Key: "slow", Limit: minutely, N: 1}}, make([]weir.Decision, 1))
 		}()
 		synctest.Wait()
 		before := time.Now()
@@ -123,13 +123,13 @@ func TestLeasedClose(t *testing.T) {
 			t.Errorf("%d are there", n)
 		}
 		charges, ds := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}}, make([]weir.Decision, 1)
-		_, reserve := l.Reserve(t.Context(), charges, ds, time.Minute)
-		_, inspect := l.Inspect(t.Context(), charges[0])
-		_, _, lend := l.Lend(t.Context(), charges[0], 1)
+		_, reserve := Reserve(t.Context(), l, charges, ds, time.Minute)
+		_, inspect := Inspect(t.Context(), l, charges[0])
+		_, _, lend := Lend(t.Context(), l, charges[0], 1)
 		for i, err := range []error{
-			l.Take(t.Context(), charges, ds), l.Peek(t.Context(), charges, ds), l.Refund(t.Context(), charges), reserve, inspect, lend,
-			l.Debit(t.Context(), charges, ds), l.Reset(t.Context(), "p", "k"), l.Return(t.Context(), Loan{}, 0),
-			l.Commit(t.Context(), Reservation{}, nil), l.Cancel(t.Context(), Reservation{}),
+			Take(t.Context(), l, charges, ds), Peek(t.Context(), l, charges, ds), Refund(t.Context(), l, charges), reserve, inspect, lend,
+			Debit(t.Context(), l, charges, ds), Reset(t.Context(), l, "p", "k"), Return(t.Context(), l, Hold{}, 0),
+			Commit(t.Context(), l, Hold{}, nil), Cancel(t.Context(), l, Hold{}),
 		} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("call %d: %v", i, err)

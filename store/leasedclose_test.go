@@ -19,7 +19,7 @@ import (
 func TestLeasedCloseKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		g := &gated{Store: m, gate: make(chan struct{}, 100)}
+		g := &gated{Home: m, gate: make(chan struct{}, 100)}
 		for range cap(g.gate) {
 			g.gate <- struct{}{}
 		}
@@ -34,7 +34,7 @@ func TestLeasedCloseKeepsNothing(t *testing.T) {
 		}
 		waits := make(chan error)
 		go func() {
-			waits <- l.Take(t.Context(), []Charge{
+			waits <- Take(t.Context(), l, []Charge{
 				{Policy: "p", Key: "k", Limit: minutely, N: 30}, {Policy: "p", Key: "other", Limit: minutely, N: 5},
 			}, make([]weir.Decision, 2))
 		}()
@@ -59,11 +59,11 @@ func TestLeasedCloseKeepsNothing(t *testing.T) {
 func TestLeasedCloseAnswersAllKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		g := &gated{Store: m, gate: make(chan struct{})}
+		g := &gated{Home: m, gate: make(chan struct{})}
 		l := newLeased(t, g, LeasedOptions{MaxKeys: 1})
 		waits, done := make(chan error, 1), make(chan error, 1)
 		go func() {
-			waits <- l.Take(t.Context(), []Charge{
+			waits <- Take(t.Context(), l, []Charge{
 				{Policy: "p", Key: "k", Limit: minutely, N: 30}, {Policy: "p", Key: "other", Limit: minutely, N: 5},
 			}, make([]weir.Decision, 2))
 		}()
@@ -110,18 +110,20 @@ func TestLeasedCloseCountsWhatIsUndoneAfterwards(t *testing.T) {
 
 // asking is a store that answers a Take when it may.
 type asking struct {
-	Store
+	Home
 
 	may chan struct{}
 }
 
-func (a *asking) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	select {
-	case <-a.may:
-		return a.Store.Take(ctx, charges, decisions)
-	case <-ctx.Done():
-		return ErrUnavailable
+func (a *asking) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode == ModeTake {
+		select {
+		case <-a.may:
+		case <-ctx.Done():
+			return Hold{}, ErrUnavailable
+		}
 	}
+	return a.Home.Do(ctx, ask, charges, decisions)
 }
 
 // TestLeasedCloseWhileTheStoreIsAsked: what a request has taken from memory goes back, if the store refuses the rest of it after
@@ -140,7 +142,7 @@ func TestLeasedCloseWhileTheStoreIsAsked(t *testing.T) {
 			few := weir.FixedWindow(weir.PerMinute(5))
 			decisions, asked, done := make([]weir.Decision, 2), make(chan error, 1), make(chan error, 1)
 			go func() {
-				asked <- l.Take(context.Background(), []Charge{
+				asked <- Take(context.Background(), l, []Charge{
 					{Policy: "p", Key: "k", Limit: minutely, N: 30}, {Policy: "few", Key: "k", Limit: few, N: 6},
 				}, decisions)
 			}()
@@ -230,7 +232,7 @@ func TestLeasedCloseContention(t *testing.T) {
 				decisions := make([]weir.Decision, 1)
 				for {
 					key := rand.N(keys)
-					err := l.Take(t.Context(), []Charge{{Policy: "p", Key: fmt.Sprint(key), Limit: limit, N: 2}}, decisions)
+					err := Take(t.Context(), l, []Charge{{Policy: "p", Key: fmt.Sprint(key), Limit: limit, N: 2}}, decisions)
 					switch {
 					case errors.Is(err, ErrClosed):
 						return
@@ -251,7 +253,7 @@ func TestLeasedCloseContention(t *testing.T) {
 		}
 		all.Wait()
 		for i := range granted {
-			state, err := m.Inspect(t.Context(), Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit})
+			state, err := Inspect(t.Context(), m, Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func TestLeasedContention(t *testing.T) {
 			for turn := range 3000 {
 				cut := charges[:1+turn%2]
 				since := l.now()
-				if err := l.Take(t.Context(), cut, ds[:len(cut)]); err != nil {
+				if err := Take(t.Context(), l, cut, ds[:len(cut)]); err != nil {
 					t.Error(err)
 					return
 				}
@@ -58,7 +58,7 @@ func TestLeasedContention(t *testing.T) {
 		left -= l.Stats().Lost // a goroutine that stands still gives back too late
 	}
 	for k := range granted {
-		s, err := m.Inspect(t.Context(), Charge{Policy: "p", Key: fmt.Sprint(k), Limit: limit})
+		s, err := Inspect(t.Context(), m, Charge{Policy: "p", Key: fmt.Sprint(k), Limit: limit})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,17 +13,20 @@ import (
 
 // gated is a store that lends when it is told.
 type gated struct {
-	Store
+	Home
 
 	gate chan struct{}
 }
 
-func (g *gated) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
+func (g *gated) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode != ModeLend {
+		return g.Home.Do(ctx, ask, charges, decisions)
+	}
 	select {
 	case <-g.gate:
-		return g.Store.Lend(ctx, c, least)
+		return g.Home.Do(ctx, ask, charges, decisions)
 	case <-ctx.Done():
-		return Loan{}, weir.Decision{}, ErrUnavailable
+		return Hold{}, ErrUnavailable
 	}
 }
 
@@ -31,12 +34,12 @@ func (g *gated) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Dec
 func TestLeasedContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		g := &gated{Store: m, gate: make(chan struct{})}
+		g := &gated{Home: m, gate: make(chan struct{})}
 		l := newLeased(t, g, LeasedOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		charges := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 500}, {Policy: "p", Key: "l", Limit: minutely, N: 5}}
-		err := l.Take(ctx, charges, make([]weir.Decision, 2))
+		err := Take(ctx, l, charges, make([]weir.Decision, 2))
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
@@ -52,7 +55,7 @@ func TestLeasedContextEnds(t *testing.T) {
 		}
 		// A store that does not answer at all is unavailable for those who would wait forever.
 		decisions := make([]weir.Decision, 1)
-		if err := l.Take(t.Context(), charges[:1], decisions); !errors.Is(err, ErrUnavailable) {
+		if err := Take(t.Context(), l, charges[:1], decisions); !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
 		close(g.gate)
@@ -85,7 +88,7 @@ func TestLeasedUnavailable(t *testing.T) {
 				t.Error("a permit was spent that is too old")
 			}
 		}
-		err := f.nodes[0].Take(t.Context(), []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}}, make([]weir.Decision, 1))
+		err := Take(t.Context(), f.nodes[0], []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}}, make([]weir.Decision, 1))
 		if !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
@@ -145,11 +148,11 @@ func TestLeasedLimitChanges(t *testing.T) {
 func TestLeasedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		net := &network{Store: m}
+		net := &network{Home: m}
 		l := newLeased(t, net, LeasedOptions{MaxKeys: 10})
 		take := func(key string, n int64) weir.Decision {
 			ds := make([]weir.Decision, 1)
-			if err := l.Take(t.Context(), []Charge{{Policy: "p", Key: key, Limit: minutely, N: n}}, ds); err != nil {
+			if err := Take(t.Context(), l, []Charge{{Policy: "p", Key: key, Limit: minutely, N: n}}, ds); err != nil {
 				t.Fatal(err)
 			}
 			return ds[0]
@@ -198,11 +201,11 @@ func TestLeasedRefusedAndFailed(t *testing.T) {
 		m := newMemoryStore(t)
 		l := newLeased(t, failsFor{m, "b"}, LeasedOptions{})
 		charges := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}, {Policy: "p", Key: "b", Limit: minutely, N: 1}}
-		if _, _, err := m.Lend(t.Context(), Charge{Policy: "p", Key: "k", Limit: minutely, N: 1600}, 1); err != nil {
+		if _, _, err := Lend(t.Context(), m, Charge{Policy: "p", Key: "k", Limit: minutely, N: 1600}, 1); err != nil {
 			t.Fatal(err)
 		}
 		decisions := []weir.Decision{{}, {Reason: weir.ReasonNever, RetryAfter: weir.Never}} // of a request before
-		err := l.Take(t.Context(), charges, decisions)
+		err := Take(t.Context(), l, charges, decisions)
 		if err != nil || (decisions[0].Allowed || !decisions[1].Allowed || decisions[1].Reason != weir.ReasonNone) {
 			t.Errorf("%+v", decisions)
 		}
@@ -214,15 +217,17 @@ func TestLeasedRefusedAndFailed(t *testing.T) {
 
 // failsFor is a store that cannot lend anything for a key.
 type failsFor struct {
-	Store
+	Home
 
 	key string
 }
 
-func (f failsFor) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
-	if c.Key == f.key {
-		return Loan{}, weir.Decision{}, ErrUnavailable
+func (f failsFor) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode == ModeLend {
+		if charges[0].Key == f.key {
+			return Hold{}, ErrUnavailable
+		}
+		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(time.Millisecond)
-	return f.Store.Lend(ctx, c, least)
+	return f.Home.Do(ctx, ask, charges, decisions)
 }

@@ -145,14 +145,14 @@ func (l *Leased) fly(s *nearShard[leasedKey], e *leasedKey, f leasedFlight) {
 }
 
 // lend asks the inner store for a block.
-func (l *Leased) lend(c Charge, least int64) (Loan, weir.Decision, error) {
+func (l *Leased) lend(c Charge, least int64) (Hold, weir.Decision, error) {
 	l.stats.lends.Add(1)
 	ctx, cancel := context.WithTimeout(l.ctx, callTime)
 	defer cancel()
-	loan, d, err := l.inner.Lend(ctx, c, least)
+	loan, d, err := Lend(ctx, l.inner, c, least)
 	switch {
 	case err == nil:
-		l.stats.lent.Add(loan.Charge.N)
+		l.stats.lent.Add(loan.Lent())
 	case ctx.Err() != nil && l.ctx.Err() == nil: // which is not that of any caller
 		err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, callTime)
 	}
@@ -160,11 +160,11 @@ func (l *Leased) lend(c Charge, least int64) (Loan, weir.Decision, error) {
 }
 
 // land takes in the answer to a Lend, and returns what goes back.
-func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error, closed bool, now int64) (back []leasedReturn) {
+func (e *leasedKey) land(f *leasedFlight, loan Hold, d weir.Decision, err error, closed bool, now int64) (back []leasedReturn) {
 	switch {
 	case closed: // nobody waits any more
-		if loan.Charge.N > 0 {
-			back = append(back, leasedReturn{loan, loan.Charge.N})
+		if loan.Lent() > 0 {
+			back = append(back, leasedReturn{loan, loan.Lent()})
 		}
 		return back
 	case err != nil:
@@ -182,12 +182,12 @@ func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error,
 		return nil
 	}
 	e.refusal = leasedRefusal{}
-	partly := loan.Charge.N < f.n // there is no more for now
+	partly := loan.Lent() < f.n // there is no more for now
 	if partly {
 		e.aheadAt = now + f.plan.pause()
 	}
 	b := leasedBlock{
-		taken: loan.Taken, deadline: f.sent + f.plan.spendable(loan.Taken), n: loan.Charge.N, left: loan.Charge.N,
+		taken: loan.Taken, deadline: f.sent + f.plan.spendable(loan.Taken), n: loan.Lent(), left: loan.Lent(),
 	}
 	e.blocks = append(e.blocks, b)
 	e.serve(f.sent, now)
@@ -259,8 +259,8 @@ func (w *leasedWaiter) at(sent, now int64) int64 {
 
 // landLate takes in a block that was asked for before the key was reset: those who waited for it have it. The rest is not given
 // back, as all permits are there already.
-func (e *leasedKey) landLate(loan Loan, now int64) {
-	unspent := loan.Charge.N
+func (e *leasedKey) landLate(loan Hold, now int64) {
+	unspent := loan.Lent()
 	for w := e.first; w != nil && w.sent && w.n <= unspent; w = e.first {
 		unspent -= w.n
 		e.allowed(&w.decision, w.policy, now)

@@ -82,7 +82,7 @@ func TestLeasedWaitsForWhatCameBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := weir.TokenBucket(weir.PerSecond(100), 400)
 		m := newMemoryStore(t)
-		g := &gated{Store: m, gate: make(chan struct{})}
+		g := &gated{Home: m, gate: make(chan struct{})}
 		l := newLeased(t, m, LeasedOptions{})
 		exhaust := func() (d weir.Decision) {
 			for d.Allowed = true; d.Allowed; {
@@ -127,7 +127,7 @@ func TestLeasedWaitsForWhatCameBack(t *testing.T) {
 func TestLeasedRefusesUntilTheWindowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
-		g := &gated{Store: m, gate: make(chan struct{}, 10)}
+		g := &gated{Home: m, gate: make(chan struct{}, 10)}
 		l := newLeased(t, m, LeasedOptions{})
 		d := weir.Decision{Allowed: true}
 		for d.Allowed {

@@ -22,7 +22,7 @@ func letPass(d time.Duration) {
 
 // network is the way from one process to a store: it takes time in both directions, and breaks for good if the process dies.
 type network struct {
-	Store
+	Home
 
 	slowest time.Duration
 	lock    sync.Mutex
@@ -61,22 +61,25 @@ func (n *network) call(f func() error) error {
 	return err
 }
 
-func (n *network) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	n.takes.Add(1)
-	return n.call(func() error { return n.Store.Take(ctx, charges, decisions) })
-}
-
-func (n *network) Lend(ctx context.Context, c Charge, least int64) (l Loan, d weir.Decision, err error) {
-	n.lends.Add(1)
-	err = n.call(func() (err error) {
-		l, d, err = n.Store.Lend(ctx, c, least)
+func (n *network) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode != ModeTake && ask.Mode != ModeLend {
+		return n.Home.Do(ctx, ask, charges, decisions)
+	}
+	asked := &n.takes
+	if ask.Mode == ModeLend {
+		asked = &n.lends
+	}
+	asked.Add(1)
+	var h Hold
+	err := n.call(func() (err error) {
+		h, err = n.Home.Do(ctx, ask, charges, decisions)
 		return err
 	})
-	return l, d, err
+	return h, err
 }
 
-func (n *network) Return(ctx context.Context, l Loan, unspent int64) error {
-	return n.call(func() error { return n.Store.Return(ctx, l, unspent) })
+func (n *network) Settle(ctx context.Context, h Hold, actual []int64) error {
+	return n.call(func() error { return n.Home.Settle(ctx, h, actual) })
 }
 
 // shifted is the clock of a process that shows another time than others, and runs a number of times slower.
@@ -117,7 +120,7 @@ func newFleet(t testing.TB, limit weir.Limit, nodes int, o LeasedOptions, slowes
 	}
 	f := &fleet{TB: t, store: m, limit: limit}
 	for i := range nodes {
-		net := &network{Store: m, slowest: slowest, rng: rand.New(rand.NewPCG(uint64(i), 7))}
+		net := &network{Home: m, slowest: slowest, rng: rand.New(rand.NewPCG(uint64(i), 7))}
 		o.Clock = shifted{time.Now(), int64(i-1) * int64(time.Hour), slow}
 		l, err := NewLeased(net, o)
 		if err != nil {
@@ -132,7 +135,7 @@ func newFleet(t testing.TB, limit weir.Limit, nodes int, o LeasedOptions, slowes
 func (f *fleet) request(ctx context.Context, node int, n int64) (allowed bool) {
 	charges, decisions := []Charge{{Policy: "p", Key: "k", Limit: f.limit, N: n}}, make([]weir.Decision, 1)
 	from := time.Now().UnixNano()
-	err := f.nodes[node].Take(ctx, charges, decisions)
+	err := Take(ctx, f.nodes[node], charges, decisions)
 	switch {
 	case err == nil, errors.Is(err, errDead), errors.Is(err, ErrClosed), ctx.Err() != nil, errors.Is(err, ErrUnavailable):
 	default:
@@ -295,7 +298,7 @@ func (f *fleet) undone(t *testing.T, node int, n int64) {
 	l := f.nodes[node]
 	since := l.now()
 	charges, decisions := []Charge{{Policy: "p", Key: "k", Limit: f.limit, N: n}}, make([]weir.Decision, 1)
-	if err := l.Take(t.Context(), charges, decisions); err == nil && decisions[0].Allowed {
+	if err := Take(t.Context(), l, charges, decisions); err == nil && decisions[0].Allowed {
 		letPass(time.Duration(n) * 10 * time.Millisecond)
 		l.giveBackSince(charges, since)
 	}

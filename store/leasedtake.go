@@ -42,12 +42,10 @@ type leasedCall struct {
 	returns   []leasedReturn
 }
 
-// takeAll is Take for everything that is not decided at first sight.
+// takeAll is take for everything that is not decided at first sight.
 func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	for _, err := range [...]error{CheckTaken(charges), CheckDecisions(charges, decisions), checkNames(charges)} {
-		if err != nil {
-			return err
-		}
+	if err := check(&Ask{}, charges, decisions); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return notTaken(err)
@@ -320,7 +318,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 		defer context.AfterFunc(c.l.ctx, cancel)() //nolint:contextcheck // Close does not wait for ever
 		ctx = bounded
 	}
-	if err := c.l.inner.Take(ctx, charges, decisions); err != nil {
+	if _, err := c.l.inner.Do(ctx, Ask{}, charges, decisions); err != nil {
 		c.undo() //nolint:contextcheck // what goes back is of no request alone
 		return err
 	}
@@ -349,7 +347,7 @@ func (l *Leased) leases(limit weir.Limit) bool {
 	return err == nil && p.bound.Leased
 }
 
-// giveBackSince undoes a Take of this process that was called at the time since of [Leased.now], or later: exactly, and without
+// giveBackSince undoes a take of this process that was called at the time since of [Leased.now], or later: exactly, and without
 // asking the inner store. What may lie too far back stays taken, and so does what was passed on to the inner store, as nobody can
 // tell it what has come back there meanwhile.
 func (l *Leased) giveBackSince(charges []Charge, since int64) {
@@ -394,7 +392,7 @@ func (l *Leased) returnSoon(returns []leasedReturn) {
 func (l *Leased) giveLoanBack(r leasedReturn) {
 	ctx, cancel := context.WithTimeout(l.ctx, callTime)
 	defer cancel()
-	if err := l.inner.Return(ctx, r.loan, r.unspent); err != nil {
+	if err := Return(ctx, l.inner, r.loan, r.unspent); err != nil {
 		l.stats.lost.Add(r.unspent)
 		if l.closed.Load() {
 			err = fmt.Errorf("weir: permits on loan could not be given back: %w", err)

@@ -61,9 +61,9 @@ func replayed(t *testing.T, events []loanEvent) (*store.Memory, *virtual, error)
 		switch {
 		case e.kind == eventReturn:
 		case e.kind == eventDebit || e.n == 0: // which leaves the limit as it was changed
-			err = m.Debit(context.Background(), charges, ds)
+			err = store.Debit(context.Background(), m, charges, ds)
 		default:
-			if err = m.Take(context.Background(), charges, ds); err == nil && !ds[0].Allowed {
+			if err = store.Take(context.Background(), m, charges, ds); err == nil && !ds[0].Allowed {
 				err = fmt.Errorf("event %d was granted, but without what was returned it is %+v", i, ds[0])
 			}
 		}
@@ -164,7 +164,7 @@ func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []lo
 	m := newMemory(t, store.MemoryOptions{Clock: clock})
 	limit := limits[rng.IntN(len(limits))]
 	ds := make([]weir.Decision, 1)
-	loans := map[int]store.Loan{} // by event
+	loans := map[int]store.Hold{} // by event
 	for range 60 {
 		switch rng.IntN(6) {
 		case 0, 1:
@@ -177,7 +177,7 @@ func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []lo
 		}
 		c := store.Charge{Policy: "p", Key: "k", Limit: limit}
 		charges := []store.Charge{c}
-		if err := m.Peek(ctx, charges, ds); err != nil {
+		if err := store.Peek(ctx, m, charges, ds); err != nil {
 			t.Fatal(err)
 		}
 		left, most := ds[0].Remaining, ds[0].Limit
@@ -189,25 +189,25 @@ func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []lo
 		switch e.kind {
 		case eventTake:
 			charges[0].N = e.n
-			if err = m.Take(ctx, charges, ds); !ds[0].Allowed {
+			if err = store.Take(ctx, m, charges, ds); !ds[0].Allowed {
 				e.kind, e.n = eventDebit, 0 // it has changed the limit
 			}
 		case eventLend:
-			var l store.Loan
+			var l store.Hold
 			c.N = e.n
-			if l, _, err = m.Lend(ctx, c, 1); l.Charge.N == 0 {
+			if l, _, err = store.Lend(ctx, m, c, 1); l.Lent() == 0 {
 				e.kind = eventDebit // it has changed the limit
 			} else {
 				loans[len(events)] = l
 			}
-			e.n = l.Charge.N
+			e.n = l.Lent()
 		case eventDebit:
 			if left == 0 { // so that no debt is forgotten
 				e.n = 0
 			}
 			charges[0].N = min(e.n, left+most/2)
 			e.n = charges[0].N
-			err = m.Debit(ctx, charges, ds)
+			err = store.Debit(ctx, m, charges, ds)
 		case eventReturn:
 			open := slices.Sorted(keysOf(loans))
 			if len(open) == 0 {
@@ -219,10 +219,10 @@ func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []lo
 			}
 			l := loans[e.of]
 			delete(loans, e.of)
-			if e.n = rng.Int64N(l.Charge.N + 1); rng.IntN(2) == 0 {
-				e.n = l.Charge.N
+			if e.n = rng.Int64N(l.Lent() + 1); rng.IntN(2) == 0 {
+				e.n = l.Lent()
 			}
-			err = m.Return(ctx, l, e.n)
+			err = store.Return(ctx, m, l, e.n)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +238,7 @@ func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []lo
 	return events, given
 }
 
-func keysOf(loans map[int]store.Loan) func(yield func(int) bool) {
+func keysOf(loans map[int]store.Hold) func(yield func(int) bool) {
 	return func(yield func(int) bool) {
 		for k := range loans {
 			if !yield(k) {
@@ -264,7 +264,7 @@ func notMinted(t *testing.T, m *store.Memory, events []loanEvent, before int64) 
 	for _, n := range []int64{0, 1, 2, 5} {
 		got, want := make([]weir.Decision, 1), make([]weir.Decision, 1)
 		charges := []store.Charge{{Policy: "p", Key: "k", Limit: last.limit, N: n}}
-		for _, err := range []error{m.Peek(ctx, charges, got), ref.Peek(ctx, charges, want)} {
+		for _, err := range []error{store.Peek(ctx, m, charges, got), store.Peek(ctx, ref, charges, want)} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,9 +342,9 @@ func TestReturnAfterChangesThatWereForgotten(t *testing.T) {
 		clock := newVirtual()
 		memory := newMemory(t, store.MemoryOptions{Clock: clock, MaxKeys: 2})
 		locked := newLocked(t, store.NewMemoryLocks(clock), store.LockedOptions{Clock: clock})
-		for _, s := range []store.Store{memory, locked} {
+		for _, s := range []store.Home{memory, locked} {
 			c := store.Charge{Policy: "p", Key: "k", Limit: limits[0], N: 10}
-			loan, d, err := s.Lend(ctx, c, 10)
+			loan, d, err := store.Lend(ctx, s, c, 10)
 			if err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
@@ -353,7 +353,7 @@ func TestReturnAfterChangesThatWereForgotten(t *testing.T) {
 			fast.Limit, fast.N = limits[1], 1
 			debit := func(c store.Charge) {
 				t.Helper()
-				if err := s.Debit(ctx, []store.Charge{c}, ds); err != nil {
+				if err := store.Debit(ctx, s, []store.Charge{c}, ds); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -363,11 +363,11 @@ func TestReturnAfterChangesThatWereForgotten(t *testing.T) {
 				debit(store.Charge{Policy: "p", Key: key, Limit: limits[0], N: 1})
 			}
 			debit(c)
-			if err := s.Return(ctx, loan, 10); err != nil {
+			if err := store.Return(ctx, s, loan, 10); err != nil {
 				t.Fatal(err)
 			}
 			c.N = 1
-			if err := s.Peek(ctx, []store.Charge{c}, ds); err != nil || ds[0].Allowed {
+			if err := store.Peek(ctx, s, []store.Charge{c}, ds); err != nil || ds[0].Allowed {
 				t.Errorf("%T of %v: %+v, %v", s, limits, ds[0], err)
 			}
 		}

@@ -26,7 +26,7 @@ type LockedOptions struct {
 	Skew time.Duration
 }
 
-// Locked is a [Store] over [Locks]. Each call locks its keys in the order of their names, reads what is kept for them, decides,
+// Locked is a [Home] over [Locks]. Each call locks its keys in the order of their names, reads what is kept for them, decides,
 // and writes. It never allows more than the limits.
 //
 // A lock that another owner has is waited for, with growing random pauses, until the context ends or Wait is over, which is
@@ -66,7 +66,7 @@ type Locked struct {
 	closed atomic.Bool
 }
 
-var _ Store = (*Locked)(nil)
+var _ Home = (*Locked)(nil)
 
 // NewLocked returns a store over locks, or an *[weir.OptionError]. Closing it does not close the locks.
 func NewLocked(locks Locks, o LockedOptions) (*Locked, error) {
@@ -94,57 +94,83 @@ func NewLocked(locks Locks, o LockedOptions) (*Locked, error) {
 	return s, nil
 }
 
-// Take implements [Store].
-func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if err := errors.Join(CheckTaken(charges), CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
-		return firstOf(err)
+// Do implements [Home]. If a call that refunds or debits several keys is cut short, some of them may be done.
+func (s *Locked) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (h Hold, err error) {
+	if err := Check(ask, charges, decisions); err != nil {
+		return Hold{}, err
 	}
 	//nolint:contextcheck // what comes after the call has a context of its own
-	return s.attempts(ctx, charges, func(c *call) error {
-		allowed, err := c.judge(charges, decisions, false)
-		if err != nil {
-			return err
+	try := func(c *call) error { return c.take(charges, decisions) }
+	switch ask.Mode {
+	case ModeTake:
+		if ask.Hold != 0 {
+			//nolint:contextcheck // as above
+			try = func(c *call) (err error) { h, err = c.reserve(charges, decisions, ask.Hold); return err }
 		}
-		if !allowed {
-			return c.adopt()
-		}
-		var taken []*lockedKey
-		for i := range c.keys {
-			k := &c.keys[i]
-			n := charges[k.charge].N
-			if decisions[k.charge] = DecisionOf(charges[k.charge], k.rec.terms.most, k.rec.take(n)); n > 0 {
-				taken = append(taken, k)
+	case ModePeek:
+		try = func(c *call) error { return c.peek(charges, decisions, ask.States) }
+	case ModeLend:
+		try = func(c *call) (err error) { h, err = c.lend(charges[0], &decisions[0], ask.Least); return err }
+	case ModeReset:
+		for i := range charges {
+			if err := s.reset(ctx, &charges[i]); err != nil {
+				return Hold{}, err
 			}
 		}
-		switch len(taken) {
-		case 0:
-			return c.adopt()
-		case 1:
-			return c.write(taken[0])
+		return Hold{}, nil
+	default:
+		done := make([]bool, len(charges)) // by attempts that lost a lock later
+		if try = func(c *call) error { return c.refund(charges, done) }; ask.Mode == ModeDebit {
+			try = func(c *call) error { return c.debit(charges, decisions, done) }
 		}
-		return c.takeAll(charges, taken)
-	})
+	}
+	if err := s.attempts(ctx, charges, try); err != nil {
+		return Hold{}, err
+	}
+	return h, nil
 }
 
-// Peek implements [Store].
-func (s *Locked) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if err := errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
-		return firstOf(err)
+// take takes the permits of all charges or none.
+func (c *call) take(charges []Charge, decisions []weir.Decision) error {
+	allowed, err := c.judge(charges, decisions, false)
+	if err != nil {
+		return err
 	}
-	return s.attempts(ctx, charges, func(c *call) error {
-		if _, err := c.judge(charges, decisions, false); err != nil {
-			return err
+	if !allowed {
+		return c.adopt()
+	}
+	var taken []*lockedKey
+	for i := range c.keys {
+		k := &c.keys[i]
+		n := charges[k.charge].N
+		if decisions[k.charge] = DecisionOf(charges[k.charge], k.rec.terms.most, k.rec.take(n)); n > 0 {
+			taken = append(taken, k)
 		}
-		return c.leave()
-	})
+	}
+	switch len(taken) {
+	case 0:
+		return c.adopt()
+	case 1:
+		return c.write(taken[0])
+	}
+	return c.takeAll(charges, taken)
 }
 
-// firstOf is the first of the errors that were joined.
-func firstOf(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { // it was joined just now
-		return joined.Unwrap()[0]
+// peek decides on the charges without taking anything, and fills states if there are any.
+func (c *call) peek(charges []Charge, decisions []weir.Decision, states []State) error {
+	known := make([]bool, len(c.keys))
+	for i := range c.keys {
+		known[i] = c.keys[i].rec != nil
 	}
-	return err
+	if _, err := c.judge(charges, decisions, false); err != nil {
+		return err
+	}
+	for i := range c.keys {
+		if k := &c.keys[i]; states != nil {
+			states[k.charge] = k.rec.inspect(charges[k.charge], known[i], c.skew)
+		}
+	}
+	return c.leave()
 }
 
 // judge decides on each of the charges without taking anything, and reports whether all are allowed. All records are ready
@@ -198,107 +224,137 @@ func (c *call) leave() error {
 	return nil
 }
 
-// Reserve implements [Store].
-func (s *Locked) Reserve(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
-) (r Reservation, err error) {
-	err = errors.Join(CheckExpiry(expiry), CheckDecisions(charges, decisions), CheckCharges(charges))
+// reserve reserves the permits of all charges or none.
+func (c *call) reserve(charges []Charge, decisions []weir.Decision, expiry time.Duration) (Hold, error) {
+	granted, err := c.judge(charges, decisions, true)
 	if err != nil {
-		return Reservation{}, firstOf(err)
+		return Hold{}, err
 	}
-	id, expires, granted := "", int64(0), false
-	//nolint:contextcheck // what comes after the call has a context of its own
-	err = s.attempts(ctx, charges, func(c *call) error {
-		var failure error
-		if granted, failure = c.judge(charges, decisions, true); failure != nil {
-			return failure
+	if !granted {
+		return Hold{}, c.adopt()
+	}
+	id, expires := rand.Text(), int64(0)
+	for i := range c.keys {
+		expires = max(expires, c.keys[i].rec.at+int64(expiry))
+	}
+	for i := range c.keys {
+		k := &c.keys[i]
+		charge := charges[k.charge]
+		decisions[k.charge] = DecisionOf(charge, k.rec.terms.most, k.rec.take(charge.N))
+		until := k.rec.at + int64(expiry)
+		if expires-until <= int64(MostAhead) { // otherwise clocks have made the times of the records different
+			until = expires
 		}
-		if !granted {
-			return c.adopt()
+		k.rec.hold(id, charge.N, until, "")
+		if err := c.write(k); err != nil {
+			c.undo(id, c.keys[:i+1])
+			return Hold{}, err
 		}
-		id, expires = rand.Text(), 0
-		for i := range c.keys {
-			expires = max(expires, c.keys[i].rec.at+int64(expiry))
-		}
-		for i := range c.keys {
-			k := &c.keys[i]
-			charge := charges[k.charge]
-			decisions[k.charge] = DecisionOf(charge, k.rec.terms.most, k.rec.take(charge.N))
-			until := k.rec.at + int64(expiry)
-			if expires-until <= int64(MostAhead) { // otherwise clocks have made the times of the records different
-				until = expires
-			}
-			k.rec.hold(id, charge.N, until, "")
-			if failure = c.write(k); failure != nil {
-				c.undo(id, c.keys[:i+1])
-				return failure
-			}
-		}
-		return nil
-	})
-	if err != nil || !granted {
-		return Reservation{}, err
 	}
 	return newReservation(id, charges, expires), nil
 }
 
-// Refund implements [Store].
-func (s *Locked) Refund(ctx context.Context, charges []Charge) error {
-	if err := CheckCharges(charges); err != nil {
-		return err
-	}
-	refunded := make([]bool, len(charges)) // by attempts that lost a lock later
-	return s.attempts(ctx, charges, func(c *call) error {
-		for i := range c.keys {
-			k := &c.keys[i]
-			if k.rec == nil || refunded[k.charge] {
-				continue
-			}
-			charge := charges[k.charge]
-			t, err := compiled.terms(charge.Limit)
-			if err != nil {
-				return err
-			}
-			c.ready(k, t)
-			k.rec.refund(charge.N)
-			if err := c.write(k); err != nil {
-				return err
-			}
-			refunded[k.charge] = true
+// refund gives permits back, except for charges that are done.
+func (c *call) refund(charges []Charge, done []bool) error {
+	for i := range c.keys {
+		k := &c.keys[i]
+		if k.rec == nil || done[k.charge] {
+			continue
 		}
-		return nil
-	})
-}
-
-// Commit implements [Store].
-func (s *Locked) Commit(ctx context.Context, r Reservation, actual []int64) error {
-	if actual == nil {
-		actual = []int64{}
+		charge := charges[k.charge]
+		t, err := compiled.terms(charge.Limit)
+		if err != nil {
+			return err
+		}
+		c.ready(k, t)
+		k.rec.refund(charge.N)
+		if err := c.write(k); err != nil {
+			return err
+		}
+		done[k.charge] = true
 	}
-	return s.settle(ctx, r, actual)
+	return nil
 }
 
-// Cancel implements [Store].
-func (s *Locked) Cancel(ctx context.Context, r Reservation) error { return s.settle(ctx, r, nil) }
+// debit takes permits whether they are there or not, except for charges that are done.
+func (c *call) debit(charges []Charge, decisions []weir.Decision, done []bool) error {
+	for i := range c.keys {
+		k := &c.keys[i]
+		charge := charges[k.charge]
+		t, err := compiled.terms(charge.Limit)
+		if err != nil {
+			return err
+		}
+		c.ready(k, t)
+		n := charge.N
+		if done[k.charge] {
+			n = 0
+		}
+		decisions[k.charge] = DecisionOf(Charge{Policy: charge.Policy}, t.most, k.rec.debit(n))
+		if err := c.write(k); err != nil {
+			return err
+		}
+		done[k.charge] = true
+	}
+	return nil
+}
 
-// settle ends a reservation with what it cost, or cancels it if actual is nil.
-func (s *Locked) settle(ctx context.Context, r Reservation, actual []int64) error {
-	if err := CheckReservation(r, actual); err != nil {
+// lend takes what there is of the permits of a charge, and least at least.
+func (c *call) lend(charge Charge, d *weir.Decision, least int64) (h Hold, err error) {
+	k := &c.keys[0]
+	t, err := compiled.terms(charge.Limit)
+	if err != nil {
+		return Hold{}, err
+	}
+	c.ready(k, t)
+	lent, r := k.rec.lend(least, charge.N)
+	if *d = DecisionOf(Charge{Policy: charge.Policy, N: least}, t.most, r); d.Allowed {
+		charge.N = lent
+		h = Hold{Charges: []Charge{charge}, Taken: k.rec.at}
+	}
+	return h, c.write(k)
+}
+
+// reset forgets a key. It also drops what cannot be read.
+func (s *Locked) reset(ctx context.Context, charge *Charge) error {
+	drop := func(c *call) error {
+		k := &c.keys[0]
+		if k.rec == nil {
+			return nil
+		}
+		c.ready(k, nil)
+		if k.rec.reset(); len(k.rec.done) == 0 {
+			k.rec = nil
+		}
+		return c.write(k)
+	}
+	err := s.attempts(ctx, []Charge{*charge}, drop)
+	if _, ok := errors.AsType[*unreadableError](err); ok {
+		short, cancel := context.WithTimeout(ctx, s.wait)
+		defer cancel()
+		name := recordName(charge.Policy, charge.Key)
+		return s.changeAll(short, name, true, func(k *lockedKey) bool { k.rec = nil; return true })
+	}
+	return err
+}
+
+// Settle implements [Home].
+func (s *Locked) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if err := CheckSettle(h, actual); err != nil {
 		return err
 	}
-	charges := r.Charges
-	if r.ID == "" {
-		charges = nil
+	if h.lent() {
+		return s.attempts(ctx, h.Charges, func(c *call) error { return c.takeBack(&h, h.unspent(actual)) })
 	}
-	known := len(charges) == 0
-	err := s.attempts(ctx, charges, func(c *call) error {
+	known := len(h.Charges) == 0
+	err := s.attempts(ctx, h.Charges, func(c *call) error {
 		for i := range c.keys {
 			k := &c.keys[i]
 			if k.rec == nil {
 				continue
 			}
 			c.ready(k, nil)
-			at := k.rec.find(r.ID, r.Expires)
+			at := k.rec.find(h.ID, h.Expires)
 			switch {
 			case at < 0 || k.rec.held[at].of != "":
 				continue
@@ -320,51 +376,19 @@ func (s *Locked) settle(ctx context.Context, r Reservation, actual []int64) erro
 	return err
 }
 
-// Reset implements [Store]. It also drops what cannot be read.
-func (s *Locked) Reset(ctx context.Context, policy, key string) error {
-	if err := checkName(policy, key); err != nil {
+// takeBack gives back what was not spent of a loan.
+func (c *call) takeBack(loan *Hold, unspent int64) error {
+	k := &c.keys[0]
+	t, err := compiled.terms(loan.Charges[0].Limit)
+	if err != nil || k.rec == nil || k.rec.terms.text != t.text {
 		return err
 	}
-	charges := []Charge{{Policy: policy, Key: key}}
-	drop := func(c *call) error {
-		k := &c.keys[0]
-		if k.rec == nil {
-			return nil
-		}
-		c.ready(k, nil)
-		if k.rec.reset(); len(k.rec.done) == 0 {
-			k.rec = nil
-		}
-		return c.write(k)
-	}
-	err := s.attempts(ctx, charges, drop)
-	if _, ok := errors.AsType[*unreadableError](err); ok {
-		short, cancel := context.WithTimeout(ctx, s.wait)
-		defer cancel()
-		return s.changeAll(short, recordName(policy, key), true, func(k *lockedKey) bool { k.rec = nil; return true })
-	}
-	return err
+	c.ready(k, nil)
+	k.rec.takeBack(unspent, loan.Taken)
+	return c.write(k)
 }
 
-// Inspect implements [Store].
-func (s *Locked) Inspect(ctx context.Context, charge Charge) (st State, err error) {
-	charge.N = 0
-	charges := []Charge{charge}
-	if wrong := CheckCharges(charges); wrong != nil {
-		return State{}, wrong
-	}
-	err = s.attempts(ctx, charges, func(c *call) error {
-		k := &c.keys[0]
-		known := k.rec != nil
-		t, _ := compiled.terms(charge.Limit) // which was checked
-		c.ready(k, t)
-		st = k.rec.inspect(charge, known, c.skew)
-		return nil
-	})
-	return st, err
-}
-
-// Close implements [Store].
+// Close implements [Home].
 func (s *Locked) Close() error {
 	s.closed.Store(true)
 	return nil

@@ -57,10 +57,10 @@ func TestHealedRecordsHoldNothing(t *testing.T) {
 			charges[i] = Charge{Policy: "p", Key: string(rune('a' + i)), Limit: weir.TokenBucket(weir.PerDay(10), 0), N: 2}
 		}
 		ds := make([]weir.Decision, 3)
-		died := dying.Take(t.Context(), charges, ds)
+		died := Take(t.Context(), dying, charges, ds)
 		clock.now += int64(time.Minute)
 		for range 2 {
-			if err := alive.Peek(t.Context(), charges, ds); err != nil {
+			if err := Peek(t.Context(), alive, charges, ds); err != nil {
 				t.Fatal(err)
 			}
 		}

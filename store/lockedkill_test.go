@@ -114,7 +114,7 @@ func (k *killed) left(t *testing.T, charges []store.Charge) (left []int64) {
 	for _, c := range charges {
 		c.N = 0
 		var ds [1]weir.Decision
-		if err := k.alive.Peek(t.Context(), []store.Charge{c}, ds[:]); err != nil {
+		if err := store.Peek(t.Context(), k.alive, []store.Charge{c}, ds[:]); err != nil {
 			t.Fatal(err)
 		}
 		left = append(left, ds[0].Remaining)
@@ -161,7 +161,7 @@ func TestTakeIsWholeWhereverTheCallerDies(t *testing.T) {
 			everyDeath(t, func(t *testing.T, k *killed, die func()) error {
 				die()
 				ds := make([]weir.Decision, keys)
-				err := k.dying.Take(t.Context(), charges, ds)
+				err := store.Take(t.Context(), k.dying, charges, ds)
 				k.clock.Advance(killLease)
 				left := k.left(t, charges)
 				for i, n := range left {
@@ -176,7 +176,7 @@ func TestTakeIsWholeWhereverTheCallerDies(t *testing.T) {
 					t.Errorf("left %v, and later %v", left, again)
 				}
 				// And everything works: another request is granted whole.
-				if next := k.alive.Take(t.Context(), charges, ds); next != nil || !ds[0].Allowed {
+				if next := store.Take(t.Context(), k.alive, charges, ds); next != nil || !ds[0].Allowed {
 					t.Errorf("the next: %+v, %v", ds, next)
 				}
 				return err
@@ -192,11 +192,11 @@ func TestTakeIsNeverGivenBackOnceGranted(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}} {
 		everyDeath(t, func(t *testing.T, k *killed, die func()) error {
 			die()
-			err := k.dying.Take(t.Context(), charges, make([]weir.Decision, 3))
+			err := store.Take(t.Context(), k.dying, charges, make([]weir.Decision, 3))
 			took := int64(-1)
 			for i, at := range order {
 				if i == 1 { // the key that decides is reset, which must not undo the others
-					_ = k.alive.Reset(t.Context(), "p", "a")
+					_ = store.Reset(t.Context(), k.alive, "p", "a")
 				}
 				k.clock.Advance(time.Hour)
 				n := 10 - k.left(t, charges[at:at+1])[0]
@@ -217,11 +217,11 @@ func TestTakeIsNeverGivenBackOnceGranted(t *testing.T) {
 func TestReserveExpiresWhereverTheCallerDies(t *testing.T) {
 	charges := killCharges(3)
 	everyDeath(t, func(t *testing.T, k *killed, die func()) error {
-		if err := k.alive.Take(t.Context(), charges, make([]weir.Decision, 3)); err != nil {
+		if err := store.Take(t.Context(), k.alive, charges, make([]weir.Decision, 3)); err != nil {
 			t.Fatal(err)
 		}
 		die()
-		_, err := k.dying.Reserve(t.Context(), charges, make([]weir.Decision, 3), time.Minute)
+		_, err := store.Reserve(t.Context(), k.dying, charges, make([]weir.Decision, 3), time.Minute)
 		k.clock.Advance(time.Minute - 1)
 		for _, n := range k.left(t, charges) {
 			if n != 4 && (n != 7 || err == nil) {
@@ -242,16 +242,16 @@ func TestReserveExpiresWhereverTheCallerDies(t *testing.T) {
 // attempt by another to do the rest.
 func TestSettlingSurvivesTheDeathOfTheCaller(t *testing.T) {
 	charges := killCharges(3)
-	for name, settle := range map[string]func(s *store.Locked, t *testing.T, r store.Reservation) error{
-		"Commit": func(s *store.Locked, t *testing.T, r store.Reservation) error {
-			return s.Commit(t.Context(), r, []int64{1, 1, 1})
+	for name, settle := range map[string]func(s *store.Locked, t *testing.T, r store.Hold) error{
+		"Commit": func(s *store.Locked, t *testing.T, r store.Hold) error {
+			return store.Commit(t.Context(), s, r, []int64{1, 1, 1})
 		},
-		"Cancel": func(s *store.Locked, t *testing.T, r store.Reservation) error { return s.Cancel(t.Context(), r) },
+		"Cancel": func(s *store.Locked, t *testing.T, r store.Hold) error { return store.Cancel(t.Context(), s, r) },
 	} {
 		settled := map[string]int64{"Commit": 9, "Cancel": 10}[name]
 		t.Run(name, func(t *testing.T) {
 			everyDeath(t, func(t *testing.T, k *killed, die func()) error {
-				r, err := k.dying.Reserve(t.Context(), charges, make([]weir.Decision, 3), time.Hour)
+				r, err := store.Reserve(t.Context(), k.dying, charges, make([]weir.Decision, 3), time.Hour)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -294,12 +294,12 @@ func TestLostLeaseGrantsNothingTwice(t *testing.T) {
 						return nil
 					}
 					k.clock.Advance(killLease)
-					if err := k.alive.Take(t.Context(), charges, theirs); err != nil {
+					if err := store.Take(t.Context(), k.alive, charges, theirs); err != nil {
 						t.Errorf("the other: %v", err)
 					}
 					return nil
 				}
-				if err := k.dying.Take(t.Context(), charges, ours); err != nil {
+				if err := store.Take(t.Context(), k.dying, charges, ours); err != nil {
 					t.Errorf("the one: %v", err)
 				}
 				granted := int64(1)
@@ -329,7 +329,7 @@ func TestRefundIsNotRepeated(t *testing.T) {
 	for at := 1; at <= 6; at++ {
 		k := newKilled(t)
 		for range 3 {
-			if err := k.alive.Take(t.Context(), charges, make([]weir.Decision, 3)); err != nil {
+			if err := store.Take(t.Context(), k.alive, charges, make([]weir.Decision, 3)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -340,7 +340,7 @@ func TestRefundIsNotRepeated(t *testing.T) {
 			}
 			return nil
 		}
-		if err := k.dying.Refund(t.Context(), charges); err != nil {
+		if err := store.Refund(t.Context(), k.dying, charges); err != nil {
 			t.Fatal(err)
 		}
 		if left := k.left(t, charges); fmt.Sprint(left) != "[4 4 4]" {
@@ -362,7 +362,7 @@ func TestLockedByAnotherIsNotAbsent(t *testing.T) {
 		}
 		ds := make([]weir.Decision, 1)
 		for range 2 {
-			err := s.Take(t.Context(), c, ds)
+			err := store.Take(t.Context(), s, c, ds)
 			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrLocked) || ds[0] != (weir.Decision{}) {
 				t.Errorf("%+v, %v", ds, err)
 			}
@@ -370,7 +370,7 @@ func TestLockedByAnotherIsNotAbsent(t *testing.T) {
 		if err := locks.Unlock(t.Context(), "1:p:k", "another"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Take(t.Context(), c, ds); err != nil || ds[0].Remaining != 9 {
+		if err := store.Take(t.Context(), s, c, ds); err != nil || ds[0].Remaining != 9 {
 			t.Errorf("%+v, %v", ds, err)
 		}
 	})
@@ -389,13 +389,13 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		}
 		c := []store.Charge{{Policy: "p", Key: "k", Limit: killLimit, N: 1}}
 		ds := make([]weir.Decision, 1)
-		if err := s.Take(t.Context(), c, ds); !errors.Is(err, store.ErrUnavailable) {
+		if err := store.Take(t.Context(), s, c, ds); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%q: %+v, %v", bad, ds, err)
 		}
-		if err := s.Reset(t.Context(), "p", "k"); err != nil {
+		if err := store.Reset(t.Context(), s, "p", "k"); err != nil {
 			t.Errorf("%q: Reset: %v", bad, err)
 		}
-		if err := s.Take(t.Context(), c, ds); err != nil || ds[0].Remaining != 9 {
+		if err := store.Take(t.Context(), s, c, ds); err != nil || ds[0].Remaining != 9 {
 			t.Errorf("%q, after Reset: %+v, %v", bad, ds, err)
 		}
 	}

@@ -28,7 +28,7 @@ func TestDebitIsNotRepeated(t *testing.T) {
 		k := newKilled(t)
 		k.losesLease(t, at, charges[2:])
 		ds := make([]weir.Decision, 3)
-		if err := k.dying.Debit(t.Context(), charges, ds); err != nil {
+		if err := store.Debit(t.Context(), k.dying, charges, ds); err != nil {
 			t.Fatal(err)
 		}
 		if left := k.left(t, charges); fmt.Sprint(left) != "[7 7 7]" || ds[0].Remaining != 7 || ds[2].Remaining != 7 {
@@ -43,16 +43,16 @@ func TestReturnIsNotRepeated(t *testing.T) {
 	c.N = 6
 	for at := 1; at <= 2; at++ {
 		k := newKilled(t)
-		var loans [2]store.Loan
+		var loans [2]store.Hold
 		for i := range loans {
-			l, d, err := k.alive.Lend(t.Context(), c, 1)
+			l, d, err := store.Lend(t.Context(), k.alive, c, 1)
 			if err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
 			loans[i] = l
 		}
 		k.losesLease(t, at, []store.Charge{c})
-		if err := k.dying.Return(t.Context(), loans[0], 2); err != nil {
+		if err := store.Return(t.Context(), k.dying, loans[0], 2); err != nil {
 			t.Fatal(err)
 		}
 		if left := k.left(t, []store.Charge{c}); left[0] != 2 {
@@ -67,23 +67,23 @@ func TestLoansWhereverTheCallerDies(t *testing.T) {
 	charges := []store.Charge{c}
 	everyDeath(t, func(t *testing.T, k *killed, die func()) error {
 		die()
-		l, d, err := k.dying.Lend(t.Context(), c, 1)
+		l, d, err := store.Lend(t.Context(), k.dying, c, 1)
 		k.clock.Advance(killLease)
 		if left := k.left(t, charges)[0]; left != 7 && (left != 10 || err == nil) {
 			t.Errorf("%v: %d are left", err, left)
 		}
-		if err == nil && (l.Charge.N != 3 || !d.Allowed) || err != nil && (l != (store.Loan{}) || d != (weir.Decision{})) {
+		if err == nil && (l.Lent() != 3 || !d.Allowed) || err != nil && (l.Lent() != 0 || d != (weir.Decision{})) {
 			t.Errorf("%+v, %+v, %v", l, d, err)
 		}
 		return err
 	})
 	everyDeath(t, func(t *testing.T, k *killed, die func()) error {
-		l, _, err := k.alive.Lend(t.Context(), c, 3)
+		l, _, err := store.Lend(t.Context(), k.alive, c, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		die()
-		err = k.dying.Return(t.Context(), l, 2)
+		err = store.Return(t.Context(), k.dying, l, 2)
 		k.clock.Advance(killLease)
 		if left := k.left(t, charges)[0]; left != 9 && (left != 7 || err == nil) {
 			t.Errorf("%v: %d are left", err, left)

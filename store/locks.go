@@ -7,7 +7,7 @@ import (
 )
 
 // Locks is the smallest contract for a place that keeps states: it locks a key, and keeps some bytes for it. [NewLocked] makes it
-// a [Store].
+// a [Home].
 //
 // LockAndGet has four outcomes; do not mix them up: absent (nil, nil), present (the bytes, nil), locked by another ([ErrLocked]),
 // and failed (any other error).

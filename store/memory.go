@@ -25,7 +25,7 @@ type MemoryOptions struct {
 
 const defaultMaxKeys = 1_000_000
 
-// Memory is a [Store] in the memory of this process: for a single node, for tests, and as the reference for every other one. It
+// Memory is a [Home] in the memory of this process: for a single node, for tests, and as the reference for every other one. It
 // is exact, and a request is one step whatever it charges. It starts no goroutine.
 //
 // A reservation that has expired is canceled when its key is used next, as of the time at which it expired. Until then it only
@@ -59,7 +59,7 @@ type memoryEntry struct {
 	slot int   // its place in the queue
 }
 
-var _ Store = (*Memory)(nil)
+var _ Home = (*Memory)(nil)
 
 // NewMemory returns an empty store, or an *[weir.OptionError].
 func NewMemory(o MemoryOptions) (*Memory, error) {
@@ -105,11 +105,8 @@ func clockNow(c weir.Clock) int64 {
 	return c.Now()
 }
 
-// enter locks the store for a call about charges, or returns why it cannot.
-func (m *Memory) enter(ctx context.Context, charges []Charge) error {
-	if err := checkNames(charges); err != nil {
-		return err
-	}
+// enter locks the store for a call, or returns why it cannot.
+func (m *Memory) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return notTaken(err)
 	}
@@ -124,32 +121,52 @@ func (m *Memory) enter(ctx context.Context, charges []Charge) error {
 // notTaken is the error of a call that has ended, for the reason err, before it did anything.
 func notTaken(err error) error { return fmt.Errorf("weir: the store was not asked: %w", err) }
 
-// Take implements [Store].
-func (m *Memory) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if err := CheckTaken(charges); err != nil {
-		return err
+// Do implements [Home].
+func (m *Memory) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	var err error
+	if ask.Mode == ModeTake || ask.Mode == ModePeek { // which look for the limit at the key first
+		if err = check(&ask, charges, decisions); err == nil && ask.Wait != 0 {
+			err = errNoQueue(ask.Wait)
+		}
+	} else {
+		err = Check(ask, charges, decisions)
 	}
-	_, _, err := m.decide(ctx, charges, decisions, 0)
-	return err
-}
-
-// Reserve implements [Store].
-func (m *Memory) Reserve(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
-) (Reservation, error) {
-	if err := CheckExpiry(expiry); err != nil {
-		return Reservation{}, err
+	if err != nil {
+		return Hold{}, err
 	}
-	id, expires, err := m.decide(ctx, charges, decisions, expiry)
-	if err != nil || id == "" {
-		return Reservation{}, err
+	id := ""
+	if ask.Hold != 0 {
+		id = rand.Text()
 	}
-	return newReservation(id, charges, expires), nil
+	if err := m.enter(ctx); err != nil {
+		return Hold{}, err
+	}
+	defer m.lock.Unlock()
+	now := m.now()
+	switch ask.Mode {
+	case ModeTake:
+		return m.take(charges, decisions, now, id, ask.Hold)
+	case ModePeek:
+		return Hold{}, m.peek(charges, decisions, ask.States, now)
+	case ModeDebit:
+		m.debit(charges, decisions, now)
+	case ModeRefund:
+		m.refund(charges, now)
+	case ModeLend:
+		return m.lend(charges[0], &decisions[0], ask.Least, now), nil
+	default:
+		for i := range charges {
+			if e := m.keys[memoryKey{charges[i].Policy, charges[i].Key}]; e != nil {
+				m.forget(e)
+			}
+		}
+	}
+	return Hold{}, nil
 }
 
 // newReservation keeps nothing of the caller's.
-func newReservation(id string, charges []Charge, expires int64) Reservation {
-	r := Reservation{ID: id, Charges: make([]Charge, len(charges)), Expires: expires}
+func newReservation(id string, charges []Charge, expires int64) Hold {
+	r := Hold{ID: id, Charges: make([]Charge, len(charges)), Expires: expires}
 	for i, c := range charges {
 		c.Policy, c.Key = strings.Clone(c.Policy), strings.Clone(c.Key)
 		r.Charges[i] = c
@@ -157,41 +174,29 @@ func newReservation(id string, charges []Charge, expires int64) Reservation {
 	return r
 }
 
-// decide takes the permits of all charges or none. If expiry is not 0, they are reserved.
-func (m *Memory) decide(
-	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
-) (id string, expires int64, err error) {
-	if err := CheckDecisions(charges, decisions); err != nil {
-		return "", 0, err
-	}
-	if expiry != 0 {
-		id = rand.Text()
-	}
-	if err := m.enter(ctx, charges); err != nil {
-		return "", 0, err
-	}
-	defer m.lock.Unlock()
-	now := m.now()
-	if len(charges) == 1 && expiry == 0 { // one look is enough
+// take takes the permits of all charges or none. If id is not "", they are reserved.
+func (m *Memory) take(charges []Charge, decisions []weir.Decision, now int64, id string, expiry time.Duration) (Hold, error) {
+	reserve := id != ""
+	if len(charges) == 1 && !reserve { // one look is enough
 		if e, t := m.find(&charges[0]); e != nil && e.settled(now, t) {
 			e.ready(now, nil)
 			decisions[0] = DecisionOf(charges[0], t.most, e.take(charges[0].N))
-			return "", 0, nil
+			return Hold{}, nil
 		}
 	}
-	if allowed, err := m.judge(charges, decisions, now, expiry != 0); !allowed || err != nil {
+	if allowed, err := m.judge(charges, decisions, now, reserve); !allowed || err != nil {
 		if err == nil {
 			m.adopt(charges, now)
 		}
-		return "", 0, err
+		return Hold{}, err
 	}
-	added := 0
+	added, expires := 0, int64(0)
 	for i := range charges {
 		c := &charges[i]
 		e := m.found[i]
 		t, _ := e.termsOf(c) // which was checked
 		if e == nil {
-			if c.N == 0 && expiry == 0 {
+			if c.N == 0 && !reserve {
 				continue
 			}
 			e = m.add(c, t, now)
@@ -203,7 +208,7 @@ func (m *Memory) decide(
 		decisions[i] = DecisionOf(*c, t.most, e.take(c.N))
 	}
 	for i, e := range m.found {
-		if expiry != 0 {
+		if reserve {
 			e.hold(id, charges[i].N, expires, "")
 		}
 		if e != nil {
@@ -213,7 +218,10 @@ func (m *Memory) decide(
 	for range added { // two for each that was added, so that what is kept does not grow for long
 		m.reclaim(now, m.maxKeys)
 	}
-	return id, expires, nil
+	if !reserve {
+		return Hold{}, nil
+	}
+	return newReservation(id, charges, expires), nil
 }
 
 // adopt makes what is kept for charges that were refused held to their limits from now on.
@@ -309,47 +317,16 @@ func (m *Memory) refuseFull(d *weir.Decision, wait int64) {
 	d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonTableFull, time.Duration(max(wait, 1))
 }
 
-// Peek implements [Store].
-func (m *Memory) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if err := CheckDecisions(charges, decisions); err != nil {
+// peek decides on the charges without taking anything, and fills states if there are any.
+func (m *Memory) peek(charges []Charge, decisions []weir.Decision, states []State, now int64) error {
+	if _, err := m.judge(charges, decisions, now, false); err != nil || states == nil {
 		return err
 	}
-	if err := m.enter(ctx, charges); err != nil {
-		return err
-	}
-	defer m.lock.Unlock()
-	_, err := m.judge(charges, decisions, m.now(), false)
-	return err
-}
-
-// Reset implements [Store].
-func (m *Memory) Reset(ctx context.Context, policy, key string) error {
-	if err := checkName(policy, key); err != nil {
-		return err
-	}
-	if err := m.enter(ctx, nil); err != nil {
-		return err
-	}
-	defer m.lock.Unlock()
-	if e := m.keys[memoryKey{policy, key}]; e != nil {
-		m.forget(e)
+	for i, e := range m.found {
+		t, _ := e.termsOf(&charges[i]) // which was checked
+		states[i] = m.view(e, t, now).inspect(charges[i], e != nil, 0)
 	}
 	return nil
-}
-
-// Inspect implements [Store].
-func (m *Memory) Inspect(ctx context.Context, c Charge) (State, error) {
-	c.N = 0
-	t, err := compiled.terms(c.Limit)
-	if err != nil {
-		return State{}, err
-	}
-	if err := m.enter(ctx, []Charge{c}); err != nil {
-		return State{}, err
-	}
-	defer m.lock.Unlock()
-	e := m.keys[memoryKey{c.Policy, c.Key}]
-	return m.view(e, t, m.now()).inspect(c, e != nil, 0), nil
 }
 
 // inspect is what the record, which must be ready, says to a charge, if it is known and is kept for margin longer than it
@@ -372,6 +349,121 @@ func after(t int64, d time.Duration) int64 {
 	return never
 }
 
+// refund gives permits back.
+func (m *Memory) refund(charges []Charge, now int64) {
+	for i := range charges {
+		if e := m.keys[memoryKey{charges[i].Policy, charges[i].Key}]; e != nil {
+			t, _ := compiled.terms(charges[i].Limit) // which was checked
+			e.ready(now, t)
+			e.refund(charges[i].N)
+			m.due(e)
+		}
+	}
+}
+
+// debit takes permits whether they are there or not.
+func (m *Memory) debit(charges []Charge, decisions []weir.Decision, now int64) {
+	for i := range charges {
+		c := &charges[i]
+		probe := Charge{Policy: c.Policy}
+		e, t, ok := m.entry(c, now)
+		if !ok { // what was granted elsewhere cannot be kept
+			decisions[i] = DecisionOf(probe, t.most, m.view(nil, t, now).peek(0))
+			m.refuseFull(&decisions[i], m.untilRoom(now))
+			continue
+		}
+		e.ready(now, t)
+		decisions[i] = DecisionOf(probe, t.most, e.debit(c.N))
+		m.due(e)
+	}
+}
+
+// lend takes what there is of the permits of a charge, and least at least.
+func (m *Memory) lend(c Charge, d *weir.Decision, least, now int64) Hold {
+	asked := Charge{Policy: c.Policy, N: least}
+	if t, _ := compiled.terms(c.Limit); least > t.most { // nothing is kept for that
+		*d = DecisionOf(asked, t.most, m.view(m.keys[memoryKey{c.Policy, c.Key}], t, now).peek(least))
+		return Hold{}
+	}
+	e, t, ok := m.entry(&c, now)
+	if !ok {
+		*d = DecisionOf(asked, t.most, m.view(nil, t, now).peek(least))
+		m.refuseFull(d, m.untilRoom(now))
+		return Hold{}
+	}
+	e.ready(now, t)
+	lent, r := e.lend(least, c.N)
+	m.due(e)
+	if *d = DecisionOf(asked, t.most, r); !d.Allowed {
+		return Hold{}
+	}
+	c.N, c.Policy, c.Key = lent, strings.Clone(c.Policy), strings.Clone(c.Key)
+	return Hold{Charges: []Charge{c}, Taken: e.at}
+}
+
+// entry is what is kept for a charge, made if there is room, and its terms.
+func (m *Memory) entry(c *Charge, now int64) (e *memoryEntry, t *terms, ok bool) {
+	e = m.keys[memoryKey{c.Policy, c.Key}]
+	t, _ = e.termsOf(c) // which was checked
+	if e != nil {
+		return e, t, true
+	}
+	if m.reclaim(now, m.maxKeys-1); len(m.keys) >= m.maxKeys {
+		return nil, t, false
+	}
+	return m.add(c, t, now), t, true
+}
+
+// untilRoom is how long it takes at least until there is room for one more key.
+func (m *Memory) untilRoom(now int64) int64 {
+	if len(m.queue) == 0 {
+		return never
+	}
+	return m.queue[0].due - now
+}
+
+// Settle implements [Home].
+func (m *Memory) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if err := CheckSettle(h, actual); err != nil {
+		return err
+	}
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.lock.Unlock()
+	now := m.now()
+	known := len(h.Charges) == 0
+	for i := range h.Charges {
+		c := &h.Charges[i]
+		e := m.keys[memoryKey{c.Policy, c.Key}]
+		if e == nil {
+			continue
+		}
+		if h.lent() {
+			if t, _ := e.termsOf(c); e.terms.text == t.text {
+				e.ready(now, nil)
+				e.takeBack(h.unspent(actual), h.Taken)
+				m.due(e)
+			}
+			continue
+		}
+		e.ready(now, nil)
+		if at := e.find(h.ID, h.Expires); at >= 0 {
+			known = true
+			if actual == nil {
+				e.cancel(at)
+			} else {
+				e.commit(at, actual[i])
+			}
+		}
+		m.due(e)
+	}
+	if !known && !h.lent() {
+		return ErrNotReserved
+	}
+	return nil
+}
+
 // Len is how many keys are kept, some of which may have all their permits.
 func (m *Memory) Len() int {
 	m.lock.Lock()
@@ -379,7 +471,7 @@ func (m *Memory) Len() int {
 	return len(m.keys)
 }
 
-// Close implements [Store]. The states are lost.
+// Close implements [Home]. The states are lost.
 func (m *Memory) Close() error {
 	m.lock.Lock()
 	defer m.lock.Unlock()

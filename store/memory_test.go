@@ -11,10 +11,10 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-func takeOne(t *testing.T, s store.Store, key string, l weir.Limit) weir.Decision {
+func takeOne(t *testing.T, s store.Home, key string, l weir.Limit) weir.Decision {
 	t.Helper()
 	ds := make([]weir.Decision, 1)
-	if err := s.Take(t.Context(), []store.Charge{{Policy: "p", Key: key, Limit: l, N: 1}}, ds); err != nil {
+	if err := store.Take(t.Context(), s, []store.Charge{{Policy: "p", Key: key, Limit: l, N: 1}}, ds); err != nil {
 		t.Fatal(err)
 	}
 	return ds[0]
@@ -41,17 +41,17 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	ds := make([]weir.Decision, 2)
 	charges := []store.Charge{{Policy: "p", Key: "8", Limit: l, N: 1}, {Policy: "p", Key: "new", Limit: l, N: 1}}
-	if err := m.Take(t.Context(), charges, ds); err != nil || !ds[0].Allowed || ds[0].Remaining != 9 || ds[1].Reason != weir.ReasonTableFull {
+	if err := store.Take(t.Context(), m, charges, ds); err != nil || !ds[0].Allowed || ds[0].Remaining != 9 || ds[1].Reason != weir.ReasonTableFull {
 		t.Errorf("%+v, %v", ds, err)
 	}
-	if _, err := m.Reserve(t.Context(), charges[1:], ds[1:], time.Minute); err != nil || ds[1].Reason != weir.ReasonTableFull {
+	if _, err := store.Reserve(t.Context(), m, charges[1:], ds[1:], time.Minute); err != nil || ds[1].Reason != weir.ReasonTableFull {
 		t.Errorf("%+v, %v", ds, err)
 	}
-	if err := m.Peek(t.Context(), charges[1:], ds[1:]); err != nil || ds[1].Reason != weir.ReasonTableFull {
+	if err := store.Peek(t.Context(), m, charges[1:], ds[1:]); err != nil || ds[1].Reason != weir.ReasonTableFull {
 		t.Errorf("%+v, %v", ds, err)
 	}
 	charges[1].N = 0
-	if err := m.Take(t.Context(), charges[1:], ds[1:]); err != nil || !ds[1].Allowed {
+	if err := store.Take(t.Context(), m, charges[1:], ds[1:]); err != nil || !ds[1].Allowed {
 		t.Errorf("a probe: %+v, %v", ds, err)
 	}
 	clock.Advance(d.RetryAfter)
@@ -71,7 +71,7 @@ func TestMemoryIsBoundedForOneRequest(t *testing.T) {
 	m := newMemory(t, store.MemoryOptions{MaxKeys: 1})
 	l := weir.TokenBucket(weir.PerHour(10), 0)
 	ds := make([]weir.Decision, 2)
-	err := m.Take(t.Context(), []store.Charge{{Policy: "p", Key: "a", Limit: l, N: 1}, {Policy: "p", Key: "b", Limit: l, N: 1}}, ds)
+	err := store.Take(t.Context(), m, []store.Charge{{Policy: "p", Key: "a", Limit: l, N: 1}, {Policy: "p", Key: "b", Limit: l, N: 1}}, ds)
 	if err != nil || !ds[0].Allowed || ds[1].Reason != weir.ReasonTableFull || ds[1].RetryAfter != weir.Never || m.Len() != 0 {
 		t.Errorf("%+v, %v", ds, err)
 	}
@@ -108,7 +108,7 @@ func TestMemoryForgetsNothingThatCounts(t *testing.T) {
 		weir.FixedWindow(weir.PerSecond(2)),
 		weir.SlidingWindow(weir.Per(2, 2*time.Second), 0),
 	}
-	type reserved struct{ a, b store.Reservation }
+	type reserved struct{ a, b store.Hold }
 	var held []reserved
 	for range 20_000 {
 		clock.Advance(time.Duration(rng.Int64N(int64(60 * time.Millisecond))))
@@ -117,12 +117,12 @@ func TestMemoryForgetsNothingThatCounts(t *testing.T) {
 		var a, b [1]weir.Decision
 		switch rng.IntN(4) {
 		case 0:
-			ra, errA := small.Reserve(t.Context(), c, a[:], 3*time.Second)
+			ra, errA := store.Reserve(t.Context(), small, c, a[:], 3*time.Second)
 			if a[0].Reason == weir.ReasonTableFull {
 				full++
 				continue
 			}
-			rb, errB := large.Reserve(t.Context(), c, b[:], 3*time.Second)
+			rb, errB := store.Reserve(t.Context(), large, c, b[:], 3*time.Second)
 			if errA != nil || errB != nil {
 				t.Fatal(errA, errB)
 			}
@@ -135,20 +135,20 @@ func TestMemoryForgetsNothingThatCounts(t *testing.T) {
 			}
 			r := held[0]
 			held = held[1:]
-			errA, errB := small.Cancel(t.Context(), r.a), large.Cancel(t.Context(), r.b)
+			errA, errB := store.Cancel(t.Context(), small, r.a), store.Cancel(t.Context(), large, r.b)
 			if !errors.Is(errA, errB) {
 				t.Fatalf("%v and %v", errA, errB)
 			}
 			continue
 		default:
-			if err := small.Take(t.Context(), c, a[:]); err != nil {
+			if err := store.Take(t.Context(), small, c, a[:]); err != nil {
 				t.Fatal(err)
 			}
 			if a[0].Reason == weir.ReasonTableFull {
 				full++
 				continue
 			}
-			if err := large.Take(t.Context(), c, b[:]); err != nil {
+			if err := store.Take(t.Context(), large, c, b[:]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -233,7 +233,7 @@ func TestMemoryTakeAllocatesNothing(t *testing.T) {
 		ds := make([]weir.Decision, n)
 		ctx := t.Context()
 		if got := testing.AllocsPerRun(100, func() {
-			if err := m.Take(ctx, charges, ds); err != nil || !ds[0].Allowed {
+			if err := store.Take(ctx, m, charges, ds); err != nil || !ds[0].Allowed {
 				t.Fatal(err)
 			}
 		}); got != 0 {
@@ -260,7 +260,7 @@ func benchmarkTake(b *testing.B, n, keys int) {
 	}
 	for _, name := range names {
 		c := []store.Charge{{Policy: "policy0", Key: name, Limit: weir.TokenBucket(weir.PerHour(1), 1e5), N: 1}}
-		if err := m.Take(b.Context(), c, make([]weir.Decision, 1)); err != nil {
+		if err := store.Take(b.Context(), m, c, make([]weir.Decision, 1)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -276,7 +276,7 @@ func benchmarkTake(b *testing.B, n, keys int) {
 			for i := range charges {
 				charges[i].Key = key
 			}
-			if err := m.Take(b.Context(), charges, ds); err != nil {
+			if err := store.Take(b.Context(), m, charges, ds); err != nil {
 				b.Error(err)
 				return
 			}
@@ -293,7 +293,7 @@ func BenchmarkMemoryRefuse(b *testing.B) {
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := m.Take(b.Context(), charges, ds); err != nil {
+		if err := store.Take(b.Context(), m, charges, ds); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -308,9 +308,9 @@ func BenchmarkMemoryReserveCommit(b *testing.B) {
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := m.Reserve(b.Context(), charges, ds, time.Minute)
+		r, err := store.Reserve(b.Context(), m, charges, ds, time.Minute)
 		if err == nil {
-			err = m.Commit(b.Context(), r, []int64{5})
+			err = store.Commit(b.Context(), m, r, []int64{5})
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -327,7 +327,7 @@ func BenchmarkLockedTake(b *testing.B) {
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.Take(b.Context(), charges, ds); err != nil {
+		if err := store.Take(b.Context(), s, charges, ds); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ const (
 // near is a table of keys of an inner store about which memory decides: that of [Leased] and of [Optimistic], whose spending
 // rules differ. K is what is kept for a key, and has a nearKey.
 type near[K any] struct {
-	inner  Store
+	inner  Home
 	clock  weir.Clock
 	start  time.Time
 	seed   maphash.Seed
@@ -80,7 +80,7 @@ type nearKey[K any] struct {
 }
 
 // open makes the table, for maxKeys keys and with ticks of every.
-func (n *near[K]) open(inner Store, clock weir.Clock, maxKeys int, every time.Duration, rule nearRule[K]) {
+func (n *near[K]) open(inner Home, clock weir.Clock, maxKeys int, every time.Duration, rule nearRule[K]) {
 	count := nearShards
 	for count > 1 && maxKeys/count < keysPerShard {
 		count /= 2

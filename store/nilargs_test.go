@@ -28,7 +28,7 @@ func TestNilIsToldAtTheCall(t *testing.T) {
 		"pointer Breaker":    func() error { _, err := store.NewBreaker(none, store.BreakerOptions{}); return err },
 		"pointer Optimistic": func() error { _, err := store.NewOptimistic(none, store.OptimisticOptions{}); return err },
 		"Divided": func() error {
-			_, err := store.NewDivided(nil, nil).Acquire(t.Context(), []store.Charge{durable("k", hourly(1), 1)}, make([]weir.Decision, 1), store.Waiting{})
+			_, err := store.Acquire(t.Context(), store.NewDivided(nil, nil), store.Ask{}, []store.Charge{durable("k", hourly(1), 1)}, make([]weir.Decision, 1))
 			return err
 		},
 	} {

@@ -68,7 +68,7 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 	return o, err
 }
 
-// Optimistic is a [Store] that decides from memory and tells the store behind it afterwards: a decision about a key that is in
+// Optimistic is a [Home] that decides from memory and tells the store behind it afterwards: a decision about a key that is in
 // use costs no round trip. The nodes that share a limit allow, on any interval, at most
 //
 //	what the limit allows + (nodes - 1) x drift
@@ -83,7 +83,7 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 // For each key a node has a view: what the store returned last, less what the node has allowed since. The node allows a request
 // by itself if its view has the permits, the view is younger than two intervals, and the permits that the store does not know of
 // are at most drift. Otherwise it asks the store. Every interval, and when three quarters of the drift are used up, it tells the
-// store by [Store.Debit], which returns the new view. There is one call for a key at a time, and all requests that need it wait
+// store by [Debit], which returns the new view. There is one call for a key at a time, and all requests that need it wait
 // for it. What is refused is remembered until its RetryAfter, and costs no call.
 //
 // A token bucket in the view refills by the monotonic clock of the process. Of windows nothing comes back before the next call.
@@ -100,7 +100,7 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 //
 // # Debts
 //
-// The store remembers a debt of at most one limit ([Store.Debit]). As long as (nodes - 1) x drift is not more than the limit,
+// The store remembers a debt of at most one limit ([Debit]). As long as (nodes - 1) x drift is not more than the limit,
 // nothing is forgotten. That is up to 11 nodes with the default Drift and a limit that is a multiple of 10. With more nodes a
 // burst of all of them at once can make a larger debt, of which the rest is forgotten. Up to
 //
@@ -135,10 +135,10 @@ type Optimistic struct {
 	sync    optimisticSync
 }
 
-var _ Store = (*Optimistic)(nil)
+var _ Home = (*Optimistic)(nil)
 
 // NewOptimistic returns a store that decides from memory, over one that processes share, or an *[weir.OptionError].
-func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
+func NewOptimistic(inner Home, o OptimisticOptions) (*Optimistic, error) {
 	if err := mustHave("NewOptimistic.inner", inner); err != nil {
 		return nil, err
 	}
@@ -152,17 +152,67 @@ func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
 	return s, nil
 }
 
-// Take implements [Store].
-func (o *Optimistic) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if len(charges) == len(decisions) && ctx.Err() == nil {
+// Do implements [Home]. The store is asked about keys of which it must be. It decides on reservations and loans, but on what is
+// known to be refused. Permits of which it does not know yet are given back here. After a reset, what others owe they tell it.
+func (o *Optimistic) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	takes := ask.Mode == ModeTake && ask.Hold == 0 && ask.Wait == 0
+	if takes && len(charges) == len(decisions) && ctx.Err() == nil {
 		switch {
 		case len(charges) == 1 && o.takeKnown(&charges[0], &decisions[0]), len(charges) > 1 && o.takeAllKnown(charges, decisions):
-			return nil
+			return Hold{}, nil
 		}
 	}
-	if err := CheckTaken(charges); err != nil {
+	if err := check(&ask, charges, decisions); err != nil {
+		return Hold{}, err
+	}
+	switch {
+	case len(charges) == 0:
+		if err := o.enter(ctx); err != nil {
+			return Hold{}, err
+		}
+		return o.inner.Do(ctx, ask, charges, decisions)
+	case ask.Mode == ModeRefund:
+		return Hold{}, o.refund(ctx, charges)
+	case ask.Mode == ModeReset:
+		return Hold{}, o.reset(ctx, charges)
+	}
+	return o.decide(ctx, ask, charges, decisions)
+}
+
+// decide decides on charges of which memory may know too little.
+func (o *Optimistic) decide(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (h Hold, err error) {
+	c := optimisticCall{o: o, charges: charges, decisions: decisions, takes: true, whole: true}
+	c.ask = func(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+		h, err = o.inner.Do(ctx, ask, charges, decisions)
 		return err
 	}
-	c := optimisticCall{o: o, charges: charges, decisions: decisions, ask: o.inner.Take, takes: true}
-	return c.run(ctx)
+	switch ask.Mode {
+	case ModePeek:
+		c.takes, c.whole, c.always = ask.States != nil, ask.States != nil, ask.States != nil
+	case ModeDebit:
+		c.always = true
+	case ModeLend:
+		least := charges[0]
+		least.N = ask.Least
+		c.charges = []Charge{least}
+		c.ask = func(ctx context.Context, _ []Charge, decisions []weir.Decision) error {
+			h, err = o.inner.Do(ctx, ask, charges, decisions)
+			return err
+		}
+	default:
+		c.whole = ask.Hold != 0
+	}
+	if err := c.run(ctx); err != nil {
+		return Hold{}, err
+	}
+	return h, nil
+}
+
+// Settle implements [Home].
+func (o *Optimistic) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if err := o.enter(ctx); err != nil {
+		return err
+	}
+	defer o.mistrust(h.Charges)
+	return o.inner.Settle(ctx, h, actual)
 }

@@ -11,14 +11,16 @@ import (
 
 // slowTakes is a store that answers Take late.
 type slowTakes struct {
-	Store
+	Home
 
 	late time.Duration
 }
 
-func (s *slowTakes) Take(ctx context.Context, charges []Charge, ds []weir.Decision) error {
-	time.Sleep(s.late)
-	return s.Store.Take(ctx, charges, ds)
+func (s *slowTakes) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode == ModeTake {
+		time.Sleep(s.late)
+	}
+	return s.Home.Do(ctx, ask, charges, decisions)
 }
 
 // TestOptimisticGivesBackExactly has requests that memory grants in part, and the store refuses a while later, when another window
@@ -48,37 +50,37 @@ func TestOptimisticGivesBackExactly(t *testing.T) {
 			known := Charge{Policy: "known", Limit: l, N: 40, Consistency: ConsistencyOptimistic}
 			empty := Charge{Policy: "empty", Limit: weir.TokenBucket(weir.PerDay(1), 1), N: 1}
 			ds := make([]weir.Decision, 2)
-			if err = memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
+			if err = Take(ctx, memory, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
 				t.Fatal(ds[0], err)
 			}
-			if err = o.Peek(ctx, []Charge{known}, ds[:1]); err != nil {
+			if err = Peek(ctx, o, []Charge{known}, ds[:1]); err != nil {
 				t.Fatal(err)
 			}
 			first := known
 			first.N = 1
-			if err = o.Take(ctx, []Charge{first}, ds[:1]); err != nil || !ds[0].Allowed {
+			if err = Take(ctx, o, []Charge{first}, ds[:1]); err != nil || !ds[0].Allowed {
 				t.Fatal(ds[0], err)
 			}
 			time.Sleep(time.Second) // the store is told; now there is half a second left of the window
-			before, err := memory.Inspect(ctx, known)
+			before, err := Inspect(ctx, memory, known)
 			if err != nil {
 				t.Fatal(err)
 			}
 			first.N = 0
-			if err := o.Peek(ctx, []Charge{first}, ds[:1]); err != nil {
+			if err := Peek(ctx, o, []Charge{first}, ds[:1]); err != nil {
 				t.Fatal(err)
 			}
 			if err := o.takeMixed(ctx, []Charge{known, empty}, ds); err != nil || !ds[0].Allowed || ds[1].Allowed {
 				t.Fatalf("%v: %+v, %v", l, ds, err)
 			}
 			time.Sleep(time.Second)
-			if s, err := memory.Inspect(ctx, known); err != nil || s.Decision.Remaining < before.Decision.Remaining {
+			if s, err := Inspect(ctx, memory, known); err != nil || s.Decision.Remaining < before.Decision.Remaining {
 				t.Errorf("%v: the store has %+v, %v after a request that was refused, and had %+v", l, s.Decision, err, before.Decision)
 			}
 			inner.late = 0
 			had := int64(0)
 			for at := time.Now(); time.Since(at) < 500*time.Millisecond; {
-				if err := o.Take(ctx, []Charge{{Policy: "known", Limit: l, N: 1}}, ds[:1]); err != nil {
+				if err := Take(ctx, o, []Charge{{Policy: "known", Limit: l, N: 1}}, ds[:1]); err != nil {
 					t.Fatal(err)
 				}
 				if ds[0].Allowed {
@@ -118,10 +120,10 @@ func TestOptimisticToldOfWhatIsHeld(t *testing.T) {
 		known := Charge{Policy: "known", Limit: l, N: 10, Consistency: ConsistencyOptimistic}
 		empty := Charge{Policy: "empty", Limit: weir.TokenBucket(weir.PerDay(1), 1), N: 1}
 		ds := make([]weir.Decision, 2)
-		if err := memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
+		if err := Take(ctx, memory, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
 			t.Fatal(ds[0], err)
 		}
-		if err := o.Take(ctx, []Charge{known}, ds[:1]); err != nil || !ds[0].Allowed {
+		if err := Take(ctx, o, []Charge{known}, ds[:1]); err != nil || !ds[0].Allowed {
 			t.Fatal(ds[0], err)
 		}
 		done := make(chan struct{})
@@ -133,17 +135,17 @@ func TestOptimisticToldOfWhatIsHeld(t *testing.T) {
 			}
 		}()
 		time.Sleep(500 * time.Millisecond)
-		if s, err := memory.Inspect(ctx, known); err != nil || s.Decision.Remaining != 90 {
+		if s, err := Inspect(ctx, memory, known); err != nil || s.Decision.Remaining != 90 {
 			t.Errorf("the store has %+v, %v", s.Decision, err)
 		}
-		if err := o.Take(ctx, []Charge{known}, ds[:1]); err != nil || !ds[0].Allowed || ds[0].Remaining != 70 {
+		if err := Take(ctx, o, []Charge{known}, ds[:1]); err != nil || !ds[0].Allowed || ds[0].Remaining != 70 {
 			t.Errorf("%+v, %v", ds[0], err)
 		}
 		<-done
 		if err := o.Close(); err != nil {
 			t.Error(err)
 		}
-		if s, err := memory.Inspect(ctx, known); err != nil || s.Decision.Remaining != 70 {
+		if s, err := Inspect(ctx, memory, known); err != nil || s.Decision.Remaining != 70 {
 			t.Errorf("the store has %+v, %v", s.Decision, err)
 		}
 	})

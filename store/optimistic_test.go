@@ -16,7 +16,7 @@ import (
 
 // distant is a store that takes time to reach, counts its calls, and can be cut off.
 type distant struct {
-	store.Store
+	store.Home
 
 	delay     atomic.Pointer[func() time.Duration] // there, and back; nil for none
 	down      atomic.Bool                          // calls do not get there
@@ -88,30 +88,26 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (d *distant) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	return d.call(ctx, func() error {
-		if g, ok := ctx.Value(grantedKey{}).(*granted); ok {
+func (d *distant) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if ask.Mode != store.ModeTake && ask.Mode != store.ModePeek && ask.Mode != store.ModeDebit || ask.Hold != 0 || ask.States != nil {
+		return d.Home.Do(ctx, ask, charges, decisions)
+	}
+	return store.Hold{}, d.call(ctx, func() error {
+		if g, ok := ctx.Value(grantedKey{}).(*granted); ok && ask.Mode == store.ModeTake {
 			g.at = time.Now()
 		}
-		return d.Store.Take(ctx, charges, decisions)
-	})
-}
-
-func (d *distant) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	return d.call(ctx, func() error { return d.Store.Peek(ctx, charges, decisions) })
-}
-
-func (d *distant) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	return d.call(ctx, func() error {
-		raise(&d.charges, int64(len(charges)))
-		for i := range charges {
-			d.debited.Add(charges[i].N)
+		if ask.Mode == store.ModeDebit {
+			raise(&d.charges, int64(len(charges)))
+			for i := range charges {
+				d.debited.Add(charges[i].N)
+			}
 		}
-		return d.Store.Debit(ctx, charges, decisions)
+		_, err := d.Home.Do(ctx, ask, charges, decisions)
+		return err
 	})
 }
 
-func newOptimistic(t testing.TB, inner store.Store, o store.OptimisticOptions) *store.Optimistic {
+func newOptimistic(t testing.TB, inner store.Home, o store.OptimisticOptions) *store.Optimistic {
 	t.Helper()
 	s, err := store.NewOptimistic(inner, o)
 	if err != nil {
@@ -121,7 +117,7 @@ func newOptimistic(t testing.TB, inner store.Store, o store.OptimisticOptions) *
 }
 
 // shut closes a store and fails the test if that fails.
-func shut(t *testing.T, s store.Store) {
+func shut(t *testing.T, s store.Home) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -131,15 +127,15 @@ func shut(t *testing.T, s store.Store) {
 // node is an Optimistic over a distant Memory of its own.
 func node(t *testing.T, o store.OptimisticOptions) (*store.Optimistic, *distant) {
 	t.Helper()
-	d := &distant{Store: newMemory(t, store.MemoryOptions{})}
+	d := &distant{Home: newMemory(t, store.MemoryOptions{})}
 	return newOptimistic(t, d, o), d
 }
 
 // take takes n permits of a key.
-func take(t *testing.T, s store.Store, key string, l weir.Limit, n int64) weir.Decision {
+func take(t *testing.T, s store.Home, key string, l weir.Limit, n int64) weir.Decision {
 	t.Helper()
 	d := make([]weir.Decision, 1)
-	if err := s.Take(t.Context(), []store.Charge{{Policy: "p", Key: key, Limit: l, N: n}}, d); err != nil {
+	if err := store.Take(t.Context(), s, []store.Charge{{Policy: "p", Key: key, Limit: l, N: n}}, d); err != nil {
 		t.Fatal(err)
 	}
 	return d[0]
@@ -190,7 +186,7 @@ func TestOptimisticRecheck(t *testing.T) {
 		defer shut(t, s)
 		l := weir.TokenBucket(weir.PerDay(10), 0)
 		take(t, s, "", l, 10)
-		if err := d.Reset(t.Context(), "p", ""); err != nil {
+		if err := store.Reset(t.Context(), d, "p", ""); err != nil {
 			t.Fatal(err)
 		}
 		if take(t, s, "", l, 1).Allowed {
@@ -287,11 +283,11 @@ func TestOptimisticEdges(t *testing.T) {
 			{{Policy: "p", Limit: perSecond}, {Policy: "p", Limit: perSecond}},
 			{{Policy: "c", Limit: weir.AtOnce(3), N: 1}},
 		} {
-			if _, ok := errors.AsType[*weir.OptionError](s.Take(t.Context(), bad, decision)); !ok {
+			if _, ok := errors.AsType[*weir.OptionError](store.Take(t.Context(), s, bad, decision)); !ok {
 				t.Errorf("%+v: no error about an option", bad)
 			}
 		}
-		if err := s.Take(t.Context(), nil, nil); err != nil {
+		if err := store.Take(t.Context(), s, nil, nil); err != nil {
 			t.Errorf("no charges: %v", err)
 		}
 	})

@@ -26,13 +26,13 @@ func TestOptimisticAllocatesNothing(t *testing.T) {
 		charges := []store.Charge{{Policy: "a", Key: "key", Limit: l, N: 1}, {Policy: "b", Key: "key", Limit: l, N: 1}}
 		decisions := make([]weir.Decision, 2)
 		for i := range charges {
-			if err := s.Take(context.Background(), charges[i:i+1], decisions[:1]); err != nil {
+			if err := store.Take(context.Background(), s, charges[i:i+1], decisions[:1]); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for n := 1; n <= 2; n++ {
 			got := testing.AllocsPerRun(100, func() {
-				if err := s.Take(context.Background(), charges[:n], decisions[:n]); err != nil {
+				if err := store.Take(context.Background(), s, charges[:n], decisions[:n]); err != nil {
 					t.Error(err)
 				}
 			})
@@ -69,7 +69,7 @@ func benchmarkOptimistic(b *testing.B, l weir.Limit, n int) {
 	decisions, refused := make([]weir.Decision, 2), 0
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.Take(context.Background(), charges[:n], decisions[:n]); err != nil {
+		if err := store.Take(context.Background(), s, charges[:n], decisions[:n]); err != nil {
 			b.Fatal(err)
 		}
 		if !decisions[0].Allowed {

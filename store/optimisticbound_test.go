@@ -65,7 +65,7 @@ func (c crowd) run(t *testing.T) (admitted []admission) {
 	ctx, cancel := context.WithTimeout(alive, c.last)
 	defer cancel()
 	for i := range c.nodes {
-		d, delay := &distant{Store: shared}, random(i, 30*time.Millisecond)
+		d, delay := &distant{Home: shared}, random(i, 30*time.Millisecond)
 		d.delay.Store(&delay)
 		s := newOptimistic(t, d, store.OptimisticOptions{Drift: c.drift})
 		nodes = append(nodes, s)
@@ -93,7 +93,7 @@ func (c crowd) run(t *testing.T) (admitted []admission) {
 					n := 1 + calls%c.most
 					g := &granted{}
 					decisions := make([]weir.Decision, 1)
-					err := s.Take(context.WithValue(alive, grantedKey{}, g),
+					err := store.Take(context.WithValue(alive, grantedKey{}, g), s,
 						[]store.Charge{{Policy: "p", Limit: c.limit, N: n}}, decisions)
 					if err != nil && !c.failures {
 						t.Error(err)

@@ -82,14 +82,8 @@ func (f *optimisticFlight) wait(ctx context.Context) error {
 	}
 }
 
-// prepare checks the charges and finds their shards.
+// prepare finds the limits of the charges and their shards.
 func (c *optimisticCall) prepare(ctx context.Context) error {
-	if err := CheckDecisions(c.charges, c.decisions); err != nil {
-		return err
-	}
-	if err := checkNames(c.charges); err != nil {
-		return err
-	}
 	n := len(c.charges)
 	c.terms, c.keys, c.verdicts, c.hashes = make([]*terms, n), make([]*optimisticKey, n), make([]verdict, n), make([]uint64, n)
 	for i := range c.charges {

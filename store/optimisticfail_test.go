@@ -16,7 +16,7 @@ import (
 // left is how many permits of a key the store behind has.
 func left(t *testing.T, d *distant, key string, l weir.Limit) int64 {
 	t.Helper()
-	s, err := d.Inspect(t.Context(), store.Charge{Policy: "p", Key: key, Limit: l})
+	s, err := store.Inspect(t.Context(), d, store.Charge{Policy: "p", Key: key, Limit: l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestOptimisticUnreachable(t *testing.T) {
 		}
 		decisions := make([]weir.Decision, 1)
 		charges := []store.Charge{{Policy: "p", Limit: l, N: 1}}
-		if err := s.Take(t.Context(), charges, decisions); !errors.Is(err, store.ErrUnavailable) {
+		if err := store.Take(t.Context(), s, charges, decisions); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("beyond the drift: %v, %+v", err, decisions)
 		}
 		d.calls.Store(0)
@@ -47,7 +47,7 @@ func TestOptimisticUnreachable(t *testing.T) {
 		if calls := d.calls.Load(); calls < 12 || calls > 25 {
 			t.Errorf("the store was tried %d times in a minute", calls)
 		}
-		if err := s.Take(t.Context(), charges, decisions); !errors.Is(err, store.ErrUnavailable) {
+		if err := store.Take(t.Context(), s, charges, decisions); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("with an old view: %v", err)
 		}
 		d.down.Store(false)
@@ -68,7 +68,7 @@ func TestOptimisticToldTwice(t *testing.T) {
 		take(t, s, "", l, 4)
 		d.deaf.Store(true)
 		_ = rest(t.Context(), time.Minute)
-		err := s.Take(t.Context(), []store.Charge{{Policy: "p", Limit: l, N: 1}}, make([]weir.Decision, 1))
+		err := store.Take(t.Context(), s, []store.Charge{{Policy: "p", Limit: l, N: 1}}, make([]weir.Decision, 1))
 		if !errors.Is(err, store.ErrUnavailable) {
 			t.Error(err)
 		}
@@ -91,7 +91,7 @@ func TestOptimisticCallerLeaves(t *testing.T) {
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			start := time.Now()
-			err := s.Take(ctx, []store.Charge{{Policy: "p", Limit: l, N: 1}}, make([]weir.Decision, 1))
+			err := store.Take(ctx, s, []store.Charge{{Policy: "p", Limit: l, N: 1}}, make([]weir.Decision, 1))
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 20*time.Millisecond {
 				t.Errorf("%v after %v", err, time.Since(start))
 			}
@@ -109,7 +109,7 @@ func TestOptimisticCallerLeaves(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Peek(ctx, nil, nil); !errors.Is(err, context.Canceled) {
+		if err := store.Peek(ctx, s, nil, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("with a context that has ended: %v", err)
 		}
 	})
@@ -120,19 +120,19 @@ type poisoned struct{ *distant }
 
 var errPoison = errors.New("the record cannot be read")
 
-func (p poisoned) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
+func (p poisoned) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
 	for i := range charges {
-		if strings.HasPrefix(charges[i].Key, "bad") {
-			return errPoison
+		if ask.Mode == store.ModeDebit && strings.HasPrefix(charges[i].Key, "bad") {
+			return store.Hold{}, errPoison
 		}
 	}
-	return p.distant.Debit(ctx, charges, decisions)
+	return p.distant.Do(ctx, ask, charges, decisions)
 }
 
 // TestOptimisticOneKeyFails has the store fail for two of many keys: the others do not suffer.
 func TestOptimisticOneKeyFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &distant{Store: newMemory(t, store.MemoryOptions{})}
+		d := &distant{Home: newMemory(t, store.MemoryOptions{})}
 		s := newOptimistic(t, poisoned{d}, store.OptimisticOptions{})
 		l := weir.TokenBucket(weir.PerDay(100), 0)
 		keys := []string{"bad", "bad 2"}
@@ -177,10 +177,10 @@ func TestOptimisticClose(t *testing.T) {
 		}
 		decisions := make([]weir.Decision, 1)
 		charges := []store.Charge{{Policy: "p", Key: "1", Limit: l, N: 1}}
-		_, err := s.Reserve(t.Context(), charges, decisions, time.Minute)
+		_, err := store.Reserve(t.Context(), s, charges, decisions, time.Minute)
 		for name, err := range map[string]error{
-			"Take": s.Take(t.Context(), charges, decisions), "Peek": s.Peek(t.Context(), charges, decisions),
-			"Refund": s.Refund(t.Context(), charges), "Reset": s.Reset(t.Context(), "p", "1"), "Reserve": err,
+			"Take": store.Take(t.Context(), s, charges, decisions), "Peek": store.Peek(t.Context(), s, charges, decisions),
+			"Refund": store.Refund(t.Context(), s, charges), "Reset": store.Reset(t.Context(), s, "p", "1"), "Reserve": err,
 		} {
 			if !errors.Is(err, store.ErrClosed) {
 				t.Errorf("%s: %v", name, err)

@@ -95,7 +95,7 @@ func TestOptimisticMaxKeys(t *testing.T) {
 // TestOptimisticTableFull has a store that has no room for a key.
 func TestOptimisticTableFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &distant{Store: newMemory(t, store.MemoryOptions{MaxKeys: 1})}
+		d := &distant{Home: newMemory(t, store.MemoryOptions{MaxKeys: 1})}
 		s := newOptimistic(t, d, store.OptimisticOptions{})
 		defer shut(t, s)
 		take(t, s, "a", perSecond, 100)
@@ -146,12 +146,12 @@ func TestOptimisticAllOrNothing(t *testing.T) {
 				charges[i] = store.Charge{Policy: "p", Key: key, Limit: l, N: 1}
 			}
 			decisions := make([]weir.Decision, len(keys))
-			if err := s.Take(t.Context(), charges, decisions); err != nil {
+			if err := store.Take(t.Context(), s, charges, decisions); err != nil {
 				t.Fatal(err)
 			}
 			return decisions
 		}
-		take(t, d.Store, "used up", l, 20)
+		take(t, d.Home, "used up", l, 20)
 		take(t, s, "known", l, 1)
 		got := ask("known", "used up", "unknown") // the store is asked about two of them
 		if !got[0].Allowed || got[0].Remaining != 19 || got[1].Allowed || !got[2].Allowed || got[2].Remaining != 20 {
@@ -194,48 +194,48 @@ func TestOptimisticRest(t *testing.T) {
 		}
 		take(t, s, "", l, 1)
 		take(t, s, "", l, 2)
-		r, err := s.Reserve(ctx, of(5), decisions, time.Hour)
+		r, err := store.Reserve(ctx, s, of(5), decisions, time.Hour)
 		expect("Reserve", err, 12)
-		expect("Refund of what the store does not know", s.Refund(ctx, nil), 12)
+		expect("Refund of what the store does not know", store.Refund(ctx, s, nil), 12)
 		take(t, s, "", l, 1)
-		expect("Refund", s.Refund(ctx, of(3)), 14)
-		expect("Commit", s.Commit(ctx, r, []int64{1}), 18)
+		expect("Refund", store.Refund(ctx, s, of(3)), 14)
+		expect("Commit", store.Commit(ctx, s, r, []int64{1}), 18)
 		take(t, s, "", l, 2)
-		loan, decision, err := s.Lend(ctx, of(30)[0], 1)
-		if decision.Remaining != 0 || loan.Charge.N != 16 {
+		loan, decision, err := store.Lend(ctx, s, of(30)[0], 1)
+		if decision.Remaining != 0 || loan.Lent() != 16 {
 			t.Errorf("Lend: %+v, %+v", loan, decision)
 		}
 		expect("Lend", err, 0)
-		none, err := s.Reserve(ctx, of(1), decisions, time.Hour)
+		none, err := store.Reserve(ctx, s, of(1), decisions, time.Hour)
 		if err != nil || none.ID != "" || decisions[0].Allowed {
 			t.Errorf("Reserve of what is lent: %+v, %+v, %v", none, decisions, err)
 		}
-		expect("Return", s.Return(ctx, loan, 15), 15)
-		r, err = s.Reserve(ctx, of(15), decisions, time.Hour)
+		expect("Return", store.Return(ctx, s, loan, 15), 15)
+		r, err = store.Reserve(ctx, s, of(15), decisions, time.Hour)
 		expect("Reserve of the rest", err, 0)
-		expect("Cancel", s.Cancel(ctx, r), 15)
+		expect("Cancel", store.Cancel(ctx, s, r), 15)
 		take(t, s, "", l, 1)
-		expect("Debit", s.Debit(ctx, of(4), decisions), 10)
+		expect("Debit", store.Debit(ctx, s, of(4), decisions), 10)
 		take(t, s, "", l, 2)
-		state, err := s.Inspect(ctx, of(0)[0])
+		state, err := store.Inspect(ctx, s, of(0)[0])
 		if state.Decision.Remaining != 8 || !state.Known {
 			t.Errorf("Inspect: %+v", state)
 		}
 		expect("Inspect", err, 8)
 		take(t, s, "", l, 2)
 		d.calls.Store(0)
-		err = s.Peek(ctx, of(7), decisions)
+		err = store.Peek(ctx, s, of(7), decisions)
 		if err != nil || decisions[0].Allowed || decisions[0].Remaining != 6 {
 			t.Errorf("Peek: %+v, %v", decisions, err)
 		}
-		err = s.Peek(ctx, of(1), decisions)
+		err = store.Peek(ctx, s, of(1), decisions)
 		if err != nil || !decisions[0].Allowed || decisions[0].Remaining != 6 || d.calls.Load() > 0 {
 			t.Errorf("Peek: %+v, %v, %d calls", decisions, err, d.calls.Load())
 		}
-		expect("Reset", s.Reset(ctx, "p", ""), 20)
+		expect("Reset", store.Reset(ctx, s, "p", ""), 20)
 		in := []store.Charge{{Policy: "c", Limit: weir.AtOnce(2), N: 1}}
 		for i := range 3 {
-			if _, err := s.Reserve(ctx, in, decisions, time.Hour); err != nil || decisions[0].Allowed != (i < 2) {
+			if _, err := store.Reserve(ctx, s, in, decisions, time.Hour); err != nil || decisions[0].Allowed != (i < 2) {
 				t.Errorf("concurrency %d: %+v, %v", i, decisions, err)
 			}
 		}
@@ -259,7 +259,7 @@ func TestOptimisticContention(t *testing.T) {
 						charges = append(charges, store.Charge{Policy: "p", Key: fmt.Sprint(k), Limit: l, N: int64(1 + j%3*((i+k)%150))})
 					}
 				}
-				if err := s.Take(context.Background(), charges, decisions[:len(charges)]); err != nil {
+				if err := store.Take(context.Background(), s, charges, decisions[:len(charges)]); err != nil {
 					t.Error(err)
 					return
 				}

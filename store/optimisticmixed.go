@@ -9,7 +9,10 @@ import (
 // takeMixed is Take for charges some of which are not of ConsistencyOptimistic: those, and the others of which more must be
 // known, are taken in one call of the store, or none is. Where memory refuses, the store is not asked.
 func (o *Optimistic) takeMixed(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	c := optimisticCall{o: o, charges: charges, decisions: decisions, ask: o.inner.Take, takes: true, mixed: true}
+	c := optimisticCall{o: o, charges: charges, decisions: decisions, takes: true, mixed: true}
+	c.ask = func(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+		return Take(ctx, o.inner, charges, decisions)
+	}
 	return c.run(ctx)
 }
 

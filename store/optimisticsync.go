@@ -225,11 +225,11 @@ func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 	}
 	if b.unsure != nil {
 		var d [1]weir.Decision
-		if err := o.inner.Peek(ctx, b.unsure, d[:]); err != nil {
+		if err := Peek(ctx, o.inner, b.unsure, d[:]); err != nil {
 			return err
 		}
 	}
-	return o.inner.Debit(ctx, b.charges, b.decisions)
+	return Debit(ctx, o.inner, b.charges, b.decisions)
 }
 
 // debitApart tells the store of each key in a call of its own, so that a part of it that is away does not have the others hear

@@ -201,7 +201,7 @@ func (r *Record) As(l weir.Limit) (*Record, error) {
 	return other, nil
 }
 
-// TakeBack gives back n permits that were lent at a time under a limit: see [Store.Return]. It does nothing if the record has
+// TakeBack gives back n permits that were lent at a time under a limit: see [Return]. It does nothing if the record has
 // another limit. The error is an *[weir.OptionError].
 func (r *Record) TakeBack(l weir.Limit, n, taken int64) error {
 	t, err := compiled.terms(l)
@@ -217,13 +217,13 @@ func (r *Record) TakeBack(l weir.Limit, n, taken int64) error {
 // Reset makes all permits available and forgets the reservations.
 func (r *Record) Reset() { r.reset() }
 
-// State is what [Store.Inspect] returns for a charge of the limit of the record.
+// State is what [Inspect] returns for a charge of the limit of the record.
 func (r *Record) State(c Charge) State {
 	c.N = 0
 	return r.inspect(c, true, 0)
 }
 
-// Settle ends a reservation with what it really cost: see [Store.Commit]. It returns false if there is none.
+// Settle ends a reservation with what it really cost: see [Commit]. It returns false if there is none.
 func (r *Record) Settle(id string, expires, actual int64) bool {
 	at := r.find(id, expires)
 	if at >= 0 {

@@ -16,7 +16,7 @@ import (
 // partly is a store of which a part can be away, as of a cluster one of whose masters has died: calls about its keys fail, after
 // what concerns the others was done.
 type partly struct {
-	store.Store
+	store.Home
 
 	away atomic.Bool
 }
@@ -36,36 +36,24 @@ func (p *partly) there(charges []store.Charge) (rest []store.Charge, err error) 
 	return rest, err
 }
 
-func (p *partly) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if _, err := p.there(charges); err != nil {
-		return err
-	}
-	return p.Store.Take(ctx, charges, ds)
-}
-
-func (p *partly) Peek(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
-	if _, err := p.there(charges); err != nil {
-		return err
-	}
-	return p.Store.Peek(ctx, charges, ds)
-}
-
-func (p *partly) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	if _, err := p.there(r.Charges); err != nil {
-		return err
-	}
-	return p.Store.Commit(ctx, r, actual)
-}
-
-func (p *partly) Debit(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+func (p *partly) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
 	rest, err := p.there(charges)
-	if err == nil {
-		return p.Store.Debit(ctx, charges, ds)
+	switch {
+	case err == nil || ask.Mode != store.ModeTake && ask.Mode != store.ModePeek && ask.Mode != store.ModeDebit || ask.States != nil:
+		return p.Home.Do(ctx, ask, charges, decisions)
+	case ask.Mode == store.ModeDebit:
+		if failed := store.Debit(ctx, p.Home, rest, make([]weir.Decision, len(rest))); failed != nil {
+			return store.Hold{}, failed
+		}
 	}
-	if failed := p.Store.Debit(ctx, rest, make([]weir.Decision, len(rest))); failed != nil {
-		return failed
+	return store.Hold{}, err
+}
+
+func (p *partly) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if _, err := p.there(h.Charges); err != nil && actual != nil {
+		return err
 	}
-	return err
+	return p.Home.Settle(ctx, h, actual)
 }
 
 // TestPartOfTheStoreIsAway has a part of a store fail for a minute. What is owed of keys that the rest of the store has is told to
@@ -75,9 +63,9 @@ func TestPartOfTheStoreIsAway(t *testing.T) {
 	on := func(key string, c store.Consistency) store.Charge {
 		return store.Charge{Policy: "p", Key: key, Limit: window, N: 10, Consistency: c, Fail: store.FailLocal}
 	}
-	left := func(t *testing.T, s store.Store, key string) int64 {
+	left := func(t *testing.T, s store.Home, key string) int64 {
 		t.Helper()
-		state, err := s.Inspect(t.Context(), on(key, 0))
+		state, err := store.Inspect(t.Context(), s, on(key, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,16 +73,16 @@ func TestPartOfTheStoreIsAway(t *testing.T) {
 	}
 	for _, requests := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &partly{Store: newMemory(t, store.MemoryOptions{})}
+			p := &partly{Home: newMemory(t, store.MemoryOptions{})}
 			link := newLink(p)
 			f := newFleet(t, link, alone())
 			defer closing(t, f)
 			keys := []string{"dead", "dead 2", "a", "b", "c", "d"}
-			var held []store.Reservation
+			var held []store.Hold
 			for _, key := range keys {
-				r, err := f.Reserve(t.Context(), []store.Charge{on("settled "+key, 0)}, make([]weir.Decision, 1), time.Hour)
+				r, err := store.Reserve(t.Context(), f, []store.Charge{on("settled "+key, 0)}, make([]weir.Decision, 1), time.Hour)
 				if strings.HasPrefix(key, "dead") {
-					r, err = f.Reserve(t.Context(), []store.Charge{on(key+" settled", 0)}, make([]weir.Decision, 1), time.Hour)
+					r, err = store.Reserve(t.Context(), f, []store.Charge{on(key+" settled", 0)}, make([]weir.Decision, 1), time.Hour)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -107,7 +95,7 @@ func TestPartOfTheStoreIsAway(t *testing.T) {
 				}
 				p.away.Store(true)
 				for _, r := range held {
-					_ = f.Commit(t.Context(), r, []int64{5}) // the fleet tries again
+					_ = store.Commit(t.Context(), f, r, []int64{5}) // the fleet tries again
 				}
 			})
 			var all []store.Charge
@@ -152,7 +140,7 @@ func TestOptimisticPartOfTheStoreIsAway(t *testing.T) {
 	window := weir.FixedWindow(weir.Per(1000, 1000*time.Hour))
 	for _, requests := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &partly{Store: newMemory(t, store.MemoryOptions{})}
+			p := &partly{Home: newMemory(t, store.MemoryOptions{})}
 			o := newOptimistic(t, p, store.OptimisticOptions{})
 			on := func(key string, n int64) store.Charge {
 				return store.Charge{Policy: "p", Key: key, Limit: window, N: n}
@@ -169,20 +157,20 @@ func TestOptimisticPartOfTheStoreIsAway(t *testing.T) {
 			}
 			for range 600 {
 				if requests {
-					_ = o.Take(t.Context(), all, make([]weir.Decision, len(all)))
+					_ = store.Take(t.Context(), o, all, make([]weir.Decision, len(all)))
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
 			for _, c := range all[:3] {
 				c.N = 0
-				if s, err := p.Inspect(t.Context(), c); err != nil || s.Decision.Remaining > 980 || s.Decision.Remaining < 970 {
+				if s, err := store.Inspect(t.Context(), p, c); err != nil || s.Decision.Remaining > 980 || s.Decision.Remaining < 970 {
 					t.Errorf("%v, %s: %+v, %v", requests, c.Key, s.Decision, err)
 				}
 			}
 			p.away.Store(false)
 			time.Sleep(20 * time.Second)
 			for _, c := range all[3:] {
-				if s, err := p.Inspect(t.Context(), c); err != nil || s.Decision.Remaining != 980 {
+				if s, err := store.Inspect(t.Context(), p, c); err != nil || s.Decision.Remaining != 980 {
 					t.Errorf("%s: %+v, %v", c.Key, s.Decision, err)
 				}
 			}

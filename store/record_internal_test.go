@@ -375,19 +375,19 @@ func TestExpiryIsKeptByWhoeverSeesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]Store{"Memory": memory, "Locked": locked} {
+	for name, s := range map[string]Home{"Memory": memory, "Locked": locked} {
 		clock.now = testNow
 		c := []Charge{{Policy: name, Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1), 10), N: 5}}
 		ds := make([]weir.Decision, 1)
-		if _, err := s.Reserve(t.Context(), c, ds, 2*time.Second); err != nil || !ds[0].Allowed {
+		if _, err := Reserve(t.Context(), s, c, ds, 2*time.Second); err != nil || !ds[0].Allowed {
 			t.Fatalf("%+v, %v", ds, err)
 		}
-		if err := s.Take(t.Context(), c, ds); err != nil || !ds[0].Allowed {
+		if err := Take(t.Context(), s, c, ds); err != nil || !ds[0].Allowed {
 			t.Fatalf("%+v, %v", ds, err)
 		}
 		for _, want := range []int64{5, 7} { // 3 of the 5 had not been regained
 			clock.now += int64(2 * time.Second)
-			if err := s.Peek(t.Context(), c, ds); err != nil || ds[0].Remaining != want {
+			if err := Peek(t.Context(), s, c, ds); err != nil || ds[0].Remaining != want {
 				t.Errorf("%s: %d are left, want %d, %v", name, ds[0].Remaining, want, err)
 			}
 		}

@@ -203,7 +203,7 @@ func lockedClocks(t *testing.T, rng *rand.Rand, l *steppedLimit, apart []time.Du
 	d := make([]weir.Decision, 1)
 	granted := int64(0)
 	take := func(s *store.Locked) bool {
-		if err := s.Take(context.Background(), c, d); err != nil {
+		if err := store.Take(context.Background(), s, c, d); err != nil {
 			t.Fatal(err)
 		}
 		if d[0].Allowed {
@@ -225,7 +225,7 @@ func lockedClocks(t *testing.T, rng *rand.Rand, l *steppedLimit, apart []time.Du
 	spread := 2 * (slices.Max(apart) - slices.Min(apart) + store.MostAhead) // what a key that is not asked for can lose
 	clock.Advance(store.MostAhead + l.window + spread)
 	for i, s := range all {
-		if err := s.Peek(context.Background(), c, d); err != nil || d[0].Remaining != l.most {
+		if err := store.Peek(context.Background(), s, c, d); err != nil || d[0].Remaining != l.most {
 			t.Fatalf("the process %v off has %d of %d: %v", apart[i], d[0].Remaining, l.most, err)
 		}
 	}
@@ -244,15 +244,15 @@ func TestLockedClockThatWasAheadOnce(t *testing.T) {
 			d := make([]weir.Decision, 1)
 			for round := range 5 {
 				clock.Advance(time.Hour)
-				if err := s.Take(t.Context(), c, d); err != nil || !d[0].Allowed {
+				if err := store.Take(t.Context(), s, c, d); err != nil || !d[0].Allowed {
 					t.Fatalf("round %d: %+v, %v", round, d[0], err)
 				}
 				clock.Advance(-time.Hour)
-				if err := s.Take(t.Context(), c, d); err != nil || d[0].Allowed || d[0].RetryAfter > l.window {
+				if err := store.Take(t.Context(), s, c, d); err != nil || d[0].Allowed || d[0].RetryAfter > l.window {
 					t.Fatalf("round %d: %+v, %v", round, d[0], err)
 				}
 				clock.Advance(d[0].RetryAfter)
-				if err := s.Take(t.Context(), c, d); err != nil || !d[0].Allowed {
+				if err := store.Take(t.Context(), s, c, d); err != nil || !d[0].Allowed {
 					t.Fatalf("round %d: %s", round, fmt.Sprintf("%+v, %v", d[0], err))
 				}
 				clock.Advance(l.window)

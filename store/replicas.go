@@ -71,7 +71,7 @@ func (o ReplicasOptions) checked() (ReplicasOptions, error) {
 //
 // More than 10,000 processes are counted as 10,000.
 type Replicas struct {
-	store  Store
+	store  Home
 	o      ReplicasOptions
 	charge Charge
 
@@ -80,7 +80,7 @@ type Replicas struct {
 	end  context.CancelFunc
 	done sync.WaitGroup
 
-	held    Reservation
+	held    Hold
 	known   bool          // whether the store has answered yet
 	growing time.Duration // for how long the count still only grows
 }
@@ -90,7 +90,7 @@ const replicasPolicy = "weir-replicas"
 
 // NewReplicas registers this process in the store and returns the count of its group, or an *[weir.OptionError]. It starts one
 // goroutine, unless it is disabled, which Close ends.
-func NewReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
+func NewReplicas(s Home, o ReplicasOptions) (*Replicas, error) {
 	r, err := newReplicas(s, o)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func NewReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 }
 
 // newReplicas is NewReplicas before it is started.
-func newReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
+func newReplicas(s Home, o ReplicasOptions) (*Replicas, error) {
 	o, err := o.checked()
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (r *Replicas) run(ctx context.Context) {
 		case <-ctx.Done():
 			if r.held.ID != "" {
 				short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-				_ = r.store.Cancel(short, r.held) // or it expires
+				_ = Cancel(short, r.store, r.held) // or it expires
 				cancel()
 			}
 			return
@@ -162,7 +162,7 @@ func (r *Replicas) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Interval)
 	defer cancel()
 	var decisions [1]weir.Decision
-	held, err := r.store.Reserve(ctx, []Charge{r.charge}, decisions[:], r.o.Expiry)
+	held, err := Reserve(ctx, r.store, []Charge{r.charge}, decisions[:], r.o.Expiry)
 	if err != nil {
 		r.distrust()
 		return
@@ -170,14 +170,14 @@ func (r *Replicas) beat(ctx context.Context) {
 	old := r.held
 	if held.ID != "" { // or there are more than can be counted
 		r.held = held
-		if failed := r.store.Cancel(ctx, old); failed != nil && old.ID != "" {
+		if failed := Cancel(ctx, r.store, old); failed != nil && old.ID != "" {
 			r.distrust()
 			if !errors.Is(failed, ErrNotReserved) {
 				return
 			}
 		}
 	}
-	state, err := r.store.Inspect(ctx, r.charge)
+	state, err := Inspect(ctx, r.store, r.charge)
 	if err != nil {
 		r.distrust()
 		return

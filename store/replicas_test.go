@@ -12,7 +12,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-func newReplicas(t *testing.T, s store.Store, o store.ReplicasOptions) *store.Replicas {
+func newReplicas(t *testing.T, s store.Home, o store.ReplicasOptions) *store.Replicas {
 	t.Helper()
 	r, err := store.NewReplicas(s, o)
 	if err != nil {
@@ -38,7 +38,7 @@ func TestReplicasCount(t *testing.T) {
 			}
 		}
 		for i := range 3 {
-			lines = append(lines, &outage{Store: shared})
+			lines = append(lines, &outage{Home: shared})
 			nodes = append(nodes, newReplicas(t, lines[i], store.ReplicasOptions{}))
 			time.Sleep(interval + 1)
 			want(i+1, "started")
@@ -78,7 +78,7 @@ func TestReplicasCount(t *testing.T) {
 func TestReplicasOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5
-		shared := &outage{Store: newMemory(t, store.MemoryOptions{})}
+		shared := &outage{Home: newMemory(t, store.MemoryOptions{})}
 		var nodes [n]*store.Replicas
 		for i := range nodes {
 			nodes[i] = newReplicas(t, shared, store.ReplicasOptions{})
@@ -123,7 +123,7 @@ func TestReplicasOutage(t *testing.T) {
 			}
 		}
 		// A store that has lost everything does not make them fewer.
-		_ = shared.Reset(t.Context(), "weir-replicas", "fleet")
+		_ = store.Reset(t.Context(), shared, "weir-replicas", "fleet")
 		for range 300 {
 			time.Sleep(20 * time.Millisecond)
 			for _, r := range nodes[1:] {

@@ -19,20 +19,23 @@ import (
 
 // toldStore keeps under which limit it was debited last, which is what a bucket goes on under.
 type toldStore struct {
-	store.Store
+	store.Home
 
 	mu   sync.Mutex
 	last int64
 }
 
-func (s *toldStore) Debit(_ context.Context, c []store.Charge, _ []weir.Decision) error {
+func (s *toldStore) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
 	for range rand.N(10) {
 		runtime.Gosched() // so that calls overtake each other
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = c[0].Limit.Permits()
-	return nil
+	if ask.Mode == store.ModeDebit {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last = charges[0].Limit.Permits()
+		return store.Hold{}, nil
+	}
+	return s.Home.Do(ctx, ask, charges, decisions)
 }
 
 func (s *toldStore) burst() int64 {

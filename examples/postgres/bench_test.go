@@ -34,7 +34,7 @@ func BenchmarkTake(b *testing.B) {
 							d := make([]weir.Decision, 1)
 							for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 								key := "user-" + strconv.FormatInt(i%keys, 10)
-								if err := s.Take(context.Background(), []store.Charge{{Policy: "api", Key: key, Limit: limit, N: 1}}, d); err != nil {
+								if err := store.Take(context.Background(), s, []store.Charge{{Policy: "api", Key: key, Limit: limit, N: 1}}, d); err != nil {
 									b.Error(err)
 									return
 								}

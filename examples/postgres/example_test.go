@@ -25,7 +25,7 @@ func Example() {
 	charges := []store.Charge{{Policy: "client", Key: "alice", Limit: perClient, N: 1}}
 	decisions := make([]weir.Decision, 1)
 	for range 3 {
-		orPanic(s.Take(ctx, charges, decisions))
+		orPanic(store.Take(ctx, s, charges, decisions))
 		fmt.Println(decisions[0].Allowed, decisions[0].Remaining)
 	}
 	// Output:

@@ -90,16 +90,16 @@ func (l *load) stop() {
 func taken(t *testing.T, server *server, c store.Charge) int64 {
 	t.Helper()
 	d := make([]weir.Decision, 1)
-	if err := newStore(t, server.locks(t), nil).Peek(context.Background(), []store.Charge{c}, d); err != nil {
+	if err := store.Peek(context.Background(), newStore(t, server.locks(t), nil), []store.Charge{c}, d); err != nil {
 		t.Fatal(err)
 	}
 	return c.Limit.Rate().Permits - d[0].Remaining
 }
 
 // quick are stores, each over a handle of its own, whose locks end soon if their owners are gone.
-func quick(t *testing.T, server *server, o store.LockedOptions) [2]store.Store {
+func quick(t *testing.T, server *server, o store.LockedOptions) [2]store.Home {
 	t.Helper()
-	var stores [2]store.Store
+	var stores [2]store.Home
 	for i := range stores {
 		s, err := store.NewLocked(server.locks(t), o)
 		if err != nil {
@@ -119,10 +119,10 @@ func TestServerKilled(t *testing.T) {
 	const most, kills = 300, 3
 	one, first, second := charge("one", "k", most), charge("two", "a", most), charge("two", "b", 2*most)
 	ones := startLoad(t, 8, func(caller int, d []weir.Decision) error {
-		return stores[caller%2].Take(context.Background(), []store.Charge{one}, d[:1])
+		return store.Take(context.Background(), stores[caller%2], []store.Charge{one}, d[:1])
 	})
 	twos := startLoad(t, 8, func(caller int, d []weir.Decision) error {
-		return stores[caller%2].Take(context.Background(), []store.Charge{first, second}, d)
+		return store.Take(context.Background(), stores[caller%2], []store.Charge{first, second}, d)
 	})
 	for i := range int64(kills) {
 		until(t, "permits are granted", func() bool { return ones.granted.Load() > 60*i+30 && twos.granted.Load() > 20*i+10 })
@@ -163,7 +163,7 @@ func TestServerStopped(t *testing.T) {
 	stores := quick(t, server, store.LockedOptions{Lease: 400 * time.Millisecond, Wait: wait})
 	keys := [...]string{"a", "b", "c", "d"}
 	l := startLoad(t, 16, func(caller int, d []weir.Decision) error {
-		return stores[caller%2].Take(context.Background(), []store.Charge{charge("p", keys[caller/4], most)}, d[:1])
+		return store.Take(context.Background(), stores[caller%2], []store.Charge{charge("p", keys[caller/4], most)}, d[:1])
 	})
 	until(t, "permits are granted", func() bool { return l.granted.Load() > 100 })
 	thaw, err := server.freeze()
@@ -177,7 +177,7 @@ func TestServerStopped(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if err := stores[0].Take(ctx, []store.Charge{charge("p", "e", most)}, make([]weir.Decision, 1)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := store.Take(ctx, stores[0], []store.Charge{charge("p", "e", most)}, make([]weir.Decision, 1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call whose context ends: %v", err)
 	}
 	took := time.Since(began)
@@ -208,7 +208,7 @@ func TestConnectionsCut(t *testing.T) {
 	stores := quick(t, shared, store.LockedOptions{Lease: 100 * time.Millisecond})
 	c := charge("cut "+t.Name(), "k", most)
 	l := startLoad(t, 16, func(caller int, d []weir.Decision) error {
-		return stores[caller%2].Take(context.Background(), []store.Charge{c}, d[:1])
+		return store.Take(context.Background(), stores[caller%2], []store.Charge{c}, d[:1])
 	})
 	for i := range int64(cuts) {
 		until(t, "permits are granted", func() bool { return l.granted.Load() > 30*i })
@@ -239,7 +239,7 @@ func TestOwnerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := make([]weir.Decision, 1)
-	if err := s.Take(ctx, []store.Charge{c}, d); err != nil || d[0].Remaining != 9 {
+	if err := store.Take(ctx, s, []store.Charge{c}, d); err != nil || d[0].Remaining != 9 {
 		t.Errorf("%+v, %v", d[0], err)
 	}
 	if passed := time.Since(began); passed < lease-time.Millisecond {
@@ -264,7 +264,7 @@ func TestOwnerDies(t *testing.T) {
 	if err := locks.Unlock(ctx, name, "slow"); !errors.Is(err, store.ErrNotOwner) {
 		t.Errorf("the slow unlocked after its lease: %v", err)
 	}
-	if err := s.Take(ctx, []store.Charge{c}, d); err != nil || d[0].Remaining != 8 {
+	if err := store.Take(ctx, s, []store.Charge{c}, d); err != nil || d[0].Remaining != 8 {
 		t.Errorf("%+v, %v", d[0], err)
 	}
 }
@@ -272,7 +272,7 @@ func TestOwnerDies(t *testing.T) {
 // TestContention has 64 callers of two handles ask for more than there is: as many are admitted as are allowed.
 func TestContention(t *testing.T) {
 	const callers, each, most = 64, 10, 300
-	stores := [2]store.Store{newStore(t, shared.locks(t), nil), newStore(t, shared.locks(t), nil)}
+	stores := [2]store.Home{newStore(t, shared.locks(t), nil), newStore(t, shared.locks(t), nil)}
 	c := charge("contention", "k", most)
 	var admitted atomic.Int64
 	var all sync.WaitGroup
@@ -280,7 +280,7 @@ func TestContention(t *testing.T) {
 		all.Go(func() {
 			d := make([]weir.Decision, 1)
 			for range each {
-				if err := stores[caller%2].Take(context.Background(), []store.Charge{c}, d); err != nil {
+				if err := store.Take(context.Background(), stores[caller%2], []store.Charge{c}, d); err != nil {
 					t.Error(err)
 					return
 				}

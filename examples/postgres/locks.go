@@ -1,5 +1,5 @@
 // Package postgres keeps the states of weir's limits in PostgreSQL. It is an example of how a database becomes a
-// [store.Store]: three methods, each of which is one statement, are what [store.NewLocked] needs.
+// [store.Home]: three methods, each of which is one statement, are what [store.NewLocked] needs.
 package postgres
 
 import (

@@ -62,7 +62,7 @@ func TestStoreConforms(t *testing.T) {
 		other := shared.locks(t)
 		return storetest.Subject{
 			Store: newStore(t, shared.locks(t), nil), Other: newStore(t, other, nil), Break: outage(t, shared),
-			Skewed: func(d time.Duration) store.Store { return newStore(t, other, ahead(d)) },
+			Skewed: func(d time.Duration) store.Home { return newStore(t, other, ahead(d)) },
 			Steps:  60,
 		}
 	})
@@ -195,7 +195,7 @@ SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'weir_s
 	s := newStore(t, locks, nil)
 	c := []store.Charge{{Policy: "hot", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(100), 1000), N: 1}}
 	for range 200 {
-		if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); err != nil {
+		if err := store.Take(context.Background(), s, c, make([]weir.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -118,11 +118,11 @@ func BenchmarkLend(b *testing.B) {
 			s := server.open(Options{})
 			server.share(b, callers, func(_ int, i int64) error {
 				c := store.Charge{Policy: "api", Key: keysOfBenchmarks[i%1024], Limit: l, N: 100}
-				loan, _, err := s.Lend(context.Background(), c, 1)
+				loan, _, err := store.Lend(context.Background(), s, c, 1)
 				if err != nil {
 					return err
 				}
-				return s.Return(context.Background(), loan, loan.Charge.N/2)
+				return store.Return(context.Background(), s, loan, loan.Lent()/2)
 			})
 		})
 	}
@@ -144,7 +144,7 @@ func BenchmarkTake(b *testing.B) {
 				s := server.open(Options{})
 				server.share(b, callers, func(_ int, i int64) error {
 					d := make([]weir.Decision, 1)
-					return s.Take(context.Background(), []store.Charge{{Policy: l.Algorithm().String(), Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
+					return store.Take(context.Background(), s, []store.Charge{{Policy: l.Algorithm().String(), Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
 				})
 			})
 		}

@@ -50,7 +50,7 @@ func TestClusterSlots(t *testing.T) {
 	}
 	d := make([]weir.Decision, len(charges))
 	for k := range 12 {
-		if err := s.Take(context.Background(), charges, d); err != nil {
+		if err := store.Take(context.Background(), s, charges, d); err != nil {
 			t.Fatal(err)
 		}
 		for i := range d {

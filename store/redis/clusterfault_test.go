@@ -58,7 +58,7 @@ func TestClusterFailover(t *testing.T) {
 				until(t, "permits of the slot are granted", func() bool { return l.admitted[4].Load() > took+20 })
 				for _, s := range l.stores { // so that none of them goes to the old one, which may have lost everything
 					until(t, "the store knows the new master", func() bool {
-						_, err := s.Inspect(context.Background(), l.charges[4])
+						_, err := store.Inspect(context.Background(), s, l.charges[4])
 						return err == nil
 					})
 				}
@@ -139,7 +139,7 @@ func TestClusterSlotMoves(t *testing.T) {
 	for _, s := range l.stores {
 		until(t, "the store knows where the slot is", func() bool {
 			for i := range charges {
-				if s.Take(context.Background(), charges[i:i+1], make([]weir.Decision, 1)) != nil {
+				if store.Take(context.Background(), s, charges[i:i+1], make([]weir.Decision, 1)) != nil {
 					return false
 				}
 			}
@@ -219,11 +219,11 @@ func TestClusterCallerDies(t *testing.T) {
 		died.Add(1)
 	}
 	d := make([]weir.Decision, len(charges))
-	if err := s.Peek(context.Background(), charges, d); err != nil || d[0].Remaining != 1000-deaths {
+	if err := store.Peek(context.Background(), s, charges, d); err != nil || d[0].Remaining != 1000-deaths {
 		t.Errorf("left %d while they are reserved, want %d; %v", d[0].Remaining, 1000-deaths, err)
 	}
 	s.virtual.Add(int64(time.Second) / microsecond)
-	if err := s.Peek(context.Background(), charges, d); err != nil {
+	if err := store.Peek(context.Background(), s, charges, d); err != nil {
 		t.Fatal(err)
 	}
 	for i := range d {

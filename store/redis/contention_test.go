@@ -41,14 +41,14 @@ func TestContention(t *testing.T) {
 					d := make([]weir.Decision, 2)
 					for range 25 {
 						s := clients[caller%2]
-						if err := s.Take(context.Background(), one, d[:1]); err != nil {
+						if err := store.Take(context.Background(), s, one, d[:1]); err != nil {
 							t.Error(err)
 							return
 						}
 						if d[0].Allowed {
 							ones.Add(1)
 						}
-						if err := s.Take(context.Background(), two, d); err != nil {
+						if err := store.Take(context.Background(), s, two, d); err != nil {
 							t.Error(err)
 							return
 						}
@@ -68,7 +68,7 @@ func TestContention(t *testing.T) {
 				t.Errorf("%s: admitted %d of two keys, want 1000", policy, n)
 			}
 			d := make([]weir.Decision, 2)
-			if err := clients[0].Peek(context.Background(), two, d); err != nil ||
+			if err := store.Peek(context.Background(), clients[0], two, d); err != nil ||
 				d[0].Remaining != 1000-twos.Load() || d[1].Remaining != 5000-twos.Load() {
 				t.Errorf("%s: left %d and %d after %d, %v", policy, d[0].Remaining, d[1].Remaining, twos.Load(), err)
 			}
@@ -89,7 +89,7 @@ func TestContentionOfReservations(t *testing.T) {
 		wait.Go(func() {
 			d := make([]weir.Decision, 1)
 			for range 50 {
-				r, err := clients[caller%2].Reserve(context.Background(), c, d, time.Minute)
+				r, err := store.Reserve(context.Background(), clients[caller%2], c, d, time.Minute)
 				if err != nil {
 					t.Error(err)
 					return
@@ -103,11 +103,11 @@ func TestContentionOfReservations(t *testing.T) {
 						break
 					}
 				}
-				if err := clients[caller%2].Peek(context.Background(), c, d); err != nil { // others come meanwhile
+				if err := store.Peek(context.Background(), clients[caller%2], c, d); err != nil { // others come meanwhile
 					t.Error(err)
 				}
 				out.Add(-1)
-				if err := clients[(caller+1)%2].Cancel(context.Background(), r); err != nil {
+				if err := store.Cancel(context.Background(), clients[(caller+1)%2], r); err != nil {
 					t.Error(err)
 				}
 			}
@@ -118,7 +118,7 @@ func TestContentionOfReservations(t *testing.T) {
 	if highest.Load() > most || granted.Load() == 0 {
 		t.Errorf("%d at a time, want at most %d", highest.Load(), most)
 	}
-	state, err := clients[0].Inspect(context.Background(), c[0])
+	state, err := store.Inspect(context.Background(), clients[0], c[0])
 	if err != nil || state.Known || state.Reservations != 0 {
 		t.Errorf("left: %+v, %v", state, err)
 	}

@@ -92,8 +92,8 @@ type history struct {
 	now    int64
 	limit  weir.Limit
 	ref    reference
-	out    []store.Reservation
-	lent   []store.Loan
+	out    []store.Hold
+	lent   []store.Hold
 	counts map[string]int
 	trace  []string // the last calls
 }
@@ -152,7 +152,7 @@ func (h *history) step() (wrong string) {
 	case k >= 8 && k < 10 && lends && r.IntN(2) == 0:
 		what = fmt.Sprintf("debit %d", n)
 		h.counts["debit"]++
-		if err := h.store.Debit(ctx, charges, decisions); err != nil {
+		if err := store.Debit(ctx, h.store, charges, decisions); err != nil {
 			return err.Error()
 		}
 		charges[0].N = 0
@@ -161,12 +161,12 @@ func (h *history) step() (wrong string) {
 		c.N = max(c.N, 1)
 		least := 1 + r.Int64N(min(c.N, 5))
 		what = fmt.Sprintf("lend %d, at least %d", c.N, least)
-		got, d, err := h.store.Lend(ctx, c, least)
+		got, d, err := store.Lend(ctx, h.store, c, least)
 		if err != nil {
 			return err.Error()
 		}
 		lent, taken, wanted := h.ref.lend(h.now, c, least)
-		if got.Charge.N != lent || lent > 0 && (got.Taken != taken*microsecond || got.Charge.Limit != c.Limit) {
+		if got.Lent() != lent || lent > 0 && (got.Taken != taken*microsecond || got.Charges[0].Limit != c.Limit) {
 			return fmt.Sprintf("%s: got %+v, want %d lent at %d", what, got, lent, taken)
 		}
 		if lent > 0 {
@@ -181,17 +181,17 @@ func (h *history) step() (wrong string) {
 		}
 		l := h.lent[i]
 		h.lent = append(h.lent[:i], h.lent[i+1:]...)
-		back := r.Int64N(l.Charge.N + 1)
-		what = fmt.Sprintf("return %d of what was lent of %v at %d", back, l.Charge.Limit, l.Taken/microsecond)
+		back := r.Int64N(l.Lent() + 1)
+		what = fmt.Sprintf("return %d of what was lent of %v at %d", back, l.Charges[0].Limit, l.Taken/microsecond)
 		h.counts["return"]++
-		if err := h.store.Return(ctx, l, back); err != nil {
+		if err := store.Return(ctx, h.store, l, back); err != nil {
 			return err.Error()
 		}
-		h.ref.takeBack(h.now, l.Charge.Limit, l.Taken/microsecond, back)
+		h.ref.takeBack(h.now, l.Charges[0].Limit, l.Taken/microsecond, back)
 		return ""
 	case k < 3 && h.limit.Algorithm() != weir.AlgorithmConcurrency:
 		what = fmt.Sprintf("take %d", n)
-		if err := h.store.Take(ctx, charges, decisions); err != nil {
+		if err := store.Take(ctx, h.store, charges, decisions); err != nil {
 			return err.Error()
 		}
 		want, _ = h.ref.decide(opTake, h.now, c, "", 0)
@@ -199,7 +199,7 @@ func (h *history) step() (wrong string) {
 		life := r.Int64N(5*int64(h.family.scale)/1000) + 1000
 		life = min(life, int64(store.MostExpiry)/1000)
 		what = fmt.Sprintf("reserve %d for %d", n, life)
-		got, err := h.store.Reserve(ctx, charges, decisions, time.Duration(life)*time.Microsecond)
+		got, err := store.Reserve(ctx, h.store, charges, decisions, time.Duration(life)*time.Microsecond)
 		if err != nil {
 			return err.Error()
 		}
@@ -224,9 +224,9 @@ func (h *history) step() (wrong string) {
 				actual += r.Int64N(min(3*most, 1e14))
 			}
 			actual = min(actual, 1e15)
-			err = h.store.Commit(ctx, res, []int64{actual})
+			err = store.Commit(ctx, h.store, res, []int64{actual})
 		} else {
-			err = h.store.Cancel(ctx, res)
+			err = store.Cancel(ctx, h.store, res)
 		}
 		what = fmt.Sprintf("settle as %d", actual)
 		found := h.ref.settle(h.now, h.limit, res.ID, actual)
@@ -242,14 +242,14 @@ func (h *history) step() (wrong string) {
 			what = "nothing"
 			return ""
 		}
-		if err := h.store.Refund(ctx, charges); err != nil {
+		if err := store.Refund(ctx, h.store, charges); err != nil {
 			return err.Error()
 		}
 		h.ref.refund(h.now, h.limit, n)
 		return ""
 	default:
 		what = fmt.Sprintf("peek %d", n)
-		if err := h.store.Peek(ctx, charges, decisions); err != nil {
+		if err := store.Peek(ctx, h.store, charges, decisions); err != nil {
 			return err.Error()
 		}
 		want, _ = h.ref.decide(opPeek, h.now, c, "", 0)
@@ -305,7 +305,7 @@ func TestDifferential(t *testing.T) {
 				if n := made.Add(stepsOfHistory); n/million > (n-stepsOfHistory)/million {
 					t.Logf("%d million steps agree", n/million)
 				}
-				if err := s.Reset(context.Background(), "p", h.key); err != nil {
+				if err := store.Reset(context.Background(), s, "p", h.key); err != nil {
 					t.Error(err)
 				}
 			}

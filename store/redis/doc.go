@@ -1,4 +1,4 @@
-// Package redis keeps the states of limits in Redis or Valkey, where many processes share them: a [store.Store] for a single
+// Package redis keeps the states of limits in Redis or Valkey, where many processes share them: a [store.Home] for a single
 // server, for sentinels and for a cluster, from Redis 6.2 on.
 //
 // [Open] connects. Put [store.NewFleet] over it, which decides while the server is away and spares round trips. Give that to

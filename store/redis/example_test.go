@@ -65,7 +65,7 @@ func ExampleOpen() { //nolint:testableexamples // without a server
 	defer s.Close()
 	charges := []store.Charge{{Policy: "mails", Key: "alice", Limit: weir.TokenBucket(weir.PerHour(100), 0), N: 1}}
 	decisions := make([]weir.Decision, len(charges))
-	switch err := s.Take(context.Background(), charges, decisions); {
+	switch err := store.Take(context.Background(), s, charges, decisions); {
 	case errors.Is(err, store.ErrUnavailable):
 		fmt.Println("nobody knows: it is for you to refuse or to allow")
 	case err != nil:

@@ -67,16 +67,16 @@ func TestDeadline(t *testing.T) {
 	s := server.open(Options{})
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
 	d := make([]weir.Decision, 1)
-	if err := s.Take(context.Background(), c, d); err != nil {
+	if err := store.Take(context.Background(), s, c, d); err != nil {
 		t.Fatal(err)
 	}
 	server.stop()
 	other := make(chan error)
-	go func() { other <- s.Take(context.Background(), c, make([]weir.Decision, 1)) }()
+	go func() { other <- store.Take(context.Background(), s, c, make([]weir.Decision, 1)) }()
 	until(t, "the other waits", func() bool { return s.dispatch.inFlight.Load() == 1 })
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := s.Take(ctx, c, d); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := store.Take(ctx, s, c, d); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	select {
@@ -95,20 +95,20 @@ func TestMaxInFlight(t *testing.T) {
 	server := startServer(t)
 	s := server.open(Options{MaxInFlight: 3})
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
-	if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); err != nil {
+	if err := store.Take(context.Background(), s, c, make([]weir.Decision, 1)); err != nil {
 		t.Fatal(err)
 	}
 	server.stop()
 	var wait sync.WaitGroup
 	for range 3 {
 		wait.Go(func() {
-			if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); err != nil {
+			if err := store.Take(context.Background(), s, c, make([]weir.Decision, 1)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	until(t, "three calls wait", func() bool { return s.dispatch.inFlight.Load() == 3 })
-	if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errCrowded) {
+	if err := store.Take(context.Background(), s, c, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errCrowded) {
 		t.Error(err)
 	}
 	server.resume()
@@ -126,7 +126,7 @@ func TestScriptForgotten(t *testing.T) {
 	}
 	l.stop()
 	d := make([]weir.Decision, 1)
-	if err := s.Peek(context.Background(), []store.Charge{c}, d); err != nil {
+	if err := store.Peek(context.Background(), s, []store.Charge{c}, d); err != nil {
 		t.Fatal(err)
 	}
 	if taken := 1_000_000 - d[0].Remaining; taken != l.granted.Load() || l.failed.Load() > 0 {
@@ -157,7 +157,7 @@ func TestCallerDies(t *testing.T) {
 	d := make([]weir.Decision, 2)
 	left := func(a, b int64) {
 		t.Helper()
-		if err := s.Peek(context.Background(), charges, d); err != nil || d[0].Remaining != a || d[1].Remaining != b {
+		if err := store.Peek(context.Background(), s, charges, d); err != nil || d[0].Remaining != a || d[1].Remaining != b {
 			t.Errorf("left %d and %d, want %d and %d; %v", d[0].Remaining, d[1].Remaining, a, b, err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestClockOfServerSetBack(t *testing.T) {
 	granted := 0
 	take := func() {
 		t.Helper()
-		if err := s.Take(context.Background(), c, d); err != nil {
+		if err := store.Take(context.Background(), s, c, d); err != nil {
 			t.Fatal(err)
 		}
 		if d[0].Allowed {

@@ -205,7 +205,7 @@ func TestUsersAndPasswords(t *testing.T) {
 	}
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
 	d := make([]weir.Decision, 1)
-	if err = s.Take(context.Background(), c, d); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM") {
+	if err = store.Take(context.Background(), s, c, d); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM") {
 		t.Error(err)
 	}
 	_ = s.Close()
@@ -216,7 +216,7 @@ func TestUsersAndPasswords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err = s.Take(context.Background(), c, d); err != nil {
+	if err = store.Take(context.Background(), s, c, d); err != nil {
 		t.Fatal(err)
 	}
 	server.client.Close()
@@ -229,11 +229,11 @@ func TestUsersAndPasswords(t *testing.T) {
 	admin.do(t, "ACL", "SETUSER", name, "resetpass", ">other")
 	admin.do(t, "CLIENT", "KILL", "USER", name)
 	until(t, "the store says that the password is wrong", func() bool {
-		err := s.Take(context.Background(), c, d)
+		err := store.Take(context.Background(), s, c, d)
 		return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), "WRONGPASS")
 	})
 	admin.do(t, "ACL", "SETUSER", name, "resetpass", ">"+password)
-	until(t, "calls are answered again", func() bool { return s.Take(context.Background(), c, d) == nil })
+	until(t, "calls are answered again", func() bool { return store.Take(context.Background(), s, c, d) == nil })
 }
 
 func prefixed(prefix string, list []string) []string {
@@ -251,41 +251,41 @@ func everything(t *testing.T, s *Store) {
 	d := make([]weir.Decision, 2)
 	for i, l := range endless(100) {
 		c := []store.Charge{{Policy: fmt.Sprint("p", i), Key: "k", Limit: l, N: 1}, {Policy: fmt.Sprint("q", i), Key: "k", Limit: l, N: 2}}
-		kept, err := s.Reserve(ctx, c, d, time.Millisecond) // it expires
+		kept, err := store.Reserve(ctx, s, c, d, time.Millisecond) // it expires
 		if err != nil || kept.ID == "" {
 			t.Fatal(kept, err)
 		}
-		r, err := s.Reserve(ctx, c, d, time.Minute)
+		r, err := store.Reserve(ctx, s, c, d, time.Minute)
 		if err != nil || r.ID == "" {
 			t.Fatal(r, err)
 		}
-		other, err := s.Reserve(ctx, c, d, time.Minute)
+		other, err := store.Reserve(ctx, s, c, d, time.Minute)
 		if err != nil || other.ID == "" {
 			t.Fatal(other, err)
 		}
-		lent, _, err := s.Lend(ctx, c[0], 1)
+		lent, _, err := store.Lend(ctx, s, c[0], 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for what, err := range map[string]error{
-			"take": s.Take(ctx, c, d), "peek": s.Peek(ctx, c, d), "refund": s.Refund(ctx, c), "commit": s.Commit(ctx, r, []int64{1, 5}),
-			"cancel": s.Cancel(ctx, other), "debit": s.Debit(ctx, c, d), "return": s.Return(ctx, lent, 1),
+			"take": store.Take(ctx, s, c, d), "peek": store.Peek(ctx, s, c, d), "refund": store.Refund(ctx, s, c), "commit": store.Commit(ctx, s, r, []int64{1, 5}),
+			"cancel": store.Cancel(ctx, s, other), "debit": store.Debit(ctx, s, c, d), "return": store.Return(ctx, s, lent, 1),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		until(t, "the reservation has expired", func() bool {
-			state, err := s.Inspect(ctx, c[0])
+			state, err := store.Inspect(ctx, s, c[0])
 			if err != nil {
 				t.Fatal(err)
 			}
 			return state.Reservations == 0
 		})
-		if err := s.Take(ctx, c, d); err != nil {
+		if err := store.Take(ctx, s, c, d); err != nil {
 			t.Error(err)
 		}
-		if err := s.Reset(ctx, c[0].Policy, c[0].Key); err != nil {
+		if err := store.Reset(ctx, s, c[0].Policy, c[0].Key); err != nil {
 			t.Error(err)
 		}
 	}

@@ -40,7 +40,7 @@ func TestClientsClocksApart(t *testing.T) {
 				d := make([]weir.Decision, 1)
 				for range 50 {
 					clients[i%3].ahead.Store(time.Until(now.Add(time.Duration(i%3-1) * time.Hour)).Microseconds()) // it has learnt
-					if err := clients[i%3].Take(context.Background(), c, d); err != nil {
+					if err := store.Take(context.Background(), clients[i%3], c, d); err != nil {
 						t.Error(err)
 						return
 					}
@@ -120,7 +120,7 @@ func TestClocksOfServersApart(t *testing.T) {
 		admitted := 0
 		take := func(s *Store) {
 			t.Helper()
-			if err := s.Take(context.Background(), c, d); err != nil {
+			if err := store.Take(context.Background(), s, c, d); err != nil {
 				t.Fatal(err)
 			}
 			if d[0].Allowed {

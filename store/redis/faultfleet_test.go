@@ -14,7 +14,7 @@ import (
 type nodes struct {
 	tb     testing.TB
 	links  []*link
-	fleets []store.Store
+	fleets []store.Home
 }
 
 var loadsOfFleets atomic.Int64 // that were started, as keys must not be used twice

@@ -15,7 +15,7 @@ func TestLinksCut(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	server := startServer(t)
 	var links []*link
-	var stores []store.Store
+	var stores []store.Home
 	for range 3 {
 		links = append(links, startLink(t, server.address()))
 		o := Options{Timeout: timeout, Addresses: []string{links[len(links)-1].address()}}

@@ -65,7 +65,7 @@ func faultCharges(small, large int64) []store.Charge {
 // load has callers take permits until it is stopped, and counts what happened.
 type load struct {
 	tb      testing.TB
-	stores  []store.Store
+	stores  []store.Home
 	charges []store.Charge
 	// requests are the places in charges of what is asked for together.
 	requests [][]int
@@ -86,7 +86,7 @@ type load struct {
 }
 
 // newLoad is a load of charges that are taken one at a time, or together as requests says.
-func newLoad(tb testing.TB, charges []store.Charge, stores ...store.Store) *load {
+func newLoad(tb testing.TB, charges []store.Charge, stores ...store.Home) *load {
 	l := &load{tb: tb, stores: stores, charges: charges, pause: 2 * time.Millisecond, began: time.Now()}
 	l.admitted = make([]atomic.Int64, len(charges))
 	l.served, l.missed = make([]atomic.Int64, len(stores)), make([]atomic.Int64, len(stores))
@@ -139,7 +139,7 @@ func highest(of *atomic.Int64, v int64) {
 	}
 }
 
-func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve bool) (failed bool) {
+func (l *load) call(s store.Home, request []int, d []weir.Decision, reserve bool) (failed bool) {
 	charges := make([]store.Charge, len(request))
 	for i, at := range request {
 		charges[i] = l.charges[at]
@@ -152,11 +152,11 @@ func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve boo
 	}
 	began := time.Now()
 	var err error
-	var r store.Reservation
+	var r store.Hold
 	if reserve {
-		r, err = s.Reserve(ctx, charges, d, 2*time.Second)
+		r, err = store.Reserve(ctx, s, charges, d, 2*time.Second)
 	} else {
-		err = s.Take(ctx, charges, d)
+		err = store.Take(ctx, s, charges, d)
 	}
 	now := time.Now()
 	highest(&l.slowest, int64(now.Sub(began)))
@@ -180,7 +180,7 @@ func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve boo
 		return true
 	case !allowed:
 		l.refused.Add(1)
-	case reserve && s.Commit(ctx, r, ones(len(request))) != nil:
+	case reserve && store.Commit(ctx, s, r, ones(len(request))) != nil:
 		l.unsettled.Add(1) // it is canceled in the end, or was committed: nobody was served
 	default:
 		l.granted.Add(1)
@@ -286,22 +286,22 @@ type tally struct {
 }
 
 // drain takes what is left of every limit, and then compares what was admitted with what is allowed. It is stopped before.
-func (l *load) drain(s store.Store) tally {
+func (l *load) drain(s store.Home) tally {
 	l.tb.Helper()
 	var sum tally
 	d := make([]weir.Decision, 1)
 	for i := range l.charges {
 		c := []store.Charge{l.charges[i]}
 		until(l.tb, "what is left is known", func() bool {
-			state, err := s.Inspect(context.Background(), c[0])
-			return err == nil && state.Reservations == 0 && s.Peek(context.Background(), c, d) == nil
+			state, err := store.Inspect(context.Background(), s, c[0])
+			return err == nil && state.Reservations == 0 && store.Peek(context.Background(), s, c, d) == nil
 		})
 		most := d[0].Limit
 		left := d[0].Remaining
 		admitted := l.admitted[i].Load()
 		sum.taken += most - left
 		if c[0].N = left; left > 0 {
-			if err := s.Take(context.Background(), c, d); err != nil {
+			if err := store.Take(context.Background(), s, c, d); err != nil {
 				l.tb.Fatal(err)
 			}
 			if !d[0].Allowed {
@@ -311,7 +311,7 @@ func (l *load) drain(s store.Store) tally {
 		}
 		c[0].N = 1
 		for { // what a process gives back late may come in between
-			if err := s.Take(context.Background(), c, d); err != nil {
+			if err := store.Take(context.Background(), s, c, d); err != nil {
 				l.tb.Fatal(err)
 			}
 			if !d[0].Allowed || admitted > 4*most { // which is more than any bound

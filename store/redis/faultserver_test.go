@@ -153,15 +153,15 @@ func TestServerAnswersNonsense(t *testing.T) {
 			d := make([]weir.Decision, len(c))
 			for range 3 {
 				for what, call := range map[string]func() error{
-					"take":    func() error { return s.Take(ctx, c, d) },
-					"one":     func() error { return s.Take(ctx, c[2:], d[2:]) },
-					"peek":    func() error { return s.Peek(ctx, c, d) },
-					"refund":  func() error { return s.Refund(ctx, c) },
-					"debit":   func() error { return s.Debit(ctx, c, d) },
-					"reserve": func() error { _, err := s.Reserve(ctx, c, d, time.Second); return err },
-					"lend":    func() error { _, _, err := s.Lend(ctx, c[0], 1); return err },
-					"inspect": func() error { _, err := s.Inspect(ctx, c[0]); return err },
-					"reset":   func() error { return s.Reset(ctx, "p", "k") },
+					"take":    func() error { return store.Take(ctx, s, c, d) },
+					"one":     func() error { return store.Take(ctx, s, c[2:], d[2:]) },
+					"peek":    func() error { return store.Peek(ctx, s, c, d) },
+					"refund":  func() error { return store.Refund(ctx, s, c) },
+					"debit":   func() error { return store.Debit(ctx, s, c, d) },
+					"reserve": func() error { _, err := store.Reserve(ctx, s, c, d, time.Second); return err },
+					"lend":    func() error { _, _, err := store.Lend(ctx, s, c[0], 1); return err },
+					"inspect": func() error { _, err := store.Inspect(ctx, s, c[0]); return err },
+					"reset":   func() error { return store.Reset(ctx, s, "p", "k") },
 				} {
 					if err := call(); err == nil { // in the end, although nobody else ends it
 						for i := range d {
@@ -227,17 +227,17 @@ func TestServerReadOnly(t *testing.T) {
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
 	d := make([]weir.Decision, 1)
 	for range 20 {
-		if err := s.Take(context.Background(), c, d); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
+		if err := store.Take(context.Background(), s, c, d); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Peek(context.Background(), c, d); err != nil || d[0].Remaining != 10 {
+	if err := store.Peek(context.Background(), s, c, d); err != nil || d[0].Remaining != 10 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	replica.ask("REPLICAOF", "NO", "ONE")
 	admitted := 0
 	for range 20 {
-		if err := s.Take(context.Background(), c, d); err != nil {
+		if err := store.Take(context.Background(), s, c, d); err != nil {
 			t.Fatal(err)
 		}
 		if d[0].Allowed {
@@ -262,7 +262,7 @@ func TestServerFull(t *testing.T) {
 	failed := l.failed.Load()
 	until(t, "calls fail", func() bool { return l.failed.Load() > failed+50 })
 	c := []store.Charge{{Policy: "new", Key: "k", Limit: yearly(10), N: 1}}
-	if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "OOM") {
+	if err := store.Take(context.Background(), s, c, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "OOM") {
 		t.Error(err)
 	}
 	server.ask("CONFIG", "SET", "maxmemory", "100mb")
@@ -295,7 +295,7 @@ func TestServerLoads(t *testing.T) {
 	c := []store.Charge{{Policy: "new", Key: "k", Limit: yearly(10), N: 1}}
 	loading := 0
 	until(t, "the server has loaded its data", func() bool { // calls are answered
-		err := patient.Take(context.Background(), c, make([]weir.Decision, 1))
+		err := store.Take(context.Background(), patient, c, make([]weir.Decision, 1))
 		if err != nil && strings.Contains(err.Error(), "LOADING") {
 			loading++
 			_, _ = server.try("CONFIG", "SET", "key-load-delay", "0") // or once more

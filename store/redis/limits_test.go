@@ -85,7 +85,7 @@ func TestBucketsFasterThanTheResolution(t *testing.T) {
 			now += random.Int64N(6)
 			s.virtual.Store(now)
 			c := store.Charge{Policy: l.String(), Key: "k", Limit: l, N: random.Int64N(burst + 2)}
-			if err := s.Take(context.Background(), []store.Charge{c}, d); err != nil {
+			if err := store.Take(context.Background(), s, []store.Charge{c}, d); err != nil {
 				t.Fatal(err)
 			}
 			var r algo.Result
@@ -114,7 +114,7 @@ func TestCallersClockDoesNotCount(t *testing.T) {
 			s = b
 			s.ahead.Store(int64(time.Duration(i-3)*3*365*24*time.Hour) / microsecond)
 		}
-		if err := s.Take(context.Background(), c, d); err != nil || d[0].Allowed != (i < 3) {
+		if err := store.Take(context.Background(), s, c, d); err != nil || d[0].Allowed != (i < 3) {
 			t.Fatalf("%d: %+v, %v", i, d[0], err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	d := make([]weir.Decision, 1)
 	for i := range 100 {
 		c := []store.Charge{{Policy: "p", Key: string(rune('a' + i)), Limit: l, N: 1}}
-		if _, err := s.Reserve(context.Background(), c, d, 10*time.Millisecond); err != nil {
+		if _, err := store.Reserve(context.Background(), s, c, d, 10*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 	}

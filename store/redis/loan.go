@@ -8,26 +8,10 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Debit implements [store.Store]. In a cluster, it is one step for each slot. If it fails for some of the slots, the call fails,
-// and what was debited in others stays so.
-func (s *Store) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	if err := store.CheckTaken(charges); err != nil {
-		return err
-	}
-	if err := check(charges, decisions); err != nil || len(charges) == 0 {
-		return err
-	}
-	parts, err := s.parts(charges)
-	if err != nil {
-		return err
-	}
+// debit takes permits whether they are there or not.
+func (s *Store) debit(ctx context.Context, parts []part, decisions []weir.Decision) error {
 	errs := make([]error, len(parts))
-	each(parts, func(k int, p *part) {
-		if p.decisions = decisions; p.places != nil {
-			p.decisions = make([]weir.Decision, len(p.charges))
-		}
-		errs[k] = s.debit(ctx, p)
-	})
+	each(parts, func(k int, p *part) { errs[k] = s.debitPart(ctx, p) })
 	if err := errors.Join(errs...); err != nil {
 		clear(decisions)
 		return err
@@ -40,7 +24,7 @@ func (s *Store) Debit(ctx context.Context, charges []store.Charge, decisions []w
 	return nil
 }
 
-func (s *Store) debit(ctx context.Context, p *part) error {
+func (s *Store) debitPart(ctx context.Context, p *part) error {
 	r, err := s.run(ctx, &question{op: opDebit, part: p, argument: p.counted})
 	if err != nil {
 		return err
@@ -59,49 +43,38 @@ func (s *Store) debit(ctx context.Context, p *part) error {
 // counted is the argument of a charge of which only the number of permits counts.
 func (p *part) counted(i int) string { return string(p.laws[i].settling(p.charges[i].N)) }
 
-// Lend implements [store.Store].
-func (s *Store) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	if err := store.CheckLend(c, least); err != nil {
-		return store.Loan{}, weir.Decision{}, err
-	}
-	parts, err := s.parts([]store.Charge{c})
-	if err != nil {
-		return store.Loan{}, weir.Decision{}, err
-	}
-	p := &parts[0]
+// lend takes what there is of the permits of a charge, and least at least.
+func (s *Store) lend(ctx context.Context, p *part, least int64) (store.Hold, error) {
 	r, err := s.run(ctx, &question{op: opLend, part: p, extra: least, argument: p.counted})
 	if err != nil {
-		return store.Loan{}, weir.Decision{}, err
+		return store.Hold{}, err
 	}
 	now := r.number()
 	ahead := r // the time that counts for the record comes after whether it is allowed
 	ahead.byte()
-	loan := store.Loan{Charge: c, Taken: ahead.number() * microsecond}
-	d := p.laws[0].decision(&r, now, least, c.Policy)
-	loan.Charge.N = r.number()
-	if r.short {
-		return store.Loan{}, weir.Decision{}, unavailable(errReply)
+	c := p.charges[0]
+	taken := ahead.number() * microsecond
+	p.decisions[0] = p.laws[0].decision(&r, now, least, c.Policy)
+	c.N = r.number()
+	switch {
+	case r.short:
+		p.decisions[0] = weir.Decision{}
+		return store.Hold{}, unavailable(errReply)
+	case !p.decisions[0].Allowed:
+		return store.Hold{}, nil
 	}
-	if !d.Allowed {
-		loan = store.Loan{}
-	}
-	return loan, d, nil
+	return store.Hold{Charges: []store.Charge{c}, Taken: taken}, nil
 }
 
-// Return implements [store.Store].
-func (s *Store) Return(ctx context.Context, l store.Loan, unspent int64) error {
-	if l.Charge.N == 0 {
-		return nil
-	}
-	if err := store.CheckReturn(l, unspent); err != nil {
-		return err
-	}
-	l.Charge.N = unspent
-	parts, err := s.parts([]store.Charge{l.Charge})
+// takeBack gives back what was not spent of a loan.
+func (s *Store) takeBack(ctx context.Context, loan *store.Hold, unspent int64) error {
+	c := loan.Charges[0]
+	c.N = unspent
+	parts, err := s.parts([]store.Charge{c})
 	if err != nil {
 		return err
 	}
 	p := &parts[0]
-	_, err = s.run(ctx, &question{op: opReturn, part: p, extra: l.Taken / microsecond, argument: p.counted})
+	_, err = s.run(ctx, &question{op: opReturn, part: p, extra: loan.Taken / microsecond, argument: p.counted})
 	return err
 }

@@ -32,7 +32,7 @@ const (
 	opReturn
 )
 
-// Store is a [store.Store] in Redis or Valkey: see the package comment for what it guarantees. Make it by [Open].
+// Store is a [store.Home] in Redis or Valkey: see the package comment for what it guarantees. Make it by [Open].
 type Store struct {
 	options  Options
 	dispatch *dispatcher
@@ -47,7 +47,7 @@ type Store struct {
 	ahead atomic.Int64
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Home = (*Store)(nil)
 
 // Open connects to the servers. It returns an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no server can
 // be reached. Later it connects again by itself whenever a connection is lost.
@@ -71,71 +71,51 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close implements [store.Store]. Calls in flight return ErrClosed, or what the server has replied.
+// Close implements [store.Home]. Calls in flight return ErrClosed, or what the server has replied.
 func (s *Store) Close() error {
 	s.dispatch.close()
 	return nil
 }
 
-// Take implements [store.Store]. In a cluster, the charges of keys with the same text are one step; those of several
-// keys are reserved first and committed then.
-func (s *Store) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	if err := store.CheckTaken(charges); err != nil {
-		return err
+// Do implements [store.Home]. In a cluster, the charges of keys with the same text are one step. Those of several keys are
+// reserved first and committed then; refunds and debits are one step for each slot. If a debit fails for some of the slots, the
+// call fails, and what was debited in others stays so.
+func (s *Store) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if err := store.Check(ask, charges, decisions); err != nil || len(charges) == 0 {
+		return store.Hold{}, err
 	}
-	_, err := s.ask(ctx, opTake, charges, decisions, 0)
-	return err
-}
-
-// Peek implements [store.Store].
-func (s *Store) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	_, err := s.ask(ctx, opPeek, charges, decisions, 0)
-	return err
-}
-
-// Reserve implements [store.Store].
-func (s *Store) Reserve(
-	ctx context.Context, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	if err := store.CheckExpiry(expiry); err != nil {
-		return store.Reservation{}, err
-	}
-	return s.ask(ctx, opReserve, charges, decisions, expiry)
-}
-
-// ask decides about the charges of a request.
-func (s *Store) ask(
-	ctx context.Context, op byte, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	if err := check(charges, decisions); err != nil {
-		return store.Reservation{}, err
-	}
-	if len(charges) == 0 {
-		return store.Reservation{}, nil
+	if ask.Mode == store.ModeReset {
+		return store.Hold{}, s.reset(ctx, charges)
 	}
 	parts, err := s.parts(charges)
 	if err != nil {
-		return store.Reservation{}, err
+		return store.Hold{}, err
 	}
-	if len(parts) > 1 {
-		return s.askParts(ctx, op, parts, charges, decisions, expiry)
+	for k := range parts {
+		if p := &parts[k]; len(parts) == 1 {
+			p.decisions = decisions
+		} else {
+			p.decisions = make([]weir.Decision, len(p.charges))
+		}
 	}
-	p := parts[0]
-	p.decisions = decisions
-	switch op {
-	case opReserve:
+	switch {
+	case ask.Mode == store.ModeRefund:
+		return store.Hold{}, s.refund(ctx, parts)
+	case ask.Mode == store.ModeDebit:
+		return store.Hold{}, s.debit(ctx, parts, decisions)
+	case ask.Mode == store.ModeLend:
+		return s.lend(ctx, &parts[0], ask.Least)
+	case ask.States != nil:
+		return store.Hold{}, s.inspect(ctx, parts, decisions, ask.States)
+	case len(parts) > 1:
+		return s.askParts(ctx, ask, parts, charges, decisions)
+	case ask.Mode == store.ModePeek:
+		return store.Hold{}, s.decide(ctx, opPeek, &parts[0])
+	case ask.Hold != 0:
 		id := newID()
-		return s.reserved(id, charges, &p, s.reserve(ctx, &p, id, expiry))
-	default:
-		return store.Reservation{}, s.decide(ctx, op, &p)
+		return reserved(id, charges, &parts[0], s.reserve(ctx, &parts[0], id, ask.Hold))
 	}
-}
-
-func check(charges []store.Charge, decisions []weir.Decision) error {
-	if err := store.CheckCharges(charges); err != nil {
-		return err
-	}
-	return store.CheckDecisions(charges, decisions)
+	return store.Hold{}, s.decide(ctx, opTake, &parts[0])
 }
 
 // part is the charges of a request that are one step of the script.
@@ -310,70 +290,63 @@ func (p *part) allowed() bool {
 	return true
 }
 
-// Refund implements [store.Store]. In a cluster, it is one step for each slot.
-func (s *Store) Refund(ctx context.Context, charges []store.Charge) error {
-	if err := store.CheckCharges(charges); err != nil || len(charges) == 0 {
-		return err
-	}
-	parts, err := s.parts(charges)
-	if err != nil {
-		return err
-	}
+// refund gives permits back.
+func (s *Store) refund(ctx context.Context, parts []part) error {
 	for k := range parts {
-		p := &parts[k]
-		_, err := s.run(ctx, &question{op: opRefund, part: p, argument: func(i int) string {
-			return string(p.laws[i].settling(p.charges[i].N))
-		}})
-		if err != nil {
+		if _, err := s.run(ctx, &question{op: opRefund, part: &parts[k], argument: parts[k].counted}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Reset implements [store.Store].
-func (s *Store) Reset(ctx context.Context, policy, key string) error {
-	c := store.Charge{Policy: policy, Key: key, Limit: weir.AtOnce(1)}
-	if err := store.CheckCharges([]store.Charge{c}); err != nil {
-		return err
-	}
+// reset forgets keys.
+func (s *Store) reset(ctx context.Context, charges []store.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
 	}
-	keys := []string{s.key(&c, kindRecord), s.key(&c, kindReservations), s.key(&c, kindDue)}
-	_, err := s.dispatch.call(ctx, keys, []string{s.head(opReset, 1, 0, ""), ""})
-	return err
+	for i := range charges {
+		c := &charges[i]
+		keys := []string{s.key(c, kindRecord), s.key(c, kindReservations), s.key(c, kindDue)}
+		if _, err := s.dispatch.call(ctx, keys, []string{s.head(opReset, 1, 0, ""), ""}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Inspect implements [store.Store].
-func (s *Store) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	c.N = 0
-	charges := []store.Charge{c}
-	decisions := make([]weir.Decision, 1)
-	if err := check(charges, decisions); err != nil {
-		return store.State{}, err
+// inspect asks for one charge at a time what is kept for it.
+func (s *Store) inspect(ctx context.Context, parts []part, decisions []weir.Decision, states []store.State) error {
+	for k := range parts {
+		for i := range parts[k].charges {
+			p, at := &parts[k], i
+			if p.places != nil {
+				at = p.places[i]
+			}
+			one := part{charges: p.charges[i : i+1], laws: p.laws[i : i+1], decisions: decisions[at : at+1]}
+			if err := s.state(ctx, &one, &states[at]); err != nil {
+				return err
+			}
+		}
 	}
-	parts, err := s.parts(charges)
-	if err != nil {
-		return store.State{}, err
-	}
-	p := &parts[0]
+	return nil
+}
+
+func (s *Store) state(ctx context.Context, p *part, state *store.State) error {
 	r, err := s.run(ctx, &question{op: opInspect, part: p, argument: p.argument})
 	if err != nil {
-		return store.State{}, err
+		return err
 	}
 	now := r.number()
-	state := store.State{Decision: p.laws[0].decision(&r, now, 0, c.Policy)}
-	state.Known = r.number() != 0
-	state.Reservations = int(r.number())
-	state.Reserved = r.number()
+	p.decisions[0] = p.laws[0].decision(&r, now, p.charges[0].N, p.charges[0].Policy)
+	*state = store.State{Decision: p.decisions[0], Known: r.number() != 0, Reservations: int(r.number()), Reserved: r.number()}
 	if left := r.number(); left > 0 {
 		state.Forgotten = now*microsecond + left*int64(time.Millisecond)
 	}
 	if r.short {
-		return store.State{}, unavailable(errReply)
+		return unavailable(errReply)
 	}
-	return state, nil
+	return nil
 }
 
 // String names the store without what must not be shown.

@@ -28,7 +28,7 @@ func TestTakeOfEveryAlgorithm(t *testing.T) {
 			{Allowed: true, Remaining: 1},
 			{Remaining: 1, Reason: weir.ReasonLimited},
 		} {
-			if err := s.Take(ctx, c, d); err != nil {
+			if err := store.Take(ctx, s, c, d); err != nil {
 				t.Fatal(l, err)
 			}
 			g := d[0]
@@ -38,35 +38,35 @@ func TestTakeOfEveryAlgorithm(t *testing.T) {
 			}
 		}
 		c[0].N = 6
-		if err := s.Take(ctx, c, d); err != nil || d[0].Reason != weir.ReasonNever || d[0].RetryAfter != weir.Never ||
+		if err := store.Take(ctx, s, c, d); err != nil || d[0].Reason != weir.ReasonNever || d[0].RetryAfter != weir.Never ||
 			d[0].Remaining != 1 {
 			t.Errorf("%v: never: %+v, %v", l, d[0], err)
 		}
 		c[0].N = 0
-		if err := s.Peek(ctx, c, d); err != nil || !d[0].Allowed || d[0].Remaining != 1 {
+		if err := store.Peek(ctx, s, c, d); err != nil || !d[0].Allowed || d[0].Remaining != 1 {
 			t.Errorf("%v: peek: %+v, %v", l, d[0], err)
 		}
-		state, err := s.Inspect(ctx, c[0])
+		state, err := store.Inspect(ctx, s, c[0])
 		if err != nil || !state.Known || state.Forgotten == 0 || state.Decision.Remaining != 1 {
 			t.Errorf("%v: inspect: %+v, %v", l, state, err)
 		}
-		r, err := s.Reserve(ctx, c, d, time.Minute)
+		r, err := store.Reserve(ctx, s, c, d, time.Minute)
 		if err != nil || r.ID == "" || !d[0].Allowed {
 			t.Fatalf("%v: reserve: %+v, %v", l, r, err)
 		}
-		if err := s.Commit(ctx, r, []int64{4}); err != nil {
+		if err := store.Commit(ctx, s, r, []int64{4}); err != nil {
 			t.Errorf("%v: commit: %v", l, err)
 		}
-		if err := s.Cancel(ctx, r); !errors.Is(err, store.ErrNotReserved) {
+		if err := store.Cancel(ctx, s, r); !errors.Is(err, store.ErrNotReserved) {
 			t.Errorf("%v: cancel: %v", l, err)
 		}
-		if err := s.Peek(ctx, c, d); err != nil || d[0].Allowed || d[0].Remaining != 0 || d[0].RetryAfter <= 0 {
+		if err := store.Peek(ctx, s, c, d); err != nil || d[0].Allowed || d[0].Remaining != 0 || d[0].RetryAfter <= 0 {
 			t.Errorf("%v: peek: %+v, %v", l, d[0], err)
 		}
-		if err := s.Reset(ctx, c[0].Policy, c[0].Key); err != nil {
+		if err := store.Reset(ctx, s, c[0].Policy, c[0].Key); err != nil {
 			t.Error(err)
 		}
-		if err := s.Peek(ctx, c, d); err != nil || !d[0].Allowed || d[0].Remaining != 5 || d[0].ResetAfter != 0 {
+		if err := store.Peek(ctx, s, c, d); err != nil || !d[0].Allowed || d[0].Remaining != 5 || d[0].ResetAfter != 0 {
 			t.Errorf("%v: peek: %+v, %v", l, d[0], err)
 		}
 	}

@@ -44,36 +44,30 @@ func (s *Store) reserve(ctx context.Context, p *part, id string, expiry time.Dur
 }
 
 // reserved is the reservation of a part.
-func (s *Store) reserved(id string, charges []store.Charge, p *part, err error) (store.Reservation, error) {
+func reserved(id string, charges []store.Charge, p *part, err error) (store.Hold, error) {
 	if err != nil || !p.allowed() {
-		return store.Reservation{}, err
+		return store.Hold{}, err
 	}
-	return store.Reservation{
+	return store.Hold{
 		ID: base64.RawURLEncoding.EncodeToString([]byte(id)), Charges: append([]store.Charge(nil), charges...),
 		Expires: p.expires * microsecond,
 	}, nil
 }
 
-// Commit implements [store.Store]. In a cluster, it is one step for each slot.
-func (s *Store) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	if len(actual) != len(r.Charges) {
-		return store.CheckReservation(r, append([]int64{}, actual...))
+// Settle implements [store.Home]. In a cluster, it is one step for each slot.
+func (s *Store) Settle(ctx context.Context, r store.Hold, actual []int64) error {
+	if err := store.CheckSettle(r, actual); err != nil || len(r.Charges) == 0 {
+		return err
 	}
-	return s.settle(ctx, r, actual)
-}
-
-// Cancel implements [store.Store]. In a cluster, it is one step for each slot.
-func (s *Store) Cancel(ctx context.Context, r store.Reservation) error { return s.settle(ctx, r, nil) }
-
-func (s *Store) settle(ctx context.Context, r store.Reservation, actual []int64) error {
-	if err := store.CheckReservation(r, actual); err != nil {
+	if err := store.Check(store.Ask{Mode: store.ModeRefund}, r.Charges, nil); err != nil {
 		return err
 	}
 	if r.ID == "" {
-		return nil
-	}
-	if err := store.CheckCharges(r.Charges); err != nil {
-		return err
+		spent := int64(0)
+		if actual != nil {
+			spent = actual[0]
+		}
+		return s.takeBack(ctx, &r, r.Charges[0].N-spent)
 	}
 	id, err := base64.RawURLEncoding.DecodeString(r.ID)
 	if err != nil || len(id) != idBytes {
@@ -150,18 +144,17 @@ func each(parts []part, f func(k int, p *part)) {
 // committed, otherwise canceled. If this process dies, or the servers cannot be reached, between the two, what is not settled
 // is canceled when the reservations expire.
 func (s *Store) askParts(
-	ctx context.Context, op byte, parts []part, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
+	ctx context.Context, ask store.Ask, parts []part, charges []store.Charge, decisions []weir.Decision,
+) (store.Hold, error) {
 	id := newID()
-	life := expiry
-	if op == opTake {
+	life := ask.Hold
+	if life == 0 {
 		life = max(10*s.options.Timeout, time.Second)
 	}
 	errs := make([]error, len(parts))
 	each(parts, func(k int, p *part) {
-		p.decisions = make([]weir.Decision, len(p.charges))
-		if op == opPeek {
-			errs[k] = s.decide(ctx, op, p)
+		if ask.Mode == store.ModePeek {
+			errs[k] = s.decide(ctx, opPeek, p)
 		} else {
 			errs[k] = s.reserve(ctx, p, id, life)
 		}
@@ -185,20 +178,20 @@ func (s *Store) askParts(
 		}
 	}
 	switch {
-	case op == opPeek:
+	case ask.Mode == store.ModePeek:
 		if failed != nil {
 			clear(decisions)
 		}
-		return store.Reservation{}, failed
-	case all && op == opReserve:
+		return store.Hold{}, failed
+	case all && ask.Hold != 0:
 		whole := part{decisions: decisions, expires: expires}
-		return s.reserved(id, charges, &whole, nil)
+		return reserved(id, charges, &whole, nil)
 	case all:
 		if err := s.settleParts(ctx, parts, id, func(p *part, i int) int64 { return p.charges[i].N }); err != nil {
 			clear(decisions)
-			return store.Reservation{}, unavailable(err)
+			return store.Hold{}, unavailable(err)
 		}
-		return store.Reservation{}, nil
+		return store.Hold{}, nil
 	}
 	if len(granted) > 0 { // also if the caller has gone; what fails here is canceled when it expires
 		_ = s.settleParts(context.WithoutCancel(ctx), granted, id, func(*part, int) int64 { return -1 })
@@ -215,5 +208,5 @@ func (s *Store) askParts(
 	if failed != nil {
 		clear(decisions)
 	}
-	return store.Reservation{}, failed
+	return store.Hold{}, failed
 }

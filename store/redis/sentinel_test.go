@@ -110,7 +110,7 @@ func TestReplicaBehind(t *testing.T) {
 		d := make([]weir.Decision, 1)
 		granted := 0
 		take := func(s *Store) (err error) {
-			if err = s.Take(context.Background(), c, d); err == nil && d[0].Allowed {
+			if err = store.Take(context.Background(), s, c, d); err == nil && d[0].Allowed {
 				granted++
 			}
 			return err

@@ -102,7 +102,7 @@ type ways struct {
 	random *rand.Rand
 	now    int64
 	c      store.Charge
-	lent   []store.Loan
+	lent   []store.Hold
 }
 
 // change holds the key to another limit, mostly as a new one: the long way is taken for long after a limit has changed.
@@ -113,7 +113,7 @@ func (w *ways) change(t *testing.T, reset bool) {
 		if !reset {
 			break
 		}
-		if err := s.Reset(context.Background(), w.c.Policy, w.c.Key); err != nil {
+		if err := store.Reset(context.Background(), s, w.c.Policy, w.c.Key); err != nil {
 			t.Error(err)
 		}
 	}
@@ -141,7 +141,7 @@ func (w *ways) step(t *testing.T) (what string, got [2]string, expires [2]int64)
 	}
 	least, life := 1+r.Int64N(min(w.c.N, 5)), time.Duration(1000+r.Int64N(5000))*time.Microsecond
 	op := r.IntN(100)
-	var back store.Loan
+	var back store.Hold
 	if op >= 70 && len(w.lent) > 0 {
 		at := len(w.lent) - 1
 		if r.IntN(2) == 0 {
@@ -150,11 +150,11 @@ func (w *ways) step(t *testing.T) (what string, got [2]string, expires [2]int64)
 		back = w.lent[at]
 		w.lent = append(w.lent[:at], w.lent[at+1:]...)
 	}
-	unspent := r.Int64N(back.Charge.N + 1)
+	unspent := r.Int64N(back.Lent() + 1)
 	knows := r.IntN(10) > 0
 	refunded := w.c.N
 	if len(w.lent) > 0 { // a part of what may be returned as well
-		refunded = 1 + r.Int64N(min(most, w.lent[len(w.lent)-1].Charge.N))
+		refunded = 1 + r.Int64N(min(most, w.lent[len(w.lent)-1].Lent()))
 	}
 	for j, s := range w.stores {
 		s.virtual.Store(w.now)
@@ -162,31 +162,31 @@ func (w *ways) step(t *testing.T) (what string, got [2]string, expires [2]int64)
 			s.ahead.Store(w.now - time.Now().UnixMicro())
 		}
 		charges, d := []store.Charge{w.c}, make([]weir.Decision, 1)
-		var loan store.Loan
+		var loan store.Hold
 		var err error
 		switch {
 		case op < 20:
 			what = fmt.Sprint("take ", w.c.N)
-			err = s.Take(ctx, charges, d)
+			err = store.Take(ctx, s, charges, d)
 		case op < 22:
 			what = fmt.Sprintf("reserve %d for %v", w.c.N, life)
-			_, err = s.Reserve(ctx, charges, d, life)
+			_, err = store.Reserve(ctx, s, charges, d, life)
 		case op < 28:
 			what = fmt.Sprint("refund ", refunded)
 			charges[0].N = refunded
-			err = s.Refund(ctx, charges)
+			err = store.Refund(ctx, s, charges)
 		case op < 45:
 			what = fmt.Sprint("debit ", w.c.N)
-			err = s.Debit(ctx, charges, d)
-		case op < 70 || back.Charge.N == 0:
+			err = store.Debit(ctx, s, charges, d)
+		case op < 70 || back.Lent() == 0:
 			what = fmt.Sprintf("lend %d, at least %d", w.c.N, least)
-			loan, d[0], err = s.Lend(ctx, w.c, least)
-			if j == 0 && loan.Charge.N > 0 {
+			loan, d[0], err = store.Lend(ctx, s, w.c, least)
+			if j == 0 && loan.Lent() > 0 {
 				w.lent = append(w.lent, loan)
 			}
 		default:
 			what = fmt.Sprintf("return %d of %+v", unspent, back)
-			err = s.Return(ctx, back, unspent)
+			err = store.Return(ctx, s, back, unspent)
 		}
 		if err != nil {
 			t.Error(what, err)

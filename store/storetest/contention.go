@@ -15,7 +15,7 @@ import (
 const callers = 64
 
 // crowd runs f in as many goroutines as callers, each with one of the handles, until all return.
-func (s *suite) crowd(f func(caller int, handle store.Store)) {
+func (s *suite) crowd(f func(caller int, handle store.Home)) {
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
@@ -52,9 +52,10 @@ func testContentionOneKey(s *suite) {
 	for name, l := range s.limits(n) {
 		var granted atomic.Int64
 		c := s.charge(name, "hot", l, 1)
-		s.crowd(func(_ int, handle store.Store) {
+		s.crowd(func(_ int, handle store.Home) {
 			var ds [1]weir.Decision
-			for s.insist("Take", func() error { return handle.Take(s.Context(), []store.Charge{c}, ds[:]) }) && ds[0].Allowed {
+			take := func() error { return store.Take(s.Context(), handle, []store.Charge{c}, ds[:]) }
+			for s.insist("Take", take) && ds[0].Allowed {
 				granted.Add(1)
 			}
 		})
@@ -73,13 +74,13 @@ func testContentionSeveralKeys(s *suite) {
 	shared := s.charge("shared", "hot", limits[fixedWindow], 1)
 	perCaller := s.limits(own)[tokenBucket]
 	var granted [callers]int64
-	take := func(i int, handle store.Store) {
+	take := func(i int, handle store.Home) {
 		charges := []store.Charge{shared, s.charge("own", string(rune('0'+i)), perCaller, 1)}
 		if i%3 == 0 {
 			charges[0], charges[1] = charges[1], charges[0]
 		}
 		ds := make([]weir.Decision, 2)
-		for s.insist("Take", func() error { return handle.Take(s.Context(), charges, ds) }) && allAllowed(ds) {
+		for s.insist("Take", func() error { return store.Take(s.Context(), handle, charges, ds) }) && allAllowed(ds) {
 			granted[i]++
 		}
 	}
@@ -108,7 +109,7 @@ func testContentionReservations(s *suite) {
 	c := s.charge("slots", "hot", weir.AtOnce(n), 1)
 	began := time.Now()
 	stuck := func() bool { return time.Since(began)-time.Duration(last.Load()) > patience } // nobody gets one any more
-	s.crowd(func(_ int, handle store.Store) {
+	s.crowd(func(_ int, handle store.Home) {
 		for done := 0; done < rounds; {
 			if stuck() {
 				s.Errorf("nobody got a permit within %v", patience)
@@ -116,10 +117,10 @@ func testContentionReservations(s *suite) {
 			}
 			var (
 				ds [1]weir.Decision
-				r  store.Reservation
+				r  store.Hold
 			)
 			if !s.insist("Reserve", func() (err error) {
-				r, err = handle.Reserve(s.Context(), []store.Charge{c}, ds[:], time.Hour)
+				r, err = store.Reserve(s.Context(), handle, []store.Charge{c}, ds[:], time.Hour)
 				return err
 			}) {
 				return
@@ -136,7 +137,7 @@ func testContentionReservations(s *suite) {
 			out.Add(-1)
 			tried := 0
 			if !s.insist("Cancel", func() error {
-				err := handle.Cancel(s.Context(), r)
+				err := store.Cancel(s.Context(), handle, r)
 				if tried++; tried > 1 && errors.Is(err, store.ErrNotReserved) { // the first did it, and did not know
 					return nil
 				}

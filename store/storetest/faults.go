@@ -14,7 +14,7 @@ import (
 // is set, and never again and again.
 func testSkew(s *suite) {
 	const n = 10
-	handles := []store.Store{s.Store, s.Other}
+	handles := []store.Home{s.Store, s.Other}
 	allowed := int64(n)
 	if s.Skewed != nil {
 		handles = append(handles, s.Skewed(-time.Hour), s.Skewed(time.Hour))
@@ -53,17 +53,17 @@ func testSkew(s *suite) {
 }
 
 // everyCall makes every call of the store, and returns their errors by name.
-func (s *suite) everyCall(ctx context.Context, c store.Charge, r store.Reservation) map[string]error {
+func (s *suite) everyCall(ctx context.Context, c store.Charge, r store.Hold) map[string]error {
 	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
-	_, reserved := s.Store.Reserve(ctx, charges, ds, time.Minute)
-	_, inspected := s.Store.Inspect(ctx, c)
-	_, _, lent := s.Store.Lend(ctx, c, c.N)
+	_, reserved := store.Reserve(ctx, s.Store, charges, ds, time.Minute)
+	_, inspected := store.Inspect(ctx, s.Store, c)
+	_, _, lent := store.Lend(ctx, s.Store, c, c.N)
 	return map[string]error{
-		"Take": s.Store.Take(ctx, charges, ds), "Peek": s.Store.Peek(ctx, charges, ds), "Reserve": reserved,
-		"Refund": s.Store.Refund(ctx, charges), "Commit": s.Store.Commit(ctx, r, []int64{0}),
-		"Cancel": s.Store.Cancel(ctx, r), "Reset": s.Store.Reset(ctx, c.Policy, c.Key), "Inspect": inspected,
-		"Debit": s.Store.Debit(ctx, charges, ds), "Lend": lent,
-		"Return": s.Store.Return(ctx, store.Loan{Charge: c, Taken: s.Now()}, c.N),
+		"Take": store.Take(ctx, s.Store, charges, ds), "Peek": store.Peek(ctx, s.Store, charges, ds), "Reserve": reserved,
+		"Refund": store.Refund(ctx, s.Store, charges), "Commit": store.Commit(ctx, s.Store, r, []int64{0}),
+		"Cancel": store.Cancel(ctx, s.Store, r), "Reset": store.Reset(ctx, s.Store, c.Policy, c.Key), "Inspect": inspected,
+		"Debit": store.Debit(ctx, s.Store, charges, ds), "Lend": lent,
+		"Return": store.Return(ctx, s.Store, store.Hold{Charges: charges, Taken: s.Now()}, c.N),
 	}
 }
 
@@ -78,10 +78,10 @@ func testContext(s *suite) {
 		s.wantError(what, err, context.Canceled)
 	}
 	s.wantLeft(c, 4)
-	s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+	s.noError("Cancel", store.Cancel(s.ctx(), s.Store, r))
 	late, cancel := context.WithDeadline(s.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	s.wantError("Take", s.Store.Take(late, charges, ds), context.DeadlineExceeded)
+	s.wantError("Take", store.Take(late, s.Store, charges, ds), context.DeadlineExceeded)
 	s.wantLeft(c, 5)
 }
 
@@ -103,9 +103,9 @@ func testBreak(s *suite) {
 		}
 	}
 	repair()
-	s.until("the store is back", 10*time.Millisecond, func() bool { return s.Store.Peek(ctx, charges, ds) == nil })
+	s.until("the store is back", 10*time.Millisecond, func() bool { return store.Peek(ctx, s.Store, charges, ds) == nil })
 	s.wantLeft(c, 4)
-	s.noError("Cancel", s.Store.Cancel(ctx, r))
+	s.noError("Cancel", store.Cancel(ctx, s.Store, r))
 	s.wantLeft(c, 5)
 }
 
@@ -124,5 +124,5 @@ func testClose(s *suite) {
 	if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 3 {
 		s.Errorf("another handle: %+v", d)
 	}
-	s.noError("Cancel by another", s.Other.Cancel(s.ctx(), r))
+	s.noError("Cancel by another", store.Cancel(s.ctx(), s.Other, r))
 }

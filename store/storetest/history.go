@@ -145,7 +145,7 @@ type history struct {
 	model model
 	most  int64
 	held  []heldPermits // by expiry
-	lent  []store.Loan
+	lent  []store.Hold
 	began time.Time
 	steps int
 	start int64 // by the clock of the store, where time passes by itself
@@ -153,7 +153,7 @@ type history struct {
 }
 
 type heldPermits struct {
-	r    store.Reservation
+	r    store.Hold
 	n    int64
 	mark algo.Mark
 }
@@ -203,21 +203,21 @@ func (h *history) step() error {
 		}
 	case kind < 3 && h.c.Limit.Algorithm() != weir.AlgorithmConcurrency:
 		h.didf("take %d", h.c.N)
-		if err := handle.Take(h.ctx(), charges, ds); err != nil {
+		if err := store.Take(h.ctx(), handle, charges, ds); err != nil {
 			return err
 		}
 		want, _ := h.granted(ds[0], h.c.N)
 		return h.compare(ds[0], want)
 	case kind < 4:
 		h.didf("peek %d", h.c.N)
-		if err := handle.Peek(h.ctx(), charges, ds); err != nil {
+		if err := store.Peek(h.ctx(), handle, charges, ds); err != nil {
 			return err
 		}
 		return h.compare(ds[0], h.model.peek(h.now(), h.c.N))
 	case kind < 5 && h.rng.IntN(3) == 0:
 		h.didf("refund %d", h.c.N)
 		h.refund()
-		return handle.Refund(h.ctx(), charges)
+		return store.Refund(h.ctx(), handle, charges)
 	case kind < 7:
 		return h.reserve(handle)
 	case kind < 9 && len(h.held) > 0:
@@ -248,14 +248,14 @@ func (h *history) refund() {
 	}
 }
 
-func (h *history) reserve(handle store.Store) error {
+func (h *history) reserve(handle store.Home) error {
 	expiry := time.Hour
 	if h.Advance != nil && h.rng.IntN(2) == 0 {
 		expiry = time.Duration(1+h.rng.Int64N(5000)) * time.Millisecond
 	}
 	h.didf("reserve %d for %v", h.c.N, expiry)
 	ds := make([]weir.Decision, 1)
-	r, err := handle.Reserve(h.ctx(), []store.Charge{h.c}, ds, expiry)
+	r, err := store.Reserve(h.ctx(), handle, []store.Charge{h.c}, ds, expiry)
 	if err != nil {
 		return err
 	}
@@ -276,14 +276,14 @@ func (h *history) reserve(handle store.Store) error {
 	return h.compare(ds[0], want)
 }
 
-func (h *history) settle(handle store.Store) error {
+func (h *history) settle(handle store.Home) error {
 	i := h.rng.IntN(len(h.held))
 	p := h.held[i]
 	h.held = slices.Delete(h.held, i, i+1)
 	if h.rng.IntN(2) == 0 {
 		h.didf("cancel %d", p.n)
 		h.model.cancel(h.now(), p.n, p.mark)
-		return handle.Cancel(h.ctx(), p.r)
+		return store.Cancel(h.ctx(), handle, p.r)
 	}
 	actual := h.rng.Int64N(p.n + 3)
 	if h.inexact() {
@@ -298,11 +298,11 @@ func (h *history) settle(handle store.Store) error {
 	default:
 		h.model.cancel(h.now(), p.n-actual, p.mark)
 	}
-	return handle.Commit(h.ctx(), p.r, []int64{actual})
+	return store.Commit(h.ctx(), handle, p.r, []int64{actual})
 }
 
 // pass lets time pass, no further than to the next expiry, and has the store see it.
-func (h *history) pass(handle store.Store) error {
+func (h *history) pass(handle store.Home) error {
 	d := time.Duration(h.rng.Int64N(int64(2 * time.Second)))
 	switch h.rng.IntN(8) {
 	case 0:
@@ -321,5 +321,5 @@ func (h *history) pass(handle store.Store) error {
 	h.expire()
 	h.model.refund(h.now(), 0)
 	h.c.N = 0
-	return handle.Refund(h.ctx(), []store.Charge{h.c})
+	return store.Refund(h.ctx(), handle, []store.Charge{h.c})
 }

@@ -10,28 +10,27 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-func (s *suite) debit(from store.Store, charges ...store.Charge) []weir.Decision {
+func (s *suite) debit(from store.Home, charges ...store.Charge) []weir.Decision {
 	s.Helper()
 	decisions := make([]weir.Decision, len(charges))
-	if err := from.Debit(s.ctx(), charges, decisions); err != nil {
+	if err := store.Debit(s.ctx(), from, charges, decisions); err != nil {
 		s.Fatalf("Debit: %v", err)
 	}
 	return decisions
 }
 
 // lend wants a loan that fits its decision.
-func (s *suite) lend(from store.Store, c store.Charge, least int64) (store.Loan, weir.Decision) {
+func (s *suite) lend(from store.Home, c store.Charge, least int64) (store.Hold, weir.Decision) {
 	s.Helper()
 	before := s.Now()
-	l, d, err := from.Lend(s.ctx(), c, least)
+	l, d, err := store.Lend(s.ctx(), from, c, least)
 	if err != nil {
 		s.Fatalf("Lend: %v", err)
 	}
 	want := c
-	if want.N = l.Charge.N; !d.Allowed {
-		want = store.Charge{}
-	}
-	if l.Charge != want || d.Allowed != (l.Charge.N >= least) || l.Charge.N > c.N {
+	want.N = l.Lent()
+	is := len(l.Charges) == 1 && l.Charges[0] == want && l.Lent() >= least
+	if d.Allowed != is || !d.Allowed && l.Lent() != 0 || l.Lent() > c.N {
 		s.Fatalf("at least %d of %d: the loan is %+v, the decision %+v", least, c.N, l, d)
 	}
 	const second = int64(time.Second)
@@ -41,9 +40,9 @@ func (s *suite) lend(from store.Store, c store.Charge, least int64) (store.Loan,
 	return l, d
 }
 
-func (s *suite) giveBack(to store.Store, l store.Loan, unspent int64) {
+func (s *suite) giveBack(to store.Home, l store.Hold, unspent int64) {
 	s.Helper()
-	if err := to.Return(s.ctx(), l, unspent); err != nil {
+	if err := store.Return(s.ctx(), to, l, unspent); err != nil {
 		s.Fatalf("Return: %v", err)
 	}
 }
@@ -85,18 +84,18 @@ func testDebit(s *suite) {
 			}
 		}
 		c.N = 10
-		s.noError("Refund of the debt", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund of the debt", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		if c.N = 1; s.take(s.Store, c)[0].Allowed {
 			s.Errorf("%s: granted in debt", name)
 		}
-		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		s.wantLeft(c, 1)
 		// What exceeds a debt of the limit is forgotten.
 		c = s.charge(name, "bound", l, algo.MaxPermits)
 		s.debit(s.Store, c)
 		s.debit(s.Other, c)
 		c.N = 2*n - 1
-		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		s.wantLeft(c, n-1)
 	}
 	limits := s.limits(n)
@@ -128,7 +127,7 @@ func testLend(s *suite) {
 		}
 		s.wantLeft(c, 6)
 		second, d := s.lend(s.Other, c, 6)
-		if second.Charge.N != 6 || d.Remaining != 0 {
+		if second.Lent() != 6 || d.Remaining != 0 {
 			s.Errorf("%s, all that is left: %+v, %+v", name, second, d)
 		}
 		if _, d := s.lend(s.Store, c, 1); d.Allowed || d.Reason != weir.ReasonLimited || d.RetryAfter <= 0 {
@@ -138,7 +137,7 @@ func testLend(s *suite) {
 		s.wantLeft(c, 3)
 		s.giveBack(s.Store, second, 0)
 		s.wantLeft(c, 3)
-		s.giveBack(s.Store, store.Loan{}, 0)
+		s.giveBack(s.Store, store.Hold{}, 0)
 		c.N = 3
 		if d := s.take(s.Store, c)[0]; !d.Allowed {
 			s.Errorf("%s: what came back is %+v", name, d)
@@ -153,7 +152,7 @@ func testLendNever(s *suite) {
 	if _, d := s.lend(s.Store, c, n+1); d.Reason != weir.ReasonNever {
 		s.Errorf("more than the limit of a key that was never seen: %+v", d)
 	}
-	if st, err := s.Store.Inspect(s.ctx(), c); err != nil || st.Known {
+	if st, err := store.Inspect(s.ctx(), s.Store, c); err != nil || st.Known {
 		s.Errorf("a refusal left %+v, %v", st, err)
 	}
 }
@@ -285,23 +284,23 @@ func testLoanMisuse(s *suite) {
 		"Limit.Rate":             with(func(c *store.Charge) { c.Limit = weir.TokenBucket(weir.PerSecond(0), 1) }),
 		"Charge.Limit.Algorithm": with(func(c *store.Charge) { c.Limit = slots }),
 	} {
-		l, _, err := s.Store.Lend(s.ctx(), c, 1)
+		l, _, err := store.Lend(s.ctx(), s.Store, c, 1)
 		s.wantOption("Lend", option, err)
-		if l != (store.Loan{}) {
+		if l.Lent() != 0 {
 			s.Errorf("Lend with a wrong %s: %+v", option, l)
 		}
-		s.wantOption("Debit", option, s.Store.Debit(s.ctx(), []store.Charge{c}, make([]weir.Decision, 1)))
+		s.wantOption("Debit", option, store.Debit(s.ctx(), s.Store, []store.Charge{c}, make([]weir.Decision, 1)))
 	}
-	s.wantOption("Debit", "decisions", s.Store.Debit(s.ctx(), []store.Charge{good}, nil))
-	s.wantOption("Debit", "Charge.Key", s.Store.Debit(s.ctx(), []store.Charge{good, good}, make([]weir.Decision, 2)))
+	s.wantOption("Debit", "decisions", store.Debit(s.ctx(), s.Store, []store.Charge{good}, nil))
+	s.wantOption("Debit", "Charge.Key", store.Debit(s.ctx(), s.Store, []store.Charge{good, good}, make([]weir.Decision, 2)))
 	for _, least := range []int64{-1, 0, 4, algo.MaxPermits} {
-		_, _, err := s.Store.Lend(s.ctx(), good, least)
-		s.wantOption("Lend", "least", err)
+		_, _, err := store.Lend(s.ctx(), s.Store, good, least)
+		s.wantOption("Lend", "Ask.Least", err)
 	}
 	s.wantLeft(good, 5)
 	l, _ := s.lend(s.Store, good, 1)
 	for _, unspent := range []int64{-1, 4, algo.MaxPermits} {
-		s.wantOption("Return", "unspent", s.Store.Return(s.ctx(), l, unspent))
+		s.wantOption("Return", "actual", store.Return(s.ctx(), s.Store, l, unspent))
 	}
 	s.wantLeft(good, 2)
 }
@@ -313,27 +312,27 @@ func testContentionLoans(s *suite) {
 	for name, l := range s.limits(n) {
 		var lent, spent [callers]int64
 		all, some := s.charge(name, "all", l, 0), s.charge(name, "some", l, 0)
-		s.crowd(func(i int, handle store.Store) {
+		s.crowd(func(i int, handle store.Home) {
 			for _, c := range []store.Charge{all, some} {
 				for round := 1; round <= n+1; round++ { // which is more than there can be
 					c.N = int64(1 + (i+round)%7)
 					var (
-						loan store.Loan
+						loan store.Hold
 						d    weir.Decision
 					)
 					if !s.insist("Lend", func() (err error) {
-						loan, d, err = handle.Lend(s.Context(), c, 1)
+						loan, d, err = store.Lend(s.Context(), handle, c, 1)
 						return err
 					}) || !d.Allowed {
 						break
 					}
 					if c.Key == all.Key {
-						lent[i] += loan.Charge.N
+						lent[i] += loan.Lent()
 						continue
 					}
-					use := min(loan.Charge.N, int64(1+round%3))
+					use := min(loan.Lent(), int64(1+round%3))
 					spent[i] += use
-					if err := handle.Return(s.Context(), loan, loan.Charge.N-use); err != nil {
+					if err := store.Return(s.Context(), handle, loan, loan.Lent()-use); err != nil {
 						s.Errorf("Return: %v", err)
 						return
 					}

@@ -14,40 +14,40 @@ func testCommit(s *suite) {
 		if ds[0].Remaining != 6 {
 			s.Errorf("%s, reserved: %+v", name, ds)
 		}
-		s.noError("Commit of less", s.Store.Commit(s.ctx(), r, []int64{1}))
+		s.noError("Commit of less", store.Commit(s.ctx(), s.Store, r, []int64{1}))
 		s.wantLeft(c, 9)
 		r, _ = s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit of as much", s.Store.Commit(s.ctx(), r, []int64{4}))
+		s.noError("Commit of as much", store.Commit(s.ctx(), s.Store, r, []int64{4}))
 		s.wantLeft(c, 5)
 		r, _ = s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit of none", s.Store.Commit(s.ctx(), r, []int64{0}))
+		s.noError("Commit of none", store.Commit(s.ctx(), s.Store, r, []int64{0}))
 		s.wantLeft(c, 5)
 		c.N = 1
 		r, _ = s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit of more", s.Store.Commit(s.ctx(), r, []int64{3}))
+		s.noError("Commit of more", store.Commit(s.ctx(), s.Store, r, []int64{3}))
 		s.wantLeft(c, 2)
 		c.N = 0
 		r, _ = s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit after a probe", s.Store.Commit(s.ctx(), r, []int64{1}))
+		s.noError("Commit after a probe", store.Commit(s.ctx(), s.Store, r, []int64{1}))
 		s.wantLeft(c, 1)
 		c.N = 1
 		r, _ = s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit into debt", s.Store.Commit(s.ctx(), r, []int64{8}))
+		s.noError("Commit into debt", store.Commit(s.ctx(), s.Store, r, []int64{8}))
 		s.wantLeft(c, 0)
 		before := s.take(s.Store, c)[0]
 		c.N = 7
-		s.noError("Refund of the debt", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund of the debt", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		if c.N = 1; before.Allowed || s.take(s.Store, c)[0].Allowed {
 			s.Errorf("%s: granted in debt", name)
 		}
-		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		s.wantLeft(c, 1)
 		// Debt has a bound: the limit.
 		c = s.charge(name, "bound", l, 10)
 		r, _ = s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit of far more", s.Store.Commit(s.ctx(), r, []int64{1e15}))
+		s.noError("Commit of far more", store.Commit(s.ctx(), s.Store, r, []int64{1e15}))
 		c.N = 11
-		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		s.wantLeft(c, 1)
 	}
 }
@@ -60,10 +60,10 @@ func testCancel(s *suite) {
 		if ds[0].Remaining != 4 || ds[1].Remaining != 2 {
 			s.Errorf("%s: %+v", name, ds)
 		}
-		s.noError("Cancel", s.Other.Cancel(s.ctx(), first))
+		s.noError("Cancel", store.Cancel(s.ctx(), s.Other, first))
 		s.wantLeft(a, 6)
 		s.wantLeft(b, 7)
-		s.noError("Commit", s.Store.Commit(s.ctx(), second, []int64{3, 2}))
+		s.noError("Commit", store.Commit(s.ctx(), s.Store, second, []int64{3, 2}))
 		s.wantLeft(a, 8)
 		s.wantLeft(b, 7)
 	}
@@ -74,21 +74,21 @@ func testSettledOnce(s *suite) {
 	for _, first := range []string{"commit", "cancel"} {
 		r, _ := s.reserve(s.Store, time.Hour, c)
 		if first == "commit" {
-			s.noError("Commit", s.Store.Commit(s.ctx(), r, []int64{0}))
+			s.noError("Commit", store.Commit(s.ctx(), s.Store, r, []int64{0}))
 		} else {
-			s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+			s.noError("Cancel", store.Cancel(s.ctx(), s.Store, r))
 		}
-		s.wantError("Cancel again", s.Other.Cancel(s.ctx(), r), store.ErrNotReserved)
-		s.wantError("Commit again", s.Store.Commit(s.ctx(), r, []int64{4}), store.ErrNotReserved)
+		s.wantError("Cancel again", store.Cancel(s.ctx(), s.Other, r), store.ErrNotReserved)
+		s.wantError("Commit again", store.Commit(s.ctx(), s.Store, r, []int64{4}), store.ErrNotReserved)
 		s.wantLeft(c, 10)
 	}
-	forged := store.Reservation{ID: "nobody-made-this", Charges: []store.Charge{c}}
-	s.wantError("Cancel of a forged one", s.Store.Cancel(s.ctx(), forged), store.ErrNotReserved)
-	s.noError("Cancel of the zero Reservation", s.Store.Cancel(s.ctx(), store.Reservation{}))
-	s.noError("Commit of the zero Reservation", s.Store.Commit(s.ctx(), store.Reservation{}, nil))
+	forged := store.Hold{ID: "nobody-made-this", Charges: []store.Charge{c}}
+	s.wantError("Cancel of a forged one", store.Cancel(s.ctx(), s.Store, forged), store.ErrNotReserved)
+	s.noError("Cancel of the zero Reservation", store.Cancel(s.ctx(), s.Store, store.Hold{}))
+	s.noError("Commit of the zero Reservation", store.Commit(s.ctx(), s.Store, store.Hold{}, nil))
 	r, _ := s.reserve(s.Store, time.Hour, c)
-	s.noError("Reset", s.Store.Reset(s.ctx(), c.Policy, c.Key))
-	s.wantError("Cancel after Reset", s.Store.Cancel(s.ctx(), r), store.ErrNotReserved)
+	s.noError("Reset", store.Reset(s.ctx(), s.Store, c.Policy, c.Key))
+	s.wantError("Cancel after Reset", store.Cancel(s.ctx(), s.Store, r), store.ErrNotReserved)
 	s.wantLeft(c, 10)
 }
 
@@ -96,10 +96,10 @@ func testSettledByAnother(s *suite) {
 	for name, l := range s.limits(10) {
 		c := s.charge(name, "k", l, 4)
 		r, _ := s.reserve(s.Store, time.Hour, c)
-		s.noError("Commit by another", s.Other.Commit(s.ctx(), r, []int64{3}))
+		s.noError("Commit by another", store.Commit(s.ctx(), s.Other, r, []int64{3}))
 		s.wantLeft(c, 7)
 		r, _ = s.reserve(s.Other, time.Hour, c)
-		s.noError("Cancel by another", s.Store.Cancel(s.ctx(), r))
+		s.noError("Cancel by another", store.Cancel(s.ctx(), s.Store, r))
 		s.wantLeft(c, 7)
 	}
 }
@@ -123,10 +123,10 @@ func testExpiry(s *suite) {
 				s.Errorf("%s: expired %v early", name, early)
 			}
 		}
-		s.wantError("Commit after expiry", s.Other.Commit(s.ctx(), r, []int64{4}), store.ErrNotReserved)
-		s.wantError("Cancel after expiry", s.Store.Cancel(s.ctx(), r), store.ErrNotReserved)
+		s.wantError("Commit after expiry", store.Commit(s.ctx(), s.Other, r, []int64{4}), store.ErrNotReserved)
+		s.wantError("Cancel after expiry", store.Cancel(s.ctx(), s.Store, r), store.ErrNotReserved)
 		s.wantLeft(c, 9)
-		s.noError("Cancel of the other", s.Store.Cancel(s.ctx(), kept))
+		s.noError("Cancel of the other", store.Cancel(s.ctx(), s.Store, kept))
 		s.wantLeft(c, 10)
 	}
 }
@@ -144,7 +144,7 @@ func testConcurrency(s *suite) {
 	}
 	second, _ := s.reserve(s.Other, time.Hour, one)
 	s.wantLeft(c, 0)
-	s.noError("Commit, whatever it cost", s.Other.Commit(s.ctx(), first, []int64{1}))
+	s.noError("Commit, whatever it cost", store.Commit(s.ctx(), s.Other, first, []int64{1}))
 	s.wantLeft(c, 2)
 	// The limit is lowered to less than is out, and raised.
 	third, _ := s.reserve(s.Store, time.Hour, c)
@@ -152,21 +152,21 @@ func testConcurrency(s *suite) {
 	if _, ds := s.reserve(s.Store, time.Hour, one); ds[0].Allowed || ds[0].Limit != 1 {
 		s.Errorf("lowered: %+v", ds)
 	}
-	s.noError("Cancel", s.Store.Cancel(s.ctx(), third))
+	s.noError("Cancel", store.Cancel(s.ctx(), s.Store, third))
 	if _, ds := s.reserve(s.Store, time.Hour, one); ds[0].Allowed {
 		s.Errorf("lowered, one is out: %+v", ds)
 	}
-	s.noError("Cancel", s.Store.Cancel(s.ctx(), second))
+	s.noError("Cancel", store.Cancel(s.ctx(), s.Store, second))
 	one.Limit, c.Limit = weir.AtOnce(3), weir.AtOnce(3)
 	s.wantLeft(one, 3)
 	// What is refunded does not come back again when it is settled.
 	r, _ = s.reserve(s.Store, time.Hour, c)
-	s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+	s.noError("Refund", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 	s.wantLeft(c, 3)
 	other, _ := s.reserve(s.Store, time.Hour, c)
-	s.noError("Cancel of what was refunded", s.Store.Cancel(s.ctx(), r))
+	s.noError("Cancel of what was refunded", store.Cancel(s.ctx(), s.Store, r))
 	s.wantLeft(c, 1)
-	s.noError("Cancel", s.Store.Cancel(s.ctx(), other))
+	s.noError("Cancel", store.Cancel(s.ctx(), s.Store, other))
 	// A caller that dies.
 	s.reserve(s.Store, 200*time.Millisecond, c)
 	s.until("the permits are back", 100*time.Millisecond, func() bool { return s.left(c) == 3 })
@@ -184,7 +184,7 @@ func testReserveAllOrNothing(s *suite) {
 		}
 	}
 	s.wantLeft(a, 3)
-	s.noError("Commit", s.Store.Commit(s.ctx(), r, []int64{1, 0}))
+	s.noError("Commit", store.Commit(s.ctx(), s.Store, r, []int64{1, 0}))
 	s.wantLeft(a, 4)
 	s.wantLeft(b, 1)
 }

@@ -129,7 +129,7 @@ func testEdges(s *suite) {
 		probe, most := s.charge(name, "key", l, 0), s.charge(name, "key", l, n)
 		s.wantNever(s.charge(name, "key", l, n+1), n)
 		s.wantNever(s.charge(name, "key", l, algo.MaxPermits), n)
-		if st, err := s.Store.Inspect(s.ctx(), probe); err != nil || st.Known {
+		if st, err := store.Inspect(s.ctx(), s.Store, probe); err != nil || st.Known {
 			s.Errorf("%s: a refusal left %+v, %v", name, st, err)
 		}
 		if d := s.take(s.Store, probe)[0]; !d.Allowed || d.Remaining != n {
@@ -148,7 +148,7 @@ func testEdges(s *suite) {
 			}
 		}
 	}
-	if err := s.Store.Take(s.ctx(), nil, nil); err != nil {
+	if err := store.Take(s.ctx(), s.Store, nil, nil); err != nil {
 		s.Errorf("no charges: %v", err)
 	}
 }
@@ -193,27 +193,27 @@ func testMisuse(s *suite) {
 		if option == "decisions" {
 			decisions = make([]weir.Decision, 2)
 		}
-		s.wantOption("Take", option, s.Store.Take(s.ctx(), charges, decisions))
+		s.wantOption("Take", option, store.Take(s.ctx(), s.Store, charges, decisions))
 		if option != "Charge.Limit.Algorithm" { // which can be reserved
-			_, err := s.Store.Reserve(s.ctx(), charges, decisions, time.Minute)
+			_, err := store.Reserve(s.ctx(), s.Store, charges, decisions, time.Minute)
 			s.wantOption("Reserve", option, err)
-			s.wantOption("Peek", option, s.Store.Peek(s.ctx(), charges, decisions))
+			s.wantOption("Peek", option, store.Peek(s.ctx(), s.Store, charges, decisions))
 			if option != "decisions" {
-				s.wantOption("Refund", option, s.Store.Refund(s.ctx(), charges))
+				s.wantOption("Refund", option, store.Refund(s.ctx(), s.Store, charges))
 			}
 		}
 	}
 	for _, expiry := range []time.Duration{0, -1, store.LeastExpiry - 1, store.MostExpiry + 1} {
-		_, err := s.Store.Reserve(s.ctx(), []store.Charge{good}, make([]weir.Decision, 1), expiry)
-		s.wantOption("Reserve", "expiry", err)
+		_, err := store.Reserve(s.ctx(), s.Store, []store.Charge{good}, make([]weir.Decision, 1), expiry)
+		s.wantOption("Reserve", "Ask.Hold", err)
 	}
-	s.wantOption("Reset", "Charge.Policy", s.Store.Reset(s.ctx(), "", "key"))
+	s.wantOption("Reset", "Charge.Policy", store.Reset(s.ctx(), s.Store, "", "key"))
 	s.wantLeft(good, 5)
 	r, _ := s.reserve(s.Store, time.Hour, good)
-	s.wantOption("Commit", "actual", s.Store.Commit(s.ctx(), r, nil))
-	s.wantOption("Commit", "actual", s.Store.Commit(s.ctx(), r, []int64{1, 1}))
-	s.wantOption("Commit", "actual", s.Store.Commit(s.ctx(), r, []int64{-1}))
-	s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+	s.wantOption("Commit", "actual", store.Commit(s.ctx(), s.Store, r, nil))
+	s.wantOption("Commit", "actual", store.Commit(s.ctx(), s.Store, r, []int64{1, 1}))
+	s.wantOption("Commit", "actual", store.Commit(s.ctx(), s.Store, r, []int64{-1}))
+	s.noError("Cancel", store.Cancel(s.ctx(), s.Store, r))
 	s.wantLeft(good, 5)
 }
 
@@ -271,7 +271,7 @@ func testAllOrNothing(s *suite) {
 		if ds := s.take(s.Store, a, b, c); !allAllowed(ds) || fmt.Sprint(remaining(ds)) != "[3 0 4]" {
 			s.Errorf("%s: %+v", name, ds)
 		}
-		for _, from := range []store.Store{s.Store, s.Other} {
+		for _, from := range []store.Home{s.Store, s.Other} {
 			ds := s.take(from, a, b, c)
 			refused := ds[0].Allowed && ds[1].Reason == weir.ReasonLimited && ds[2].Allowed
 			if !refused || fmt.Sprint(remaining(ds)) != "[3 0 4]" {
@@ -317,21 +317,21 @@ func testBinding(s *suite) {
 func testRefundAndReset(s *suite) {
 	for name, l := range s.limits(5) {
 		c := s.charge(name, "k", l, 4)
-		s.noError("Refund of a key never seen", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund of a key never seen", store.Refund(s.ctx(), s.Store, []store.Charge{c}))
 		s.wantLeft(c, 5)
 		s.take(s.Store, c)
 		c.N = 3
-		s.noError("Refund", s.Other.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund", store.Refund(s.ctx(), s.Other, []store.Charge{c}))
 		s.wantLeft(c, 4)
 		c.N = 100
-		s.noError("Refund of more", s.Other.Refund(s.ctx(), []store.Charge{c}))
+		s.noError("Refund of more", store.Refund(s.ctx(), s.Other, []store.Charge{c}))
 		s.wantLeft(c, 5)
 		c.N = 5
 		s.take(s.Store, c)
-		r := s.Other.Reset(s.ctx(), c.Policy, c.Key)
+		r := store.Reset(s.ctx(), s.Other, c.Policy, c.Key)
 		s.noError("Reset", r)
 		s.wantLeft(c, 5)
-		s.noError("Reset again", s.Other.Reset(s.ctx(), c.Policy, c.Key))
+		s.noError("Reset again", store.Reset(s.ctx(), s.Other, c.Policy, c.Key))
 		if d := s.take(s.Store, c)[0]; !d.Allowed {
 			s.Errorf("%s after Reset: %+v", name, d)
 		}
@@ -341,7 +341,7 @@ func testRefundAndReset(s *suite) {
 func testInspect(s *suite) {
 	for name, l := range s.limits(5) {
 		c := s.charge(name, "k", l, 2)
-		st, err := s.Store.Inspect(s.ctx(), c)
+		st, err := store.Inspect(s.ctx(), s.Store, c)
 		want := store.State{Decision: weir.Decision{Allowed: true, Limit: 5, Remaining: 5, Policy: c.Policy}}
 		if err != nil || st != want {
 			s.Errorf("%s, never seen: %+v, %v", name, st, err)
@@ -350,15 +350,15 @@ func testInspect(s *suite) {
 		c.N = 1
 		r, _ := s.reserve(s.Store, time.Hour, c)
 		now := s.Now()
-		st, err = s.Other.Inspect(s.ctx(), c)
+		st, err = store.Inspect(s.ctx(), s.Other, c)
 		if err != nil || !st.Known || st.Decision.Remaining != 2 || st.Reserved != 1 || st.Reservations != 1 {
 			s.Errorf("%s: %+v, %v", name, st, err)
 		}
 		if st.Forgotten != 0 && st.Forgotten < now+int64(st.Decision.ResetAfter-time.Second) {
 			s.Errorf("%s: forgotten at %d, now is %d: %+v", name, st.Forgotten, now, st.Decision)
 		}
-		s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
-		st, err = s.Other.Inspect(s.ctx(), c)
+		s.noError("Cancel", store.Cancel(s.ctx(), s.Store, r))
+		st, err = store.Inspect(s.ctx(), s.Other, c)
 		if err != nil || st.Decision.Remaining != 3 || st.Reserved != 0 || st.Reservations != 0 {
 			s.Errorf("%s, canceled: %+v, %v", name, st, err)
 		}

@@ -1,4 +1,4 @@
-// Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it by a
+// Package storetest is the suite that every [store.Home], and every [store.Locks], must pass. A store of your own passes it by a
 // test of a few lines:
 //
 //	func TestMemoryConforms(t *testing.T) {
@@ -41,9 +41,9 @@ import (
 // Subject is a store to be tested. Only Store is required: the more of the others there are, the more is tested.
 type Subject struct {
 	// Store is the store.
-	Store store.Store
+	Store store.Home
 	// Other is another handle to the same states, as another process has it. Default: Store.
-	Other store.Store
+	Other store.Home
 	// Now is what the clock of the store shows, in Unix nanoseconds. Default: the wall clock. Without Advance it may be a
 	// little wrong.
 	Now func() int64
@@ -54,7 +54,7 @@ type Subject struct {
 	Resolution time.Duration
 	// Skewed returns another handle to the same states for a process whose clock is ahead by d, which may be negative. It is for
 	// stores that use the clocks of their callers. Default: nil.
-	Skewed func(d time.Duration) store.Store
+	Skewed func(d time.Duration) store.Home
 	// Tentative allows a store to refuse a request because of permits that another request has for a moment, and gives back as it
 	// is refused itself. So it is where several stores are asked one after the other. Refused requests of Contention are then
 	// repeated until as many are allowed. Default: false, a refused request changes nothing for others.
@@ -225,19 +225,19 @@ func (s *suite) ctx() context.Context {
 }
 
 // take takes from a store, and tries again while it is unavailable.
-func (s *suite) take(from store.Store, charges ...store.Charge) []weir.Decision {
+func (s *suite) take(from store.Home, charges ...store.Charge) []weir.Decision {
 	s.Helper()
 	decisions := make([]weir.Decision, len(charges))
-	if err := from.Take(s.ctx(), charges, decisions); err != nil {
+	if err := store.Take(s.ctx(), from, charges, decisions); err != nil {
 		s.Fatalf("Take: %v", err)
 	}
 	return decisions
 }
 
-func (s *suite) peek(from store.Store, charges ...store.Charge) []weir.Decision {
+func (s *suite) peek(from store.Home, charges ...store.Charge) []weir.Decision {
 	s.Helper()
 	decisions := make([]weir.Decision, len(charges))
-	if err := from.Peek(s.ctx(), charges, decisions); err != nil {
+	if err := store.Peek(s.ctx(), from, charges, decisions); err != nil {
 		s.Fatalf("Peek: %v", err)
 	}
 	return decisions
@@ -257,10 +257,10 @@ func (s *suite) wantLeft(c store.Charge, want int64) {
 	}
 }
 
-func (s *suite) reserve(from store.Store, expiry time.Duration, charges ...store.Charge) (store.Reservation, []weir.Decision) {
+func (s *suite) reserve(from store.Home, expiry time.Duration, charges ...store.Charge) (store.Hold, []weir.Decision) {
 	s.Helper()
 	decisions := make([]weir.Decision, len(charges))
-	r, err := from.Reserve(s.ctx(), charges, decisions, expiry)
+	r, err := store.Reserve(s.ctx(), from, charges, decisions, expiry)
 	if err != nil {
 		s.Fatalf("Reserve: %v", err)
 	}

@@ -28,7 +28,7 @@ func (a *After) Allow(ctx context.Context, client string) (ok bool, retryAfter t
 		Limit: weir.TokenBucket(weir.PerSecond(10), 20),
 	}
 	var decision [1]weir.Decision
-	if err := a.store.Take(ctx, []store.Charge{charge}, decision[:]); err != nil {
+	if err := store.Take(ctx, a.store, []store.Charge{charge}, decision[:]); err != nil {
 		return false, 0, err
 	}
 	return decision[0].Allowed, decision[0].RetryAfter, nil

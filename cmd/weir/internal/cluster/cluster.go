@@ -52,7 +52,7 @@ type member struct {
 	store  *durable.Store
 }
 
-var _ store.Queued = (*Cluster)(nil)
+var _ store.Home = (*Cluster)(nil)
 
 const (
 	// patience is how long Open waits, so that limits usually can be used when it is back.

@@ -51,7 +51,7 @@ func TestJoinsLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		decisions := make([]weir.Decision, 1)
-		if err := l.Take(t.Context(), charges, decisions); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "nobody is there") {
+		if err := store.Take(t.Context(), l, charges, decisions); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "nobody is there") {
 			t.Errorf("%v", err)
 		}
 		if s := l.Status(); s.Joined || s.Error != "nobody is there" || s.Cluster != "here" {
@@ -59,7 +59,7 @@ func TestJoinsLate(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := l.Take(t.Context(), charges, decisions); err != nil || !decisions[0].Allowed {
+		if err := store.Take(t.Context(), l, charges, decisions); err != nil || !decisions[0].Allowed {
 			t.Errorf("%v, %+v", err, decisions[0])
 		}
 		if s := l.Status(); !s.Joined || !s.Owns || attempts != 8 {
@@ -132,7 +132,7 @@ func TestJoinsAgain(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond) // less than the pause
 		synctest.Wait()
-		if err := l.Take(t.Context(), charges, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) {
+		if err := store.Take(t.Context(), l, charges, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
@@ -140,7 +140,7 @@ func TestJoinsAgain(t *testing.T) {
 		if err := l.Ready(); err != nil || attempts != 4 {
 			t.Errorf("%v after %d attempts", err, attempts)
 		}
-		if err := l.Take(t.Context(), charges, make([]weir.Decision, 1)); err != nil {
+		if err := store.Take(t.Context(), l, charges, make([]weir.Decision, 1)); err != nil {
 			t.Error(err)
 		}
 		close(full)

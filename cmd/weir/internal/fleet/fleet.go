@@ -28,7 +28,7 @@ type Fleet struct {
 func Open(ctx context.Context, s *config.Store, log *slog.Logger) (*Fleet, error) {
 	options := Redis(s)
 	//nolint:contextcheck // the store lives longer than any context
-	open := func() (store.Store, error) { return redis.Open(options) }
+	open := func() (store.Home, error) { return redis.Open(options) }
 	l, err := openLate(ctx, log, s.String(), open)
 	if err != nil {
 		return nil, refused(s, err)

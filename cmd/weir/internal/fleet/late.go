@@ -22,8 +22,8 @@ const (
 
 // late is a store that may be opened later than it is used. Until then every call fails at once with [store.ErrUnavailable].
 type late struct {
-	open   func() (store.Store, error)
-	opened atomic.Pointer[store.Store]
+	open   func() (store.Home, error)
+	opened atomic.Pointer[store.Home]
 	// why it is not open.
 	why    atomic.Pointer[error]
 	closed atomic.Bool
@@ -31,11 +31,11 @@ type late struct {
 	ended  chan struct{}
 }
 
-var _ store.Store = (*late)(nil)
+var _ store.Home = (*late)(nil)
 
 // openLate tries to open a store, and if it is unavailable goes on trying in the background, until Close or until ctx ends. Any
 // other error is answered.
-func openLate(ctx context.Context, log *slog.Logger, where string, open func() (store.Store, error)) (*late, error) {
+func openLate(ctx context.Context, log *slog.Logger, where string, open func() (store.Home, error)) (*late, error) {
 	l := &late{open: open, ended: make(chan struct{})}
 	err := l.try()
 	if err == nil {
@@ -105,7 +105,7 @@ func (l *late) missing() error {
 }
 
 // inner is the store, or why there is none.
-func (l *late) inner() (store.Store, error) { //nolint:ireturn // of any type
+func (l *late) inner() (store.Home, error) { //nolint:ireturn // of any type
 	if s := l.opened.Load(); s != nil {
 		return *s, nil
 	}
@@ -131,103 +131,20 @@ func (l *late) Close() error {
 	return nil
 }
 
-// Take implements [store.Store].
-func (l *late) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
+// Do implements [store.Home].
+func (l *late) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	s, err := l.inner()
+	if err != nil {
+		return store.Hold{}, err
+	}
+	return s.Do(ctx, ask, charges, decisions)
+}
+
+// Settle implements [store.Home].
+func (l *late) Settle(ctx context.Context, h store.Hold, actual []int64) error {
 	s, err := l.inner()
 	if err != nil {
 		return err
 	}
-	return s.Take(ctx, charges, decisions)
-}
-
-// Peek implements [store.Store].
-func (l *late) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Peek(ctx, charges, decisions)
-}
-
-// Refund implements [store.Store].
-func (l *late) Refund(ctx context.Context, charges []store.Charge) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Refund(ctx, charges)
-}
-
-// Reserve implements [store.Store].
-func (l *late) Reserve(
-	ctx context.Context, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
-) (store.Reservation, error) {
-	s, err := l.inner()
-	if err != nil {
-		return store.Reservation{}, err
-	}
-	return s.Reserve(ctx, charges, decisions, expiry)
-}
-
-// Commit implements [store.Store].
-func (l *late) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Commit(ctx, r, actual)
-}
-
-// Cancel implements [store.Store].
-func (l *late) Cancel(ctx context.Context, r store.Reservation) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Cancel(ctx, r)
-}
-
-// Debit implements [store.Store].
-func (l *late) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Debit(ctx, charges, decisions)
-}
-
-// Lend implements [store.Store].
-func (l *late) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
-	s, err := l.inner()
-	if err != nil {
-		return store.Loan{}, weir.Decision{}, err
-	}
-	return s.Lend(ctx, c, least)
-}
-
-// Return implements [store.Store].
-func (l *late) Return(ctx context.Context, loan store.Loan, unspent int64) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Return(ctx, loan, unspent)
-}
-
-// Reset implements [store.Store].
-func (l *late) Reset(ctx context.Context, policy, key string) error {
-	s, err := l.inner()
-	if err != nil {
-		return err
-	}
-	return s.Reset(ctx, policy, key)
-}
-
-// Inspect implements [store.Store].
-func (l *late) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	s, err := l.inner()
-	if err != nil {
-		return store.State{}, err
-	}
-	return s.Inspect(ctx, c)
+	return s.Settle(ctx, h, actual)
 }

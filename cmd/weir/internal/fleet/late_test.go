@@ -20,14 +20,14 @@ var errNobodyThere = fmt.Errorf("%w: nobody is there", store.ErrUnavailable)
 
 // opened counts how often a store was opened and closed.
 type opened struct {
-	store.Store
+	store.Home
 
 	closed atomic.Int64
 }
 
 func (o *opened) Close() error {
 	o.closed.Add(1)
-	return o.Store.Close()
+	return o.Home.Close()
 }
 
 func memory(t *testing.T) *opened {
@@ -36,7 +36,7 @@ func memory(t *testing.T) *opened {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &opened{Store: m}
+	return &opened{Home: m}
 }
 
 // TestLateStore: a store that is not there at first is used as soon as it is, and asked for ever less often until then.
@@ -44,7 +44,7 @@ func TestLateStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, attempts := memory(t), 0
 		var log strings.Builder
-		l, err := openLate(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), "here", func() (store.Store, error) {
+		l, err := openLate(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), "here", func() (store.Home, error) {
 			if attempts++; attempts < 12 {
 				return nil, errNobodyThere
 			}
@@ -83,27 +83,27 @@ func TestLateStore(t *testing.T) {
 }
 
 // calls are all calls of a store.
-func calls(s store.Store, charges []store.Charge, decisions []weir.Decision) map[string]func() error {
+func calls(s store.Home, charges []store.Charge, decisions []weir.Decision) map[string]func() error {
 	ctx := context.Background()
 	return map[string]func() error{
-		"Take":   func() error { return s.Take(ctx, charges, decisions) },
-		"Peek":   func() error { return s.Peek(ctx, charges, decisions) },
-		"Refund": func() error { return s.Refund(ctx, charges) },
-		"Debit":  func() error { return s.Debit(ctx, charges, decisions) },
-		"Reset":  func() error { return s.Reset(ctx, "p", "") },
+		"Take":   func() error { return store.Take(ctx, s, charges, decisions) },
+		"Peek":   func() error { return store.Peek(ctx, s, charges, decisions) },
+		"Refund": func() error { return store.Refund(ctx, s, charges) },
+		"Debit":  func() error { return store.Debit(ctx, s, charges, decisions) },
+		"Reset":  func() error { return store.Reset(ctx, s, "p", "") },
 		"Reserve": func() error {
-			_, err := s.Reserve(ctx, charges, decisions, time.Minute)
+			_, err := store.Reserve(ctx, s, charges, decisions, time.Minute)
 			return err
 		},
-		"Commit": func() error { return s.Commit(ctx, store.Reservation{ID: "x", Charges: charges}, []int64{1}) },
-		"Cancel": func() error { return s.Cancel(ctx, store.Reservation{ID: "x", Charges: charges}) },
+		"Commit": func() error { return store.Commit(ctx, s, store.Hold{ID: "x", Charges: charges}, []int64{1}) },
+		"Cancel": func() error { return store.Cancel(ctx, s, store.Hold{ID: "x", Charges: charges}) },
 		"Lend": func() error {
-			_, _, err := s.Lend(ctx, charges[0], 1)
+			_, _, err := store.Lend(ctx, s, charges[0], 1)
 			return err
 		},
-		"Return": func() error { return s.Return(ctx, store.Loan{Charge: charges[0], Taken: 1}, 1) },
+		"Return": func() error { return store.Return(ctx, s, store.Hold{Charges: charges[:1], Taken: 1}, 1) },
 		"Inspect": func() error {
-			_, err := s.Inspect(ctx, charges[0])
+			_, err := store.Inspect(ctx, s, charges[0])
 			return err
 		},
 	}
@@ -114,7 +114,7 @@ func TestLateStoreIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, asked, first := memory(t), make(chan struct{}), true
 		opening := make(chan struct{})
-		l, err := openLate(t.Context(), slog.New(slog.DiscardHandler), "here", func() (store.Store, error) {
+		l, err := openLate(t.Context(), slog.New(slog.DiscardHandler), "here", func() (store.Home, error) {
 			if first {
 				first = false
 				return nil, errNobodyThere
@@ -139,7 +139,7 @@ func TestLateStoreIsClosed(t *testing.T) {
 			t.Errorf("closed %d times", m.closed.Load())
 		}
 
-		l, err = openLate(t.Context(), slog.New(slog.DiscardHandler), "here", func() (store.Store, error) { return nil, errNobodyThere })
+		l, err = openLate(t.Context(), slog.New(slog.DiscardHandler), "here", func() (store.Home, error) { return nil, errNobodyThere })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -419,14 +419,16 @@ func BenchmarkKeep(b *testing.B) {
 
 // slow is a store that is told of the end of reservations with a delay.
 type slow struct {
-	store.Store
+	store.Home
 
 	by time.Duration
 }
 
-func (s slow) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
-	time.Sleep(s.by)
-	return s.Store.Commit(ctx, r, actual)
+func (s slow) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	if actual != nil {
+		time.Sleep(s.by)
+	}
+	return s.Home.Settle(ctx, h, actual)
 }
 
 // TestCommitThatComesTooLate: where the store has given back what was held when the commit arrives there, it is told that nothing was

@@ -52,10 +52,10 @@ type Options struct {
 	Engine policy.EngineOptions
 	// Store answers the store of shared policies, nil for none. It is asked once, when the file was read for the first time.
 	// It belongs to the caller. Default: nil, none.
-	Store func() (store.Store, error)
+	Store func() (store.Home, error)
 	// Durable answers what keeps the limits of durable policies, nil for nothing. It is asked once, after Store, and belongs to
 	// the caller. Default: nil, nothing.
-	Durable func() (store.Queued, error)
+	Durable func() (store.Home, error)
 	// Reloaded is told what became of each reload, one after the other. Default: nil, nobody is.
 	Reloaded func(r *Reload)
 	// Logger is told at level Info what has changed, at level Error what is wrong. Required.

@@ -20,7 +20,7 @@ type remote struct {
 
 // open has them opened, when the configuration was read for the first time, as far as it has them.
 func (r *remote) open(ctx context.Context, read *reader, o *live.Options) {
-	o.Store = func() (store.Store, error) {
+	o.Store = func() (store.Home, error) {
 		if read.store == nil {
 			return nil, nil //nolint:nilnil // there is none, and none is needed
 		}
@@ -31,7 +31,7 @@ func (r *remote) open(ctx context.Context, read *reader, o *live.Options) {
 		}
 		return r.store, nil
 	}
-	o.Durable = func() (store.Queued, error) {
+	o.Durable = func() (store.Home, error) {
 		if read.cluster == nil {
 			return nil, nil //nolint:nilnil // there is none, and none is needed
 		}

@@ -210,18 +210,18 @@ func reserved(t *testing.T, h http.Handler, body string) string {
 // quotas are those of one node.
 type quotas struct {
 	*durable.Node
-	store.Store
+	store.Home
 
 	broken bool
 }
 
 func (q *quotas) Close() error { return q.Node.Close() }
 
-func (q *quotas) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
-	if q.broken {
-		return store.State{}, store.ErrUnavailable
+func (q *quotas) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if q.broken && ask.States != nil {
+		return store.Hold{}, store.ErrUnavailable
 	}
-	return q.Store.Inspect(ctx, c)
+	return q.Home.Do(ctx, ask, charges, decisions)
 }
 
 func (q *quotas) Adjust(ctx context.Context, l weir.Limit, a durable.Adjustment) (durable.Adjustment, error) {
@@ -315,8 +315,8 @@ func newFronts(t *testing.T) (f fronts) {
 	tenants, _ := load("version: 1\ncluster: {directory: here}\npolicies:\n"+
 		"  tenant: {limit: 1000/h, key: client.ip, durability: cluster}\n"+
 		"  local: {limit: 1/s}\n", policy.EngineOptions{Durable: kept})
-	f.durable = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, Store: kept}})
-	f.ownerless = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, Store: kept, broken: true}})
+	f.durable = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, Home: kept}})
+	f.ownerless = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, Home: kept, broken: true}})
 	return f
 }
 

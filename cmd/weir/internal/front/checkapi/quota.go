@@ -39,8 +39,7 @@ const (
 
 // Quotas are the limits of durability cluster and file, as an operator sees them.
 type Quotas interface {
-	// Inspect is that of a [store.Store].
-	Inspect(ctx context.Context, c store.Charge) (store.State, error)
+	store.Home
 	// Adjust is [durable.Node.Adjust].
 	Adjust(ctx context.Context, l weir.Limit, a durable.Adjustment) (durable.Adjustment, error)
 	// Adjustments is [durable.Node.Adjustments].
@@ -160,7 +159,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 	answer := quotaJSON{Policy: name, Key: admin.SpellKey(key)}
 	for i := range limits {
 		l := &limits[i]
-		state, err := h.quotas.Inspect(r.Context(), l.charge)
+		state, err := store.Inspect(r.Context(), h.quotas, l.charge)
 		if err != nil {
 			return h.quotaProblem(w, err)
 		}

@@ -1,7 +1,6 @@
 package rlsapi_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -83,9 +82,6 @@ func TestReportsOfSeveralHits(t *testing.T) {
 		}
 	}
 }
-
-// Debit implements [store.Store].
-func (away) Debit(context.Context, []store.Charge, []decision) error { return errAway }
 
 // TestReportToAnUnavailableStore: who reports is told that nothing was charged, whatever the policy says of its store.
 func TestReportToAnUnavailableStore(t *testing.T) {

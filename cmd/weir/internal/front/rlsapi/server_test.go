@@ -176,16 +176,17 @@ func TestTLS(t *testing.T) {
 
 // slow is a store that answers when it is told to.
 type slow struct {
-	store.Store
+	store.Home
 
 	asked, answer chan struct{}
 }
 
-// Take implements [store.Store].
-func (s *slow) Take(ctx context.Context, charges []store.Charge, decisions []decision) error {
-	s.asked <- struct{}{}
-	<-s.answer
-	return s.Store.Take(ctx, charges, decisions)
+func (s *slow) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []decision) (store.Hold, error) {
+	if ask.Mode == store.ModeTake {
+		s.asked <- struct{}{}
+		<-s.answer
+	}
+	return s.Home.Do(ctx, ask, charges, decisions)
 }
 
 // slowLimits are those of a policy that a slow store shares.
@@ -196,7 +197,7 @@ func slowLimits(t *testing.T) (*slow, rlsapi.Options) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = memory.Close() })
-	s := &slow{Store: memory, asked: make(chan struct{}, 1), answer: make(chan struct{})}
+	s := &slow{Home: memory, asked: make(chan struct{}, 1), answer: make(chan struct{})}
 	set := usersAndTenants()
 	set.Policies[0].Consistency = policy.ConsistencyCoherent
 	return s, rlsapi.Options{Limits: limitsWith(t, set, policy.EngineOptions{Store: s}), Quotas: quotas{served: make(chan struct{}, 2)}}

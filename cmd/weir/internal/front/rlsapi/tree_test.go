@@ -165,10 +165,15 @@ func TestTreeCostsAfterwards(t *testing.T) {
 var errAway = errors.New("away")
 
 // away is a store that cannot be reached.
-type away struct{ store.Store }
+type away struct{ store.Home }
 
-// Take implements [store.Store].
-func (away) Take(context.Context, []store.Charge, []decision) error { return errAway }
+// Do implements [store.Home].
+func (a away) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []decision) (store.Hold, error) {
+	if ask.Mode == store.ModeTake || ask.Mode == store.ModeDebit {
+		return store.Hold{}, errAway
+	}
+	return a.Home.Do(ctx, ask, charges, decisions)
+}
 
 // TestUnavailableStore: what a policy says of it is what the proxy is told, which would let all pass after an error.
 func TestUnavailableStore(t *testing.T) {
