@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/weirhq/weir/store"
@@ -43,25 +42,14 @@ func (c Consistency) Stored() store.Consistency {
 }
 
 // String is "local", "coherent", "leased" or "optimistic".
-func (c Consistency) String() string {
-	if c < consistencies {
-		return consistencyNames[c]
-	}
-	return fmt.Sprintf("Consistency(%d)", uint8(c))
-}
+func (c Consistency) String() string { return nameIn(consistencyNames[:], c, "Consistency") }
 
 // MarshalText is String.
 func (c Consistency) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
 func (c *Consistency) UnmarshalText(text []byte) error {
-	for i, name := range consistencyNames {
-		if name == string(text) {
-			*c = Consistency(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("weir: unknown consistency %.40q: must be local, coherent, leased or optimistic", text)
+	return findName(consistencyNames[:], c, text, "consistency")
 }
 
 // defaultHold is the Hold of a policy that does not say.

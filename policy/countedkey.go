@@ -11,9 +11,8 @@ import (
 // CountedKey is what requests are counted under whose key is given as this text: the text itself, or what stands for it if it is
 // long. All methods of an engine that take a key accept the text, and what stands for it. Without such a policy it is the text.
 func (e *Engine) CountedKey(policy, key string) string {
-	s := e.live.Load()
-	if at, ok := s.policies[policy]; ok {
-		return s.live[at].counted(key)
+	if p := e.live.Load().policy(policy); p != nil {
+		return p.counted(key)
 	}
 	return key
 }

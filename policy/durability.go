@@ -1,7 +1,5 @@
 package policy
 
-import "fmt"
-
 // Durability is what the limits of a policy survive.
 type Durability uint8
 
@@ -24,23 +22,12 @@ var durabilityNames = [durabilities]string{"memory", "cluster", "file"}
 func (p *Policy) Shared() bool { return p.Consistency.Shared() || p.Durability != DurabilityMemory }
 
 // String is "memory", "cluster" or "file".
-func (d Durability) String() string {
-	if d < durabilities {
-		return durabilityNames[d]
-	}
-	return fmt.Sprintf("Durability(%d)", uint8(d))
-}
+func (d Durability) String() string { return nameIn(durabilityNames[:], d, "Durability") }
 
 // MarshalText is String.
 func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
 func (d *Durability) UnmarshalText(text []byte) error {
-	for i, name := range durabilityNames {
-		if name == string(text) {
-			*d = Durability(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("weir: unknown durability %.40q: must be memory, cluster or file", text)
+	return findName(durabilityNames[:], d, text, "durability")
 }

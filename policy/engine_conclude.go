@@ -191,7 +191,7 @@ func (w *work) noteShadow(it *item, granted bool) {
 	}
 	counts.refused.Add()
 	d.refused.Add()
-	d.note(d.refusals, w.key(it))
+	d.refusals.note(w.key(it))
 }
 
 // measure asks the candidate of a policy that has admitted the request, or is the only one that has not.
@@ -203,10 +203,10 @@ func (w *work) measure(it *item, admitted bool) {
 	case would == admitted:
 	case would:
 		d.admitted.Add()
-		d.note(d.grants, w.key(it))
+		d.grants.note(w.key(it))
 	default:
 		d.refused.Add()
-		d.note(d.refusals, w.key(it))
+		d.refusals.note(w.key(it))
 	}
 }
 

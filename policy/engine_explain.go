@@ -10,6 +10,7 @@ import (
 	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/store"
 )
 
 // sample explains one in so many requests, before they are decided.
@@ -41,7 +42,6 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 		x.Reason, x.RetryAfter = weir.ReasonNone, 0
 	}
 	w := &v.work
-	asked := 0
 	for i := range w.items {
 		it := &w.items[i]
 		role := "enforce"
@@ -49,15 +49,7 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 			role = "shadow"
 		}
 		before := len(x.Limits)
-		switch {
-		case it.lifted():
-			x.Limits = s.explainLifted(x.Limits, w, it, role)
-		case it.policy.shared:
-			asked += it.end - it.first
-			x.Limits = e.explainShared(ctx, x.Limits, s, w, it, r, role, asked)
-		default:
-			x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.limits, it.variant)
-		}
+		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, role)
 		if v.Binding >= it.first && v.Binding < it.end && it.first >= 0 {
 			x.Binding = before + v.Binding - it.first
 		}
@@ -68,9 +60,7 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 			}
 			l.Would = would(l)
 		}
-		if len(it.policy.candidate) > 0 {
-			x.Limits = s.explainLimits(x.Limits, w, it, r, "candidate", it.policy.candidate, &it.policy.measured)
-		}
+		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, "candidate")
 	}
 	return x
 }
@@ -113,47 +103,68 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 }
 
 // explainLimits appends the limits of a policy in one of its roles, each asked alone.
-func (s *snapshot) explainLimits(
-	all []ExplainedLimit, w *work, it *item, r *Request, role string, live []liveLimit, x *variant,
+func (e *Engine) explainLimits(
+	ctx context.Context, all []ExplainedLimit, v *Verdict, it *item, r *Request, role string,
 ) []ExplainedLimit {
-	rule := s.rule(it)
+	w, s := &v.work, v.work.snapshot
+	live, x, candidate := it.policy.limits, it.variant, role == "candidate"
+	if candidate {
+		live, x = it.policy.candidate, &it.policy.measured
+	}
+	var stored []weir.Decision
+	if it.policy.shared && !candidate && it.failed == nil && !it.lifted() {
+		stored = e.explainStored(ctx, v, it)
+	}
 	for i := range live {
-		l := it.explained(w, rule, x.limits[i].Name, role)
-		if it.failed != nil {
-			all = append(all, l)
-			continue
+		l := it.explained(w, s.rule(it), x.limits[i].Name, role)
+		switch {
+		case !candidate && it.lifted():
+			l.Holds, l.Before, l.After, l.Would = holdsUnlimited, mostPermits, mostPermits, "anything"
+			l.Decision = noLimit()
+			l.Decision.Policy = live[i].name
+		case it.failed == nil:
+			if !candidate {
+				l.Tier = s.tierOf(it, l.Key, r)
+			}
+			if l.Applied = x.at(i); l.Override {
+				l.Applied = it.override.Limits[i].Limit
+			}
+			l.Holds = l.Applied.String()
+			if stored != nil {
+				l.Before, l.Decision = stored[i].Remaining, stored[i]
+			} else {
+				c := keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: x.plans[i]}
+				now := c
+				now.N = 0
+				d, _ := keyset.PeekAll(nil, now, c)
+				l.Before, l.Decision = d[0].Remaining, d[1]
+			}
+			l.Decision.Policy = live[i].name
+			if l.After = l.Before; l.Decision.Allowed {
+				l.After -= l.Cost
+			}
+			l.Would = would(&l)
 		}
-		if role != "candidate" {
-			l.Tier = s.tierOf(it, l.Key, r)
-		}
-		if l.Applied = x.at(i); l.Override {
-			l.Applied = it.override.Limits[i].Limit
-		}
-		l.Holds = l.Applied.String()
-		d, _ := keyset.PeekAll(nil,
-			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: x.plans[i]},
-			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: x.plans[i]})
-		l.Before, l.After, l.Decision = d[0].Remaining, d[0].Remaining, d[1]
-		l.Decision.Policy = live[i].name
-		if l.Decision.Allowed {
-			l.After -= l.Cost
-		}
-		l.Would = would(&l)
 		all = append(all, l)
 	}
 	return all
 }
 
-// explainLifted appends the limits of a policy that lets the request pass whatever it asks for.
-func (s *snapshot) explainLifted(all []ExplainedLimit, w *work, it *item, role string) []ExplainedLimit {
-	for i := range it.policy.limits {
-		l := it.explained(w, s.rule(it), it.policy.Limits[i].Name, role)
-		l.Holds, l.Before, l.After, l.Would = holdsUnlimited, mostPermits, mostPermits, "anything"
-		l.Decision = noLimit()
-		l.Decision.Policy = it.policy.limits[i].name
-		all = append(all, l)
+// explainStored is what a store decides about a policy: one that is enforced has been looked at already.
+func (e *Engine) explainStored(ctx context.Context, v *Verdict, it *item) []weir.Decision {
+	if it.first >= 0 {
+		return v.work.sharing.decisions[v.Parts[it.first].at:]
 	}
-	return all
+	charges := appendStored(nil, v.work.storedKey(it), it)
+	decisions := make([]weir.Decision, len(charges))
+	if err := store.Peek(e.asking(ctx), e.states, charges, decisions); err != nil {
+		for i := range decisions {
+			decisions[i] = weir.Decision{
+				Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: charges[i].Limit.Permits(),
+			}
+		}
+	}
+	return decisions
 }
 
 // explained is what is known of a limit without asking it.

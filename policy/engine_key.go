@@ -14,17 +14,12 @@ import (
 // a limit of this process it has the decision of a probe, and nothing of what is reserved. The error is an *[weir.OptionError] if
 // there is no such limit, or that of the store.
 func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.State, error) {
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok {
+	p := e.live.Load().policy(policy)
+	if p == nil {
 		return store.State{}, noPolicy(policy)
 	}
-	p := &s.live[at]
-	key = p.counted(key)
-	for i := range p.limits {
-		if p.Limits[i].Name == limit || limit == "" && len(p.limits) == 1 {
-			return e.inspect(ctx, p, i, key)
-		}
+	if i := p.place(limit); i >= 0 {
+		return e.inspect(ctx, p, i, p.counted(key))
 	}
 	return store.State{}, &weir.OptionError{
 		Option: fmt.Sprintf("limit of the policy %q", policy), Value: strconv.Quote(limit),
@@ -57,12 +52,10 @@ func noPolicy(name string) error {
 // Reset makes all permits of a key of a policy available, as if it had never been seen, in this process or in the store. A
 // lockout goes on: see [Engine.Unlock]. The error is an *[weir.OptionError] if there is no such policy, or that of the store.
 func (e *Engine) Reset(ctx context.Context, policy, key string) error {
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok {
+	p := e.live.Load().policy(policy)
+	if p == nil {
 		return noPolicy(policy)
 	}
-	p := &s.live[at]
 	key = p.counted(key)
 	for i := range p.limits {
 		if !p.shared {
@@ -72,4 +65,18 @@ func (e *Engine) Reset(ctx context.Context, policy, key string) error {
 		}
 	}
 	return nil
+}
+
+// StoredCharges are what the limits of a policy are charged to in the store that keeps them, for a key and with no permits: one
+// for each limit, in their order, with the limits that apply to this key without a tier. They are for callers that ask the store
+// itself, such as an operator that looks at a limit. It returns false if there is no such policy, or its limits are kept in this
+// process.
+func (e *Engine) StoredCharges(policy, key string) ([]store.Charge, bool) {
+	p := e.live.Load().policy(policy)
+	if p == nil || !p.shared {
+		return nil, false
+	}
+	key = p.counted(key)
+	it := item{policy: p, variant: p.limitsFor(key)}
+	return appendStored(nil, boundKey(key), &it), true
 }

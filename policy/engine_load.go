@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -119,26 +120,20 @@ func (e *Engine) Set() *Set { return e.live.Load().set }
 // [Engine.Reset]. Permits that are taken from it directly are those of the limit that it was made with: see Charge for those of
 // the set in force.
 func (e *Engine) Limiter(policy, limit string) *weir.Keyed[string] {
-	l := e.limit(policy, limit)
-	if l == nil {
-		return nil
-	}
-	return l.state.limiter
-}
-
-func (e *Engine) limit(policy, limit string) *liveLimit {
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok {
-		return nil
-	}
-	p := &s.live[at]
-	for i := range p.limits {
-		if p.Limits[i].Name == limit || limit == "" && len(p.limits) == 1 {
-			return &p.limits[i]
+	if p := e.live.Load().policy(policy); p != nil {
+		if i := p.place(limit); i >= 0 {
+			return p.limits[i].state.limiter
 		}
 	}
 	return nil
+}
+
+// place is that of the limit of a name, or of the only one if that is ""; -1 if there is none.
+func (p *livePolicy) place(limit string) int {
+	if limit == "" && len(p.limits) == 1 {
+		return 0
+	}
+	return slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Name == limit })
 }
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
@@ -177,12 +172,8 @@ func (p *livePolicy) chargeKey(charges []keyset.Charge, key string, n int64) []k
 
 // Unlock ends the lockout of a key of a policy, and reports whether there was one.
 func (e *Engine) Unlock(policy, key string) bool {
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok || s.live[at].state.lockouts == nil {
-		return false
-	}
-	return s.live[at].state.lockouts.unlock([]byte(s.live[at].counted(key)), e.now())
+	p := e.live.Load().policy(policy)
+	return p != nil && p.state.lockouts != nil && p.state.lockouts.unlock([]byte(p.counted(key)), e.now())
 }
 
 // Close refuses all waiting and later requests to which a limit applies, and every set. The store that the engine was given stays

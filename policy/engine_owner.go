@@ -59,12 +59,8 @@ func (e *Engine) ownerless(charges []store.Charge, err error) {
 	var last *livePolicy
 	for i := range charges {
 		name, _, _ := strings.Cut(charges[i].Policy, "/")
-		at, ok := s.policies[name]
-		if !ok {
-			continue
-		}
-		p := &s.live[at]
-		if p == last {
+		p := s.policy(name)
+		if p == nil || p == last {
 			continue
 		}
 		last = p

@@ -1,13 +1,9 @@
 package policy
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/internal/names"
-	"github.com/weirhq/weir/internal/table"
 )
 
 // Report returns the state of the engine. It looks at all limits, and delays no request.
@@ -56,7 +52,7 @@ func (p *livePolicy) report(now int64) PolicyReport {
 	if d := p.state.difference; d != nil {
 		r.Difference = &Difference{
 			Requests: uint64(d.requests.Sum()), NewlyRefused: uint64(d.refused.Sum()), NewlyAdmitted: uint64(d.admitted.Sum()),
-			RefusedKeys: topKeys(d.refusals), AdmittedKeys: topKeys(d.grants),
+			RefusedKeys: d.refusals.top(mostReported), AdmittedKeys: d.grants.top(mostReported),
 		}
 	}
 	return r
@@ -113,14 +109,3 @@ func carryCounts(old, now *snapshot) {
 
 // mostReported is how many keys a report names.
 const mostReported = 20
-
-func topKeys(in *names.Names[string]) (top []KeyCount) {
-	in.Each(func(_ table.Hash, key string, count uint64) bool {
-		if count > 0 {
-			top = append(top, KeyCount{key, count})
-		}
-		return true
-	})
-	slices.SortFunc(top, func(a, b KeyCount) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
-	return top[:min(len(top), mostReported)]
-}

@@ -55,12 +55,10 @@ const holdsUnlimited = "unlimited"
 // Key returns what is known of a key of a policy, and takes nothing. The Key that is returned is that of [Engine.CountedKey]. The
 // error is an *[weir.OptionError] if there is no such policy, or that of the store.
 func (e *Engine) Key(ctx context.Context, policy, key string) (KeyState, error) {
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok {
+	p := e.live.Load().policy(policy)
+	if p == nil {
 		return KeyState{}, noPolicy(policy)
 	}
-	p := &s.live[at]
 	key = p.counted(key)
 	k := e.aboutKey(p, key)
 	for i := range p.limits {

@@ -29,15 +29,13 @@ func (e *Engine) Top(ctx context.Context, policy string, n int) ([]KeyState, err
 	if err := checkMost(n); err != nil {
 		return nil, err
 	}
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok {
+	p := e.live.Load().policy(policy)
+	if p == nil {
 		return nil, noPolicy(policy)
 	}
 	if n == 0 {
 		return nil, nil
 	}
-	p := &s.live[at]
 	t := topKeysOf{e: e, p: p, known: map[string]bool{}, ids: map[string]int{}}
 	return t.top(ctx, n)
 }
@@ -69,7 +67,9 @@ func (t *topKeysOf) top(ctx context.Context, n int) ([]KeyState, error) {
 	}
 	var tops [][]keyset.State[string]
 	if p.shared {
-		names = append(names, p.state.refusals.top(most)...)
+		for _, k := range p.state.refusals.top(most) {
+			names = append(names, k.Key)
+		}
 	} else {
 		for i := range p.limits {
 			top := keyset.Of(p.limits[i].state.limiter).Top(n)
@@ -179,11 +179,11 @@ func (e *Engine) Locked(policy string, n int) ([]LockedKey, error) {
 	}
 	s, now := e.live.Load(), e.now()
 	if policy != "" {
-		at, ok := s.policies[policy]
-		if !ok {
+		p := s.policy(policy)
+		if p == nil {
 			return nil, noPolicy(policy)
 		}
-		return s.live[at].lockedKeys(nil, n, now), nil
+		return p.lockedKeys(nil, n, now), nil
 	}
 	var all []LockedKey
 	for i := range s.live {

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -127,26 +129,13 @@ const (
 var modeNames = [modes]string{"enforce", "shadow", "off"}
 
 // String is "enforce", "shadow" or "off".
-func (m Mode) String() string {
-	if m < modes {
-		return modeNames[m]
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
-}
+func (m Mode) String() string { return nameIn(modeNames[:], m, "Mode") }
 
 // MarshalText is String.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
-func (m *Mode) UnmarshalText(text []byte) error {
-	for i, name := range modeNames {
-		if name == string(text) {
-			*m = Mode(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("weir: unknown mode %.40q: must be enforce, shadow or off", text)
-}
+func (m *Mode) UnmarshalText(text []byte) error { return findName(modeNames[:], m, text, "mode") }
 
 // Fail is what happens to a request that cannot be decided.
 type Fail uint8
@@ -167,25 +156,31 @@ const (
 var failNames = [fails]string{"closed", "open", "local"}
 
 // String is "closed", "open" or "local".
-func (f Fail) String() string {
-	if f < fails {
-		return failNames[f]
-	}
-	return fmt.Sprintf("Fail(%d)", uint8(f))
-}
+func (f Fail) String() string { return nameIn(failNames[:], f, "Fail") }
 
 // MarshalText is String.
 func (f Fail) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
-func (f *Fail) UnmarshalText(text []byte) error {
-	for i, name := range failNames {
-		if name == string(text) {
-			*f = Fail(i)
-			return nil
-		}
+func (f *Fail) UnmarshalText(text []byte) error { return findName(failNames[:], f, text, "fail mode") }
+
+// nameIn is the name of a value of an enumeration, or what shows one that has none.
+func nameIn[E ~uint8](names []string, e E, enumeration string) string {
+	if int(e) < len(names) {
+		return names[e]
 	}
-	return fmt.Errorf("weir: unknown fail mode %.40q: must be closed, open or local", text)
+	return fmt.Sprintf("%s(%d)", enumeration, uint8(e))
+}
+
+// findName sets a value of an enumeration to that of a name.
+func findName[E ~uint8](names []string, e *E, text []byte, what string) error {
+	at := slices.Index(names, string(text))
+	if at < 0 {
+		last := len(names) - 1
+		return fmt.Errorf("weir: unknown %s %.40q: must be %s or %s", what, text, strings.Join(names[:last], ", "), names[last])
+	}
+	*e = E(at)
+	return nil
 }
 
 // Set is a whole configuration: policies, and the rules that apply them.

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 // lockouts are the keys of a policy that were refused lately, and those that are locked out. Others have no entry, and cost
 // nothing. An entry has a fixed size, whatever the numbers of the [Lockout] are.
 type lockouts struct {
-	seeds  [2]maphash.Seed
+	seeds
+
 	states *table.Table
 	most   int // keys, while a set is loaded
 	names  lockedNames
@@ -73,7 +73,7 @@ func newLockouts(maxKeys int) *lockouts {
 	}
 	return &lockouts{
 		most:  maxKeys,
-		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		seeds: newSeeds(),
 		states: table.New(table.Options{
 			Words: lockoutWords, MaxKeys: int64(maxKeys), Shards: lockoutShards, Linger: lockoutLinger,
 			FreshAt: func(s []uint64, _ uint16) int64 { return freshLockout(s) },
@@ -95,10 +95,6 @@ func (l *lockouts) bound(maxKeys int) {
 		l.most = maxKeys
 		l.states.Bound(int64(maxKeys))
 	}
-}
-
-func (l *lockouts) hash(key []byte) table.Hash {
-	return table.NewHash(maphash.Bytes(l.seeds[0], key), maphash.Bytes(l.seeds[1], key))
 }
 
 // rest returns for how long the key is still locked out.

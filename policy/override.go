@@ -66,12 +66,10 @@ func (e *Engine) override(o *Override) (change uint64, err error) {
 	if e.closed.Load() {
 		return 0, ErrEngineClosed
 	}
-	s := e.live.Load()
-	at, ok := s.policies[o.Policy]
-	if !ok {
+	p := e.live.Load().policy(o.Policy)
+	if p == nil {
 		return 0, noPolicy(o.Policy)
 	}
-	p := &s.live[at]
 	limits, err := p.checkOverride(o)
 	if err != nil {
 		return 0, err
@@ -126,7 +124,7 @@ func (e *Engine) Restore(policy, key string) bool {
 func (e *Engine) restore(policy, key string) (x *override, change uint64) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
-	p := e.policy(policy)
+	p := e.live.Load().policy(policy)
 	if p == nil {
 		return nil, 0
 	}

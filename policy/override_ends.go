@@ -32,7 +32,7 @@ func (e *Engine) put(p *livePolicy, x *override) {
 	expire = func() {
 		e.loading.Lock()
 		change := uint64(0)
-		p := e.policy(x.Policy) // of the set in force, whose limits may be others
+		p := e.live.Load().policy(x.Policy) // of the set in force, whose limits may be others
 		switch rest := x.rest(e.now()); {
 		case p == nil || p.overrides != all || all.get(x.Key) != x || e.closed.Load():
 		case rest > 0: // a clock that was set back
@@ -50,15 +50,6 @@ func (e *Engine) put(p *livePolicy, x *override) {
 	all.put(x)
 }
 
-// policy is a policy of the set in force, nil if there is none of this name.
-func (e *Engine) policy(name string) *livePolicy {
-	s := e.live.Load()
-	if at, ok := s.policies[name]; ok {
-		return &s.live[at]
-	}
-	return nil
-}
-
 // carryOverrides makes the overrides of the set in force those of the next one, as far as its policies have such limits. Nothing
 // can fail any more.
 func (e *Engine) carryOverrides(old, now *snapshot) {
@@ -68,11 +59,10 @@ func (e *Engine) carryOverrides(old, now *snapshot) {
 		if old == nil {
 			continue
 		}
-		at, ok := old.policies[p.Name]
-		if !ok {
+		was := old.policy(p.Name)
+		if was == nil {
 			continue
 		}
-		was := &old.live[at]
 		p.waiting = was.waiting
 		if was.overrides.sum() == 0 || was.samePlaces(p) {
 			p.overrides = was.overrides

@@ -88,7 +88,7 @@ func (e *Engine) holding(policy, key string) (s *snapshot, last uint64, charges 
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	s, last = e.live.Load(), e.changes
-	p := e.policy(policy)
+	p := e.live.Load().policy(policy)
 	if p == nil || !p.shared {
 		return s, last, nil
 	}
@@ -102,7 +102,7 @@ func (e *Engine) holding(policy, key string) (s *snapshot, last uint64, charges 
 }
 
 func (e *Engine) untold(policy string, why error) {
-	if p := e.policy(policy); p != nil && !e.closed.Load() {
+	if p := e.live.Load().policy(policy); p != nil && !e.closed.Load() {
 		e.warn(&p.state.counts.storeWarned, storeFailed, "policy", policy, why)
 	}
 }

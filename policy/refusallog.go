@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strconv"
@@ -48,24 +47,13 @@ const (
 )
 
 // String is "hashed", "plain" or "none".
-func (k LoggedKeys) String() string {
-	if k < loggedKeys {
-		return loggedKeysNames[k]
-	}
-	return fmt.Sprintf("LoggedKeys(%d)", uint8(k))
-}
+func (k LoggedKeys) String() string { return nameIn(loggedKeysNames[:], k, "LoggedKeys") }
 
 var loggedKeysNames = [loggedKeys]string{"hashed", "plain", "none"}
 
 // UnmarshalText is the inverse of String.
 func (k *LoggedKeys) UnmarshalText(text []byte) error {
-	for i, name := range loggedKeysNames {
-		if name == string(text) {
-			*k = LoggedKeys(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("weir: unknown form of keys %.40q: must be hashed, plain or none", text)
+	return findName(loggedKeysNames[:], k, text, "form of keys")
 }
 
 // MarshalText is String.

@@ -2,14 +2,12 @@ package policy
 
 import (
 	"fmt"
-	"hash/maphash"
+	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/inside"
-	"github.com/weirhq/weir/internal/names"
-	"github.com/weirhq/weir/internal/table"
 	"github.com/weirhq/weir/internal/tally"
 	"github.com/weirhq/weir/keyset"
 )
@@ -25,6 +23,14 @@ type snapshot struct {
 	lockouts bool // some policy has one
 	denies   bool // some rule denies requests, or would
 	told     bool // some policy has OnDecided
+}
+
+// policy is the one of a name, nil if there is none.
+func (s *snapshot) policy(name string) *livePolicy {
+	if at, ok := s.policies[name]; ok {
+		return &s.live[at]
+	}
+	return nil
 }
 
 // rule is the one that has applied an item, nil if the caller has named its policy.
@@ -123,7 +129,7 @@ type policyState struct {
 	lockouts   *lockouts
 	difference *difference
 	counts     *policyCounts
-	refusals   *refusedKeys // nil if the limits are those of this process
+	refusals   *countedKeys // nil if the limits are those of this process
 }
 
 // policyCounts counts for a policy.
@@ -139,23 +145,7 @@ type policyCounts struct {
 type difference struct {
 	requests, refused, admitted tally.Tally
 
-	seeds    [2]maphash.Seed
-	refusals *names.Names[string]
-	grants   *names.Names[string]
-}
-
-const mostDifferent = 256
-
-func newDifference() *difference {
-	return &difference{
-		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		refusals: names.New[string](mostDifferent), grants: names.New[string](mostDifferent),
-	}
-}
-
-func (d *difference) note(in *names.Names[string], key []byte) {
-	h := table.NewHash(maphash.Bytes(d.seeds[0], key), maphash.Bytes(d.seeds[1], key))
-	in.NoteCopy(h, borrow(key), func(string) string { return string(key) })
+	refusals, grants *countedKeys // that it would have refused, or allowed
 }
 
 // build makes a program that was checked one that can be used, with the states of the one in force.
@@ -230,7 +220,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	case !p.shared:
 		p.state.refusals = nil
 	case p.state.refusals == nil:
-		p.state.refusals = newRefusedKeys()
+		p.state.refusals = newCountedKeys(longestLockedName)
 	}
 	if p.LimitBy != nil {
 		p.brought = new(broughtLimits)
@@ -240,7 +230,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	case !measured:
 		p.state.difference = nil
 	case p.state.difference == nil:
-		p.state.difference = newDifference()
+		p.state.difference = &difference{refusals: newCountedKeys(math.MaxInt), grants: newCountedKeys(math.MaxInt)}
 	}
 	if p.shared {
 		p.limits, p.state.limits = p.sharedLimits(was.limits)

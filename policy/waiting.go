@@ -78,11 +78,10 @@ func (a *waiting) reload(now *snapshot) {
 // gathered. It returns false if the request has to be decided on anew.
 func (it *item) reloaded(now *snapshot, key []byte) (charges []keyset.Charge, ok bool) {
 	was := it.policy
-	at, still := now.policies[was.Name]
-	if !still {
+	p := now.policy(was.Name)
+	if p == nil {
 		return nil, false
 	}
-	p := &now.live[at]
 	if p.Mode != was.Mode || p.Parent != was.Parent || (p.LimitBy == nil) != (was.LimitBy == nil) {
 		return nil, false
 	}
