@@ -2,7 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -376,4 +378,98 @@ func (s *snapshot) bound() {
 			}
 		}
 	}
+}
+
+// sharedLimits returns limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has
+// under one of them over to another limit of the same algorithm.
+func (p *livePolicy) sharedLimits(was map[string]*limitState) (all []liveLimit, states map[string]*limitState) {
+	states = make(map[string]*limitState, len(p.Limits))
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		live := liveLimit{name: nameOf(p.Name, p.Limits, i), returns: l.Algorithm() == weir.AlgorithmConcurrency}
+		stored := live.name
+		if p.durable {
+			stored = "durable/" + stored
+		}
+		for _, old := range was {
+			if old.stored == stored && old.limit.Algorithm() == l.Algorithm() {
+				live.state = old
+			}
+		}
+		if live.state == nil {
+			live.state = &limitState{limit: l.Limit, stored: stored}
+		}
+		states[l.Name] = live.state
+		all = append(all, live)
+	}
+	return all, states
+}
+
+// localStates are those of limits that are kept in this process.
+func localStates(all map[string]*limitState) map[string]*limitState {
+	local := make(map[string]*limitState, len(all))
+	for name, state := range all {
+		if state.stored == "" {
+			local[name] = state
+		}
+	}
+	return local
+}
+
+// sharesKey reports whether some limit of a policy, or of those of its parents that have no Key, is kept in a store.
+func (s *snapshot) sharesKey(at int) bool {
+	if s.live[at].shared {
+		return true
+	}
+	for at = s.live[at].parent; at >= 0; at = s.live[at].parent {
+		if p := &s.live[at]; p.Key == nil && p.shared {
+			return true
+		}
+	}
+	return false
+}
+
+// replacePlans says of limits that have changed since the last set what they are now, so that keys that nobody uses meanwhile
+// change now as well. It is called when nothing can fail any more.
+func (s *snapshot) replacePlans() {
+	for i := range s.live {
+		p := &s.live[i]
+		for j := range p.limits {
+			if p.shared {
+				break
+			}
+			roles := map[string]*keyset.Plan{"": p.usual.plans[j]}
+			for name, x := range p.tiers {
+				roles["tier "+name] = x.plans[j]
+			}
+			for name, x := range p.keys {
+				roles["key "+name] = x.plans[j]
+			}
+			p.limits[j].state.replace(roles)
+		}
+		for j := range p.candidate {
+			p.candidate[j].state.replace(map[string]*keyset.Plan{"": p.measured.plans[j]})
+		}
+	}
+}
+
+// replace makes the plans of each role those that stand where others stood. A limit that is still that of some role is not
+// replaced: which of its keys had which role is not known.
+func (l *limitState) replace(roles map[string]*keyset.Plan) {
+	stays := make(map[weir.Limit]bool, len(roles))
+	for _, plan := range roles {
+		stays[plan.Limit()] = true
+		plan.Replaces(nil)
+	}
+	for _, role := range slices.Sorted(maps.Keys(roles)) {
+		old := l.roles[role]
+		if old != nil && !stays[old.Limit()] {
+			roles[role].Replaces(old)
+			stays[old.Limit()] = true // by the first of its roles
+		}
+		if old != nil {
+			roles[role].Follows(old)
+		}
+	}
+	l.roles = roles
 }

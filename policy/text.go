@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"net/textproto"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,3 +163,220 @@ type fixedNumber int64
 
 func (n fixedNumber) Int(*Request) (int64, error) { return int64(n), nil }
 func (n fixedNumber) String() string              { return strconv.FormatInt(int64(n), 10) }
+
+// joined is JoinText.
+type joined struct{ parts []Text }
+
+// JoinText is the parts with a comma between each two of them. A comma or a backslash within one of several parts is escaped by a
+// backslash, so that parts that differ never make the same text.
+//
+// Texts are bounded however long a header is: a part that is longer than 128 bytes is replaced by its first 60 bytes and a
+// SHA-256. That is so for each text of this package that is taken from one place of a request, and for parts of other packages
+// once they are joined. The texts of this package never fail; JoinText and [ConcatText] do if a part of another package does.
+// They allocate nothing if the bytes that they append to have room, except for a part that is long and for a path or host with an
+// unusual spelling.
+func JoinText(parts ...Text) Text { return &joined{slices.Clone(parts)} }
+
+func (t *joined) AppendTo(b []byte, r *Request) ([]byte, error) {
+	for i, p := range t.parts {
+		if i > 0 {
+			b = append(b, keytext.Separator)
+		}
+		start := len(b)
+		var err error
+		if b, err = appendText(b, p, r); err != nil {
+			return b, err
+		}
+		if len(t.parts) > 1 {
+			b = keytext.Escape(b, start)
+		}
+	}
+	return b, nil
+}
+
+func (t *joined) String() string { return "[" + spell(t.parts, ", ") + "]" }
+
+// concatenated is ConcatText.
+type concatenated struct{ parts []Text }
+
+// ConcatText is the parts one after the other, with nothing in between: parts that differ can make the same text. Long parts are
+// bounded, and it fails if a part fails: see [JoinText].
+func ConcatText(parts ...Text) Text { return &concatenated{slices.Clone(parts)} }
+
+func (t *concatenated) AppendTo(b []byte, r *Request) ([]byte, error) {
+	for _, p := range t.parts {
+		var err error
+		if b, err = appendText(b, p, r); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+func (t *concatenated) String() string {
+	if len(t.parts) == 0 {
+		return `""`
+	}
+	return spell(t.parts, " + ")
+}
+
+func spell(parts []Text, between string) string {
+	words := make([]string, len(parts))
+	for i, p := range parts {
+		words[i] = p.String()
+	}
+	return strings.Join(words, between)
+}
+
+// textParts is what a Text is computed from.
+type textParts struct {
+	clients, values []*native // each once
+	all             bool      // it is computed from these alone
+}
+
+// parted is a Text that says what it is computed from.
+type parted interface {
+	Parts() (parts []Text, all bool)
+}
+
+// partsOf is what a text is computed from.
+func partsOf(t Text) textParts {
+	p := textParts{all: true}
+	p.add(t)
+	return p
+}
+
+func (p *textParts) add(t Text) {
+	var of []Text
+	switch t := t.(type) {
+	case *native:
+		switch {
+		case t.client:
+			p.clients = addPart(p.clients, t)
+		case t.put != nil:
+			p.values = addPart(p.values, t)
+		}
+		return
+	case *joined:
+		of = t.parts
+	case *concatenated:
+		of = t.parts
+	case parted:
+		parts, all := t.Parts()
+		of, p.all = parts, p.all && all
+	default:
+		p.all = false
+	}
+	for _, part := range of {
+		p.add(part)
+	}
+}
+
+func addPart(to []*native, t *native) []*native {
+	if slices.ContainsFunc(to, func(other *native) bool { return other.spelling == t.spelling }) {
+		return to
+	}
+	return append(to, t)
+}
+
+// clientForms are what the parts that are taken from a client are for an address.
+func (p *textParts) clientForms(client netip.Addr) []string {
+	forms := make([]string, 0, len(p.clients))
+	for _, t := range p.clients {
+		forms = append(forms, string(t.appendTo(nil, &Request{Client: client})))
+	}
+	return forms
+}
+
+// oneField is a header with one field.
+type oneField struct{ name, value string }
+
+// Values returns the value of the field.
+func (f oneField) Values(name string) []string {
+	if name != f.name {
+		return nil
+	}
+	return []string{f.value}
+}
+
+// putPathValue makes r a request whose path has a value for a wildcard.
+func (r *Request) putPathValue(name, value string) {
+	r.seen.BindPathValue(name, value)
+	r.Path = r.seen.Path
+}
+
+// QueryText is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
+// Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. A long
+// value is bounded: see [JoinText].
+func QueryText(name string) Text {
+	put := func(r *Request, word string) { r.Query = url.QueryEscape(name) + "=" + url.QueryEscape(word) }
+	return &native{spelling: "queryParam(" + strconv.Quote(name) + ")", put: put, appendTo: func(b []byte, r *Request) []byte {
+		start := len(b)
+		for query := r.Query; query != ""; {
+			var parameter string
+			parameter, query, _ = strings.Cut(query, "&")
+			key, value, _ := strings.Cut(parameter, "=")
+			if parameter == "" || strings.IndexByte(parameter, ';') >= 0 || !decodesTo(key, name) {
+				continue
+			}
+			var ok bool
+			if b, ok = appendDecoded(b[:start], value); ok {
+				return keytext.Bound(b, start)
+			}
+		}
+		return b[:start]
+	}}
+}
+
+// decodesTo reports whether s is an encoded form of want.
+func decodesTo(s, want string) bool {
+	for s != "" && want != "" {
+		c, n, ok := decodeByte(s)
+		if !ok || c != want[0] {
+			return false
+		}
+		s, want = s[n:], want[1:]
+	}
+	return s == "" && want == ""
+}
+
+func appendDecoded(b []byte, s string) ([]byte, bool) {
+	for s != "" {
+		c, n, ok := decodeByte(s)
+		if !ok {
+			return b, false
+		}
+		b, s = append(b, c), s[n:]
+	}
+	return b, true
+}
+
+// decodeByte returns the byte that s begins with, and how many bytes of s stand for it.
+func decodeByte(s string) (c byte, n int, ok bool) {
+	switch s[0] {
+	case '+':
+		return ' ', 1, true
+	case '%':
+		if len(s) < 3 {
+			return 0, 0, false
+		}
+		high, ok1 := hexDigit(s[1])
+		low, ok2 := hexDigit(s[2])
+		return high<<4 | low, 3, ok1 && ok2
+	default:
+		return s[0], 1, true
+	}
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	default:
+		return 0, false
+	}
+}
