@@ -103,14 +103,47 @@ func NewLeased(inner Home, o LeasedOptions) (*Leased, error) {
 	return l, nil
 }
 
-// take takes permits. If the context ends while it waits for a block, nothing was taken.
-func (l *Leased) take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if len(charges) == 1 && len(decisions) == 1 && charges[0].N > 0 && ctx.Err() == nil {
-		if l.takeInHand(&charges[0], &decisions[0]) { //nolint:contextcheck // a block in advance is for no request alone
-			return nil
+// Do implements [Home]. What memory does not decide on goes to the inner store at the lowered limit. A loan must be spent in
+// time: see docs/decisions/0014. After a reset, other processes may still spend what they have.
+func (l *Leased) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Mode == ModeTake && ask.Hold == 0 && ask.Wait == 0 {
+		if len(charges) == 1 && len(decisions) == 1 && charges[0].N > 0 && ctx.Err() == nil {
+			if l.takeInHand(&charges[0], &decisions[0]) { //nolint:contextcheck // a block in advance is for no request alone
+				return Hold{}, nil
+			}
 		}
+		return Hold{}, l.take(ctx, charges, decisions)
 	}
-	return l.takeAll(ctx, charges, decisions)
+	if l.closed.Load() {
+		return Hold{}, ErrClosed
+	}
+	if ask.Mode == ModeReset {
+		return Hold{}, l.reset(ctx, charges)
+	}
+	if err := check(&ask, charges, decisions); err != nil {
+		return Hold{}, err
+	}
+	asked, err := l.lowered(charges)
+	switch {
+	case err != nil:
+		return Hold{}, err
+	case ask.Mode == ModePeek:
+		return Hold{}, l.peek(ctx, ask, charges, asked, decisions)
+	case ask.Mode == ModeRefund:
+		if asked = l.refund(charges, asked); len(asked) == 0 {
+			return Hold{}, nil
+		}
+		decisions = nil
+	}
+	return l.inner.Do(ctx, ask, asked, decisions)
+}
+
+// Settle implements [Home].
+func (l *Leased) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	return l.inner.Settle(ctx, h, actual)
 }
 
 // takeInHand decides about a charge, if that can be done from memory.
@@ -127,13 +160,13 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	case e.first == nil && e.spend(c.N, now):
 		e.allowed(d, c.Policy, now)
 		if e.low >= 0 && !e.inFlight && e.left(now) <= e.low {
-			l.launchAhead(s, e, now, 0)
+			l.launchAhead(e, now, 0)
 		}
 		return true
 	case c.N <= e.plan.most && e.refuses(c.N, now):
 		e.refused(d, c.Policy, c.N, now)
 		if e.plan.drips && !e.inFlight {
-			l.launchAhead(s, e, now, min(e.trip, e.plan.pause()/2)) // so that the answer comes when that is over
+			l.launchAhead(e, now, min(e.trip, e.plan.pause()/2)) // so that the answer comes when that is over
 		}
 		return true
 	}

@@ -85,7 +85,7 @@ func (e *leasedKey) tidy(now int64) {
 	e.blocks = kept
 }
 
-// count counts demand. Calls come in another order than that of their times: who has looked at the clock may have to wait.
+// count counts demand. Calls come in another order than that of their times: after a look at the clock they wait for the lock.
 func (e *leasedKey) count(n, at int64) {
 	e.used = max(e.used, at)
 	if span := e.plan.demandSpan(); at-e.since >= span {
@@ -197,8 +197,8 @@ type leasedRefusal struct {
 	forever bool
 }
 
-// refuses reports whether n permits, which are not in hand, are refused without asking. While somebody waits for the answer of
-// the store, also those are refused for whom there cannot be permits yet if those who wait get theirs: they need not wait too.
+// refuses reports whether n permits, which are not in hand, are refused without asking. While requests wait for the reply of the
+// store, others are refused as well if there cannot be permits for them yet, should those that wait get theirs.
 func (e *leasedKey) refuses(n, now int64) bool {
 	r := &e.refusal
 	if r.least == 0 {
@@ -210,7 +210,7 @@ func (e *leasedKey) refuses(n, now int64) bool {
 		return false
 	case now < r.asked:
 		return true
-	case e.first == nil: // nobody has asked since
+	case e.first == nil: // no request has asked since
 		return false
 	case now < r.retry:
 		return true

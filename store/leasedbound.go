@@ -156,17 +156,12 @@ func untilSegmentEnds(t, window, segments int64) int64 {
 	if in < 0 {
 		in += window
 	}
-	end := muldiv(muldiv(in, segments, window)+1, window, segments)
-	if muldivRest(muldiv(in, segments, window)+1, window, segments) {
+	next := muldiv(in, segments, window) + 1
+	end := muldiv(next, window, segments)
+	if muldiv(end, segments, window) < next { // it was rounded down
 		end++
 	}
 	return end - in
-}
-
-// muldivRest reports whether a x b / c leaves a rest.
-func muldivRest(a, b, c int64) bool {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	return bits.Rem64(hi, lo, uint64(c)) != 0
 }
 
 // leasePlans remembers plans, so that a charge costs one look.

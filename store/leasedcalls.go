@@ -26,49 +26,11 @@ func (l *Leased) inHand(c *Charge, f func(e *leasedKey, now int64)) {
 	if err != nil || !p.bound.Leased {
 		return
 	}
-	l.with(c.Policy, c.Key, func(_ *nearShard[leasedKey], e *leasedKey) {
+	l.with(c.Policy, c.Key, func(e *leasedKey) {
 		if e.plan.lowered == p.lowered {
 			f(e, l.now())
 		}
 	})
-}
-
-// Do implements [Home]. What memory does not decide on goes to the inner store at the lowered limit. A loan must be spent in
-// time: see docs/decisions/0014. After a reset, other processes may still spend what they have.
-func (l *Leased) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
-	if ask.Mode == ModeTake && ask.Hold == 0 && ask.Wait == 0 {
-		return Hold{}, l.take(ctx, charges, decisions)
-	}
-	if l.closed.Load() {
-		return Hold{}, ErrClosed
-	}
-	if ask.Mode == ModeReset {
-		return Hold{}, l.reset(ctx, charges)
-	}
-	if err := check(&ask, charges, decisions); err != nil {
-		return Hold{}, err
-	}
-	asked, err := l.lowered(charges)
-	switch {
-	case err != nil:
-		return Hold{}, err
-	case ask.Mode == ModePeek:
-		return Hold{}, l.peek(ctx, ask, charges, asked, decisions)
-	case ask.Mode == ModeRefund:
-		if asked = l.refund(charges, asked); len(asked) == 0 {
-			return Hold{}, nil
-		}
-		decisions = nil
-	}
-	return l.inner.Do(ctx, ask, asked, decisions)
-}
-
-// Settle implements [Home].
-func (l *Leased) Settle(ctx context.Context, h Hold, actual []int64) error {
-	if l.closed.Load() {
-		return ErrClosed
-	}
-	return l.inner.Settle(ctx, h, actual)
 }
 
 // peek asks the inner store, and adds what is in hand here. asked are the charges with their lowered limits.
@@ -128,18 +90,13 @@ func (l *Leased) reset(ctx context.Context, charges []Charge) error {
 	if _, err := l.inner.Do(ctx, Ask{Mode: ModeReset}, charges, nil); err != nil {
 		return err
 	}
+	now := l.now()
 	for i := range charges {
-		l.forget(charges[i].Policy, charges[i].Key)
+		l.with(charges[i].Policy, charges[i].Key, func(e *leasedKey) {
+			e.releaseAll(now, nil)
+			e.epoch++
+			e.refusal, e.seen, e.reset = leasedRefusal{}, e.plan.most, now
+		})
 	}
 	return nil
-}
-
-// forget drops what is in hand of a key.
-func (l *Leased) forget(policy, key string) {
-	l.with(policy, key, func(_ *nearShard[leasedKey], e *leasedKey) {
-		now := l.now()
-		e.releaseAll(now, nil)
-		e.epoch++
-		e.refusal, e.seen, e.reset = leasedRefusal{}, e.plan.most, now
-	})
 }

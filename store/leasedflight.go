@@ -56,7 +56,7 @@ func (e *leasedKey) decide(w *leasedWaiter, err error) {
 	close(w.done)
 }
 
-// fail answers everybody who waits.
+// fail returns an error to all requests that wait.
 func (e *leasedKey) fail(err error) {
 	for e.first != nil {
 		e.decide(e.first, err)
@@ -69,15 +69,15 @@ type leasedFlight struct {
 	n, least int64
 	sent     int64
 	epoch    int64
-	ahead    bool // nobody waits for it
+	ahead    bool // no request waits for it
 }
 
-// flight plans a Lend for those who wait, and for the demand to come; not ok if there is nothing to ask for.
+// flight plans a Lend for the requests that wait, and for the demand to come; not ok if there is nothing to ask for.
 func (e *leasedKey) flight(now int64) (f leasedFlight, ok bool) {
 	left := e.left(now)
 	want := e.demand(now, left)
 	for w := e.first; w != nil; w = w.next {
-		want = min(want+w.n, algo.MaxPermits) // many who wait for so much could add up to less than nothing
+		want = min(want+w.n, algo.MaxPermits) // many that wait for so much could add up to less than nothing
 		w.sent = true
 	}
 	f = leasedFlight{plan: e.plan, n: want - left, least: 1, sent: now, epoch: e.epoch, ahead: e.first == nil}
@@ -89,7 +89,7 @@ func (e *leasedKey) flight(now int64) (f leasedFlight, ok bool) {
 }
 
 // launch sends a Lend, unless one is under way. The shard must be locked, and open.
-func (l *Leased) launch(s *nearShard[leasedKey], e *leasedKey, now int64) {
+func (l *Leased) launch(e *leasedKey, now int64) {
 	if e.inFlight {
 		return
 	}
@@ -98,26 +98,27 @@ func (l *Leased) launch(s *nearShard[leasedKey], e *leasedKey, now int64) {
 		return
 	}
 	e.inFlight, e.sentAt = true, now
-	l.calls.Go(func() { l.fly(s, e, f) })
+	l.calls.Go(func() { l.fly(e, f) })
 }
 
 // launchAhead sends a Lend before anybody has to wait for it, by as much earlier than it is worth while as lead is.
-func (l *Leased) launchAhead(s *nearShard[leasedKey], e *leasedKey, now, lead int64) {
-	if e.inFlight || now < e.aheadAt-lead || s.closed || l.ahead.Load() >= mostAheadCalls {
+func (l *Leased) launchAhead(e *leasedKey, now, lead int64) {
+	if e.inFlight || now < e.aheadAt-lead || l.shard(e.hash).closed || l.ahead.Load() >= mostAheadCalls {
 		return
 	}
-	l.launch(s, e, now)
+	l.launch(e, now)
 }
 
 const (
-	// mostAheadCalls is how many calls are under way at most that nobody waits for.
+	// mostAheadCalls is how many calls are under way at most that no request waits for.
 	mostAheadCalls = 256
 	// callTime is how long a call of the inner store that was made for no request alone may take.
 	callTime = 10 * time.Second
 )
 
-// fly asks for blocks until nobody waits.
-func (l *Leased) fly(s *nearShard[leasedKey], e *leasedKey, f leasedFlight) {
+// fly asks for blocks until no request waits.
+func (l *Leased) fly(e *leasedKey, f leasedFlight) {
+	s := l.shard(e.hash)
 	for ok := true; ok; {
 		if f.ahead {
 			l.ahead.Add(1)
@@ -127,7 +128,7 @@ func (l *Leased) fly(s *nearShard[leasedKey], e *leasedKey, f leasedFlight) {
 			l.ahead.Add(-1)
 		}
 		s.lock.Lock()
-		now := l.now() // not before, as it counts for those who have come meanwhile
+		now := l.now() // not before, as it counts for requests that have come meanwhile
 		back := e.land(&f, loan, d, err, s.closed, now)
 		e.inFlight = false
 		ok = false
@@ -136,7 +137,7 @@ func (l *Leased) fly(s *nearShard[leasedKey], e *leasedKey, f leasedFlight) {
 				e.inFlight, e.sentAt = true, now
 			}
 		}
-		l.watchHand(s, e, now)
+		l.watchHand(e, now)
 		s.lock.Unlock()
 		for _, r := range back {
 			l.giveLoanBack(r)
@@ -162,7 +163,7 @@ func (l *Leased) lend(c Charge, least int64) (Hold, weir.Decision, error) {
 // land takes in the answer to a Lend, and returns what goes back.
 func (e *leasedKey) land(f *leasedFlight, loan Hold, d weir.Decision, err error, closed bool, now int64) (back []leasedReturn) {
 	switch {
-	case closed: // nobody waits any more
+	case closed: // no request waits any more
 		if loan.Lent() > 0 {
 			back = append(back, leasedReturn{loan, loan.Lent()})
 		}
@@ -206,7 +207,7 @@ func (e *leasedKey) land(f *leasedFlight, loan Hold, d weir.Decision, err error,
 	return e.shed(left, now, back)
 }
 
-// serve grants what is in hand to those who wait, in their order.
+// serve grants what is in hand to the requests that wait, in their order.
 func (e *leasedKey) serve(sent, now int64) {
 	for w := e.first; w != nil; w = e.first {
 		if !e.spend(w.n, w.at(sent, now)) {
@@ -230,7 +231,7 @@ func (e *leasedKey) shed(left, now int64, back []leasedReturn) []leasedReturn {
 	return back
 }
 
-// refuse answers those who wait for least permits that are not in hand, or more, and remembers that.
+// refuse refuses the requests that wait for least permits that are not in hand, or more, and remembers that.
 func (e *leasedKey) refuse(f *leasedFlight, d *weir.Decision, least, now int64) {
 	r := leasedRefusal{least: least, sent: f.sent, reason: d.Reason, forever: d.RetryAfter == weir.Never}
 	wait := max(int64(d.RetryAfter), f.plan.pause())
@@ -247,9 +248,9 @@ func (e *leasedKey) refuse(f *leasedFlight, d *weir.Decision, least, now int64) 
 	e.serve(f.sent, now)
 }
 
-// at is the time that counts for w when the answer to a Lend comes. Those who waited when it was sent count as granted while it
-// was under way, which is between their beginning and their end: it makes no difference to them that a block is too old when the
-// answer is late.
+// at is the time that counts for w when the reply to a Lend comes. Requests that waited when it was sent count as granted while
+// it was under way, which is between their beginning and their end: it makes no difference to them that a block is too old when
+// the reply is late.
 func (w *leasedWaiter) at(sent, now int64) int64 {
 	if w.sent {
 		return min(sent, now)
@@ -257,8 +258,8 @@ func (w *leasedWaiter) at(sent, now int64) int64 {
 	return now
 }
 
-// landLate takes in a block that was asked for before the key was reset: those who waited for it have it. The rest is not given
-// back, as all permits are there already.
+// landLate takes in a block that was asked for before the key was reset: the requests that waited for it have it. The rest is
+// not given back, as all permits are there already.
 func (e *leasedKey) landLate(loan Hold, now int64) {
 	unspent := loan.Lent()
 	for w := e.first; w != nil && w.sent && w.n <= unspent; w = e.first {

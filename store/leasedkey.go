@@ -27,7 +27,7 @@ type leasedKey struct {
 	epoch    int64 // counts what makes the answer to a Lend that is under way worthless
 
 	first, last *leasedWaiter
-	queued      int64 // permits that those who wait ask for; less than nothing if they are too many to count
+	queued      int64 // permits that are waited for; less than nothing if they are too many to count
 }
 
 // keep adds a key that is not kept yet, or returns nil if there is no room. Its shard must be locked.

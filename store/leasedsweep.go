@@ -13,8 +13,8 @@ const closeTime = 5 * time.Second
 
 // watchHand has a key with something in hand looked at: after a quarter of the time that blocks are for, or before the end of
 // one. Its shard must be locked.
-func (l *Leased) watchHand(s *nearShard[leasedKey], e *leasedKey, now int64) {
-	if len(e.blocks) == 0 || s.closed {
+func (l *Leased) watchHand(e *leasedKey, now int64) {
+	if len(e.blocks) == 0 || l.shard(e.hash).closed {
 		return
 	}
 	at := now + e.plan.span/4
@@ -31,7 +31,7 @@ func (l *Leased) due(now int64) (next int64) {
 		s.lock.Lock()
 		for e := s.pop(now); e != nil; e = s.pop(now) {
 			returns := e.lookAt(now)
-			l.watchHand(s, e, now)
+			l.watchHand(e, now)
 			s.lock.Unlock()
 			for _, r := range returns {
 				l.returnBeside(r)
@@ -45,7 +45,7 @@ func (l *Leased) due(now int64) (next int64) {
 
 // lookAt takes what is not used, or will not be used in time, out of the hand.
 func (e *leasedKey) lookAt(now int64) (returns []leasedReturn) {
-	if e.inFlight || e.first != nil { // those who wait may count on what is there
+	if e.inFlight || e.first != nil { // requests that wait may count on what is there
 		return nil
 	}
 	unused := now-e.used >= e.plan.span/4

@@ -42,8 +42,8 @@ type leasedCall struct {
 	returns   []leasedReturn
 }
 
-// takeAll is take for everything that is not decided at first sight.
-func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+// take takes permits. If the context ends while it waits for a block, nothing was taken.
+func (l *Leased) take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	if err := check(&Ask{}, charges, decisions); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 			holds = true
 			e.allowed(&c.decisions[i], charge.Policy, c.since)
 			if e.low >= 0 && e.left(c.since) <= e.low {
-				c.l.launchAhead(c.shard(i), e, c.since, 0)
+				c.l.launchAhead(e, c.since, 0)
 			}
 		case leasedProbe:
 			e.allowed(&c.decisions[i], charge.Policy, c.since)
@@ -148,7 +148,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 			part.wait = &leasedWaiter{n: charge.N, policy: charge.Policy}
 			e.wait(part.wait)
 			c.waits++
-			c.l.launch(c.shard(i), e, c.since)
+			c.l.launch(e, c.since)
 		default:
 		}
 	}
@@ -292,7 +292,7 @@ func (c *leasedCall) undoHere() (returns []leasedReturn) {
 			returns = e.releaseLeft(now, returns)
 			continue
 		}
-		c.l.watchHand(c.shard(i), e, now)
+		c.l.watchHand(e, now)
 	}
 	for i := range c.parts {
 		if c.parts[i].state == leasedPassed {
@@ -366,11 +366,11 @@ func (l *Leased) giveBackSince(charges []Charge, since int64) {
 // putBack puts the permits of a charge back into the hand, or returns that they did not come from there.
 func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
 	there := false // otherwise what was not spent has gone back already, and this was
-	l.with(charge.Policy, charge.Key, func(s *nearShard[leasedKey], e *leasedKey) {
+	l.with(charge.Policy, charge.Key, func(e *leasedKey) {
 		if there = e.plan.lowered == p.lowered; there {
 			now := l.now()
 			l.stats.lost.Add(e.putBack(charge.N, since, now))
-			l.watchHand(s, e, now)
+			l.watchHand(e, now)
 		}
 	})
 	return there

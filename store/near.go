@@ -152,13 +152,13 @@ func (s *nearShard[K]) find(hash uint64, policy, key string) *K {
 }
 
 // with calls f with what is kept for a key, if anything is. Its shard is locked meanwhile.
-func (n *near[K]) with(policy, key string, f func(s *nearShard[K], k *K)) {
+func (n *near[K]) with(policy, key string, f func(k *K)) {
 	hash := n.hashOf(policy, key)
 	s := n.shard(hash)
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if k := s.find(hash, policy, key); k != nil {
-		f(s, k)
+		f(k)
 	}
 }
 

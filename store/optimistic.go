@@ -176,36 +176,26 @@ func (o *Optimistic) Do(ctx context.Context, ask Ask, charges []Charge, decision
 	case ask.Mode == ModeReset:
 		return Hold{}, o.reset(ctx, charges)
 	}
-	return o.decide(ctx, ask, charges, decisions)
+	return o.begin(ask, charges, decisions).run(ctx)
 }
 
-// decide decides on charges of which memory may know too little.
-func (o *Optimistic) decide(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (h Hold, err error) {
-	c := optimisticCall{o: o, charges: charges, decisions: decisions, takes: true, whole: true}
-	c.ask = func(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-		h, err = o.inner.Do(ctx, ask, charges, decisions)
-		return err
-	}
-	switch ask.Mode {
-	case ModePeek:
-		c.takes, c.whole, c.always = ask.States != nil, ask.States != nil, ask.States != nil
-	case ModeDebit:
-		c.always = true
-	case ModeLend:
-		least := charges[0]
-		least.N = ask.Least
-		c.charges = []Charge{least}
-		c.ask = func(ctx context.Context, _ []Charge, decisions []weir.Decision) error {
-			h, err = o.inner.Do(ctx, ask, charges, decisions)
-			return err
-		}
-	default:
-		c.whole = ask.Hold != 0
-	}
-	if err := c.run(ctx); err != nil {
-		return Hold{}, err
-	}
-	return h, nil
+// takeMixed takes the permits of charges some of which are not of ConsistencyOptimistic: those, and the others of which more must
+// be known, are taken in one call of the store, or none is. Where memory refuses, the store is not asked.
+func (o *Optimistic) takeMixed(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	c := o.begin(Ask{}, charges, decisions)
+	c.mixed = true
+	_, err := c.run(ctx)
+	return err
+}
+
+// refuses reports whether one of the charges, which may be mixed, is known to be refused. Then the decisions are made.
+func (o *Optimistic) refuses(charges []Charge, decisions []weir.Decision) bool {
+	c := o.begin(Ask{}, charges, decisions)
+	c.mixed, c.whole = true, true // of which memory grants nothing
+	o.lock(c.shards)
+	defer o.unlock(c.shards)
+	refused, _ := c.decide(o.now(), nil)
+	return refused
 }
 
 // Settle implements [Home].

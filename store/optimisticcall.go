@@ -6,64 +6,90 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// optimisticCall is a request that may have to ask the store.
+// optimisticPart is a charge of a request.
+type optimisticPart struct {
+	hash    uint64
+	terms   *terms
+	key     *optimisticKey // nil if it is not kept
+	verdict verdict
+	hold    optimisticHold // of permits from memory while the store is asked for the others
+}
+
+// optimisticCall is a request on its way.
 type optimisticCall struct {
 	o         *Optimistic
+	ask       Ask
 	charges   []Charge
 	decisions []weir.Decision
-	// ask asks the store about those of the charges that memory cannot decide on.
-	ask func(ctx context.Context, charges []Charge, decisions []weir.Decision) error
+	parts     []optimisticPart
+	shards    nearLocks
+	lends     int64 // of ModeLend, how many permits the store is asked for
+
 	// takes says that what memory grants is taken. Otherwise nothing is, and refusals do not end the call.
 	takes bool
 	// whole says that the store decides on all charges that are not refused, and always that memory refuses nothing.
 	whole, always bool
 	// mixed says that charges of other consistencies are among them, about which the store is always asked.
 	mixed bool
+}
 
-	terms    []*terms
-	keys     []*optimisticKey // nil for those that are not kept
-	verdicts []verdict
-	hashes   []uint64
-	shards   nearLocks
+// begin begins a call about charges that were checked, but for their limits.
+func (o *Optimistic) begin(ask Ask, charges []Charge, decisions []weir.Decision) *optimisticCall {
+	c := &optimisticCall{o: o, ask: ask, charges: charges, decisions: decisions, parts: make([]optimisticPart, len(charges))}
+	for i := range charges {
+		hash := o.hashOf(charges[i].Policy, charges[i].Key)
+		c.parts[i].hash = hash
+		c.shards |= 1 << o.shardAt(hash)
+	}
+	switch ask.Mode {
+	case ModePeek:
+		c.always = ask.States != nil
+		c.takes, c.whole = c.always, c.always
+	case ModeLend:
+		least := charges[0]
+		least.N = ask.Least
+		c.charges, c.lends = []Charge{least}, charges[0].N
+		c.takes, c.whole = true, true
+	default:
+		c.always = ask.Mode == ModeDebit
+		c.takes, c.whole = true, c.always || ask.Hold != 0
+	}
+	return c
 }
 
 // run makes the decisions. It has the locks of all its shards while it looks at keys, in one order, and none while it waits.
 //
 // A call that needs an answer about a key waits for the call under way, with nothing in its hands, or begins one: then nothing is
 // granted for that key until it has ended, so that the answer is exact.
-func (c *optimisticCall) run(ctx context.Context) error {
-	if err := c.prepare(ctx); err != nil {
-		return err
+func (c *optimisticCall) run(ctx context.Context) (Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return Hold{}, notTaken(err)
 	}
 	for {
 		c.o.lock(c.shards)
-		if c.o.closed.Load() {
+		done, err := c.decide(c.o.now(), nil)
+		if done || err != nil {
 			c.o.unlock(c.shards)
-			return ErrClosed
-		}
-		now := c.o.now()
-		if c.decide(now, nil) {
-			c.o.unlock(c.shards)
-			return nil
+			return Hold{}, err
 		}
 		if f := c.busy(nil); f != nil {
 			c.o.unlock(c.shards)
 			if err := f.wait(ctx); err != nil {
-				return err
+				return Hold{}, err
 			}
 			continue
 		}
-		f := c.begin()
+		f := c.depart()
 		if c.owes(f) {
 			if err := c.tell(ctx, f); err != nil {
-				return err
+				return Hold{}, err
 			}
-			done := c.decide(c.o.now(), f)
-			if done || !c.adopt(f) {
-				c.end(f, nil)
+			done, err := c.decide(c.o.now(), f)
+			if done || err != nil || !c.adopt(f) {
+				c.o.land(f, nil)
 				c.o.unlock(c.shards)
-				if done {
-					return nil
+				if done || err != nil {
+					return Hold{}, err
 				}
 				continue
 			}
@@ -72,91 +98,75 @@ func (c *optimisticCall) run(ctx context.Context) error {
 	}
 }
 
-// wait waits until the call has ended, and returns its error.
-func (f *optimisticFlight) wait(ctx context.Context) error {
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-		return notTaken(ctx.Err())
-	}
-}
-
-// prepare finds the limits of the charges and their shards.
-func (c *optimisticCall) prepare(ctx context.Context) error {
-	n := len(c.charges)
-	c.terms, c.keys, c.verdicts, c.hashes = make([]*terms, n), make([]*optimisticKey, n), make([]verdict, n), make([]uint64, n)
-	for i := range c.charges {
-		var err error
-		if c.terms[i], err = compiled.terms(c.charges[i].Limit); err != nil {
-			return err
-		}
-		c.hashes[i] = c.o.hashOf(c.charges[i].Policy, c.charges[i].Key)
-		c.shards |= 1 << c.o.shardAt(c.hashes[i])
-	}
-	if err := ctx.Err(); err != nil {
-		return notTaken(err)
-	}
-	return nil
-}
-
-// decide reports whether all decisions could be made from memory, for the call mine. If they grant, the permits are taken.
-func (c *optimisticCall) decide(now int64, mine *optimisticFlight) bool {
+// decide reports whether all decisions could be made from memory, for the call mine. If they grant, the permits are taken. The
+// error is about a limit.
+func (c *optimisticCall) decide(now int64, mine *optimisticFlight) (done bool, err error) {
 	asks, refuses := false, false
-	for i := range c.charges {
-		v := c.judge(i, now, mine)
-		c.verdicts[i] = v
+	for i := range c.parts {
+		v, err := c.judge(i, now, mine)
+		if err != nil {
+			return false, err
+		}
+		c.parts[i].verdict = v
 		asks, refuses = asks || v == verdictAsk, refuses || v == verdictRefuse
 	}
 	switch {
 	case refuses && c.takes:
-		for i := range c.charges {
-			if c.verdicts[i] != verdictRefuse {
+		for i := range c.parts {
+			if c.parts[i].verdict != verdictRefuse {
 				c.decisions[i] = c.peek(i, now)
 			}
-			c.verdicts[i] = verdictRefuse
 		}
-		return true
+		return true, nil
 	case asks:
-		return false
+		return false, nil
 	}
-	for i, k := range c.keys {
-		if c.takes {
-			k.take(c.charges[i].N)
-			c.o.queue(k, now)
-		} else if c.verdicts[i] == verdictGrant {
+	for i := range c.parts {
+		if p := &c.parts[i]; c.takes {
+			p.key.take(c.charges[i].N)
+			c.o.queue(p.key, now)
+		} else if p.verdict == verdictGrant {
 			c.decisions[i] = c.peek(i, now)
 		}
 	}
-	return true
+	return true, nil
 }
 
 // judge finds what is kept for a charge and decides on it, if that is possible.
-func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict {
-	charge := &c.charges[i]
-	if c.foreign(i) {
-		return verdictAsk
+func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) (v verdict, err error) {
+	p, charge := &c.parts[i], &c.charges[i]
+	s, foreign := c.o.shard(p.hash), c.foreign(i)
+	if s.closed {
+		return verdictAsk, ErrClosed
 	}
-	k := c.o.shard(c.hashes[i]).find(c.hashes[i], charge.Policy, charge.Key)
-	if k == nil && c.takes && !c.whole {
-		k = c.o.begin(c.hashes[i], charge, now)
+	var k *optimisticKey
+	if !foreign {
+		k = s.find(p.hash, charge.Policy, charge.Key)
 	}
-	if c.keys[i] = k; k == nil {
-		return verdictAsk
+	if k != nil && k.terms.limit == charge.Limit {
+		p.terms = k.terms
+	} else if p.terms, err = compiled.terms(charge.Limit); err != nil {
+		return verdictAsk, err
+	}
+	if k == nil && c.takes && !c.whole && !foreign {
+		k = c.o.remember(p.hash, charge, now)
+	}
+	if p.key = k; k == nil {
+		return verdictAsk, nil
 	}
 	k.used = now
-	if mine == nil && k.owed+k.sent > 0 && k.terms.text != c.terms[i].text {
-		return verdictAsk // what was granted under the limit before is told under it
+	if mine == nil && k.owed+k.sent > 0 && k.terms.text != p.terms.text {
+		return verdictAsk, nil // what was granted under the limit before is told under it
 	}
-	k.hold(c.o, c.terms[i])
+	k.hold(c.o, p.terms)
 	if c.always {
-		return verdictAsk
+		return verdictAsk, nil
 	}
-	v := k.judge(c.o, charge.N, max(now, k.at), &c.decisions[i])
+	v = k.judge(c.o, charge.N, max(now, k.at), &c.decisions[i])
 	if v == verdictGrant && c.takes && (c.whole || !k.may(charge.N, mine)) {
-		return verdictAsk
+		v = verdictAsk
 	}
-	return v
+	return v, nil
 }
 
 // foreign reports whether nothing of a charge is kept here.
@@ -166,89 +176,18 @@ func (c *optimisticCall) foreign(i int) bool {
 
 // peek is what is known about a charge.
 func (c *optimisticCall) peek(i int, now int64) weir.Decision {
+	p, charge := &c.parts[i], &c.charges[i]
 	if c.foreign(i) {
-		return notAsked(&c.charges[i], c.terms[i])
+		return notAsked(charge, p.terms)
 	}
-	if k := c.keys[i]; k != nil {
-		return k.peek(c.charges[i].N, now)
+	if p.key != nil {
+		return p.key.peek(charge.N, now)
 	}
-	unknown := optimisticKey{nearKey: nearKey[optimisticKey]{policy: c.charges[i].Policy}, terms: c.terms[i]}
-	return unknown.peek(c.charges[i].N, now)
+	unknown := optimisticKey{nearKey: nearKey[optimisticKey]{policy: charge.Policy}, terms: p.terms}
+	return unknown.peek(charge.N, now)
 }
 
-// busy is a call under way, other than mine, about one of the keys of which more must be known, or nil.
-func (c *optimisticCall) busy(mine *optimisticFlight) *optimisticFlight {
-	for i, k := range c.keys {
-		if c.verdicts[i] == verdictAsk && k != nil && k.flight != nil && k.flight != mine {
-			return k.flight
-		}
-	}
-	return nil
-}
-
-// begin begins a call about all keys of which more must be known.
-func (c *optimisticCall) begin() *optimisticFlight {
-	f := &optimisticFlight{done: make(chan struct{})}
-	for i, k := range c.keys {
-		if c.verdicts[i] == verdictAsk && k != nil {
-			f.join(k)
-		}
-	}
-	c.o.calls.Add(1)
-	return f
-}
-
-// join adds a key to a call.
-func (f *optimisticFlight) join(k *optimisticKey) {
-	k.flight, k.alone = f, true
-	f.keys = append(f.keys, k)
-}
-
-// adopt adds keys to a call of which more must be known by now, and reports whether they can wait for its end: no other call must
-// be under way about them, and nothing be owed.
-func (c *optimisticCall) adopt(f *optimisticFlight) bool {
-	if c.busy(f) != nil {
-		return false
-	}
-	for i, k := range c.keys {
-		if c.verdicts[i] == verdictAsk && k != nil && k.owed > 0 {
-			return false
-		}
-	}
-	for i, k := range c.keys {
-		if c.verdicts[i] == verdictAsk && k != nil && k.flight == nil {
-			f.join(k)
-		}
-	}
-	return true
-}
-
-// end ends a call.
-func (c *optimisticCall) end(f *optimisticFlight, err error) {
-	now := c.o.now()
-	for _, k := range f.keys {
-		k.land()
-		c.o.queue(k, now)
-	}
-	f.err = err
-	close(f.done)
-	c.o.calls.Done()
-}
-
-// land ends the part of a key in a call.
-func (k *optimisticKey) land() {
-	if k.doubt {
-		k.known, k.doubt = false, false
-	}
-	k.flight, k.alone = nil, false
-}
-
-// owes reports whether the store does not know everything about the keys of a call.
-func (c *optimisticCall) owes(f *optimisticFlight) bool {
-	for _, k := range f.keys {
-		if k.owed > 0 {
-			return true
-		}
-	}
-	return false
+// notAsked is the decision on a charge about which no store was asked.
+func notAsked(c *Charge, t *terms) weir.Decision {
+	return weir.Decision{Allowed: true, Limit: t.most, Policy: c.Policy}
 }

@@ -39,15 +39,8 @@ type optimisticKey struct {
 	unsure bool              // the store may have heard of what is owed
 }
 
-// optimisticFlight is a call to the store about some keys.
-type optimisticFlight struct {
-	keys []*optimisticKey
-	done chan struct{}
-	err  error // once it is done
-}
-
-// begin begins to keep the key of a charge, or returns nil if it must not or if there is no room. Its shard must be locked.
-func (o *Optimistic) begin(hash uint64, c *Charge, now int64) *optimisticKey {
+// remember begins to keep the key of a charge, or returns nil if it must not or if there is no room. Its shard must be locked.
+func (o *Optimistic) remember(hash uint64, c *Charge, now int64) *optimisticKey {
 	if at := o.shardAt(hash); o.passing[at][memoryKey{c.Policy, c.Key}] > 0 || !o.room(&o.shards[at]) {
 		return nil
 	}
@@ -257,6 +250,14 @@ func (k *optimisticKey) telling(all bool) int64 {
 		return k.owed
 	}
 	return k.owed - k.held
+}
+
+// land ends the part of a key in a call.
+func (k *optimisticKey) land() {
+	if k.doubt {
+		k.known, k.doubt = false, false
+	}
+	k.flight, k.alone = nil, false
 }
 
 // mistrust has the next request ask the store.

@@ -12,7 +12,7 @@ func (o *Optimistic) refund(ctx context.Context, charges []Charge) error {
 	}
 	rest := make([]Charge, 0, len(charges))
 	for _, c := range charges {
-		o.with(c.Policy, c.Key, func(_ *nearShard[optimisticKey], k *optimisticKey) {
+		o.with(c.Policy, c.Key, func(k *optimisticKey) {
 			here := min(c.N, k.telling(false))
 			k.refund(here, o.now())
 			c.N -= here
@@ -31,7 +31,7 @@ func (o *Optimistic) refund(ctx context.Context, charges []Charge) error {
 // mistrust has the next requests for the keys ask the store, as permits were given back there.
 func (o *Optimistic) mistrust(charges []Charge) {
 	for i := range charges {
-		o.with(charges[i].Policy, charges[i].Key, func(_ *nearShard[optimisticKey], k *optimisticKey) { k.mistrust() })
+		o.with(charges[i].Policy, charges[i].Key, (*optimisticKey).mistrust)
 	}
 }
 
@@ -51,14 +51,14 @@ func (o *Optimistic) reset(ctx context.Context, charges []Charge) error {
 	if err := o.enter(ctx); err != nil {
 		return err
 	}
-	forget := func(_ *nearShard[optimisticKey], k *optimisticKey) {
+	forget := func(k *optimisticKey) {
 		k.forget()
 		k.mistrust()
 	}
 	for i := range charges {
 		var f *optimisticFlight
-		o.with(charges[i].Policy, charges[i].Key, func(_ *nearShard[optimisticKey], k *optimisticKey) {
-			forget(nil, k)
+		o.with(charges[i].Policy, charges[i].Key, func(k *optimisticKey) {
+			forget(k)
 			f = k.flight
 		})
 		if f == nil {

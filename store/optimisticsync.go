@@ -112,7 +112,7 @@ func (o *Optimistic) answer(b *optimisticBatch, err error) {
 	for i, k := range b.keys {
 		s := o.shard(k.hash)
 		s.lock.Lock()
-		o.hear(b, i, b.failure(i, err), now)
+		o.hear(b, i, err, now)
 		k.land()
 		o.queue(k, now)
 		s.lock.Unlock()
@@ -161,7 +161,6 @@ func (o *Optimistic) batch(now int64) *optimisticBatch {
 	if len(b.keys) == 0 {
 		return nil
 	}
-	b.decisions = make([]weir.Decision, len(b.keys))
 	return b
 }
 
@@ -173,7 +172,7 @@ func (o *Optimistic) fill(b *optimisticBatch, s *nearShard[optimisticKey], now i
 		switch {
 		case k == nil:
 			return false
-		case k.flight != nil: // who tells the store queues it again
+		case k.flight != nil: // it is queued again when that call has ended
 		case k.telling(s.closed) == 0: // all of it once nothing is given back any more
 			o.queue(k, now)
 		case k.single && len(b.keys) > 0:
@@ -189,15 +188,6 @@ func (o *Optimistic) fill(b *optimisticBatch, s *nearShard[optimisticKey], now i
 	return true
 }
 
-// send makes a batch of keys whose shards are locked.
-func (o *Optimistic) send(keys []*optimisticKey) *optimisticBatch {
-	b := &optimisticBatch{decisions: make([]weir.Decision, len(keys))}
-	for _, k := range keys {
-		b.add(k, true)
-	}
-	return b
-}
-
 // add adds what the store does not know of a key: all of it, or what is not held.
 func (b *optimisticBatch) add(k *optimisticKey, all bool) {
 	c := Charge{Policy: k.policy, Key: k.key, Limit: k.terms.limit, N: k.telling(all)}
@@ -207,7 +197,7 @@ func (b *optimisticBatch) add(k *optimisticKey, all bool) {
 		k.told++
 	}
 	b.keys = append(b.keys, k)
-	b.charges, b.terms = append(b.charges, c), append(b.terms, k.terms)
+	b.charges, b.terms, b.decisions = append(b.charges, c), append(b.terms, k.terms), append(b.decisions, weir.Decision{})
 	b.apart = b.apart || k.single
 	if k.unsure && b.unsure == nil {
 		c.N = 0
@@ -248,25 +238,12 @@ func (o *Optimistic) debitApart(ctx context.Context, b *optimisticBatch) (first 
 	return first
 }
 
-// failure is the error about a key of a call that has answered err.
-func (b *optimisticBatch) failure(i int, err error) error {
-	if b.errs != nil {
-		return b.errs[i]
-	}
-	return err
-}
-
-// heard makes views of the answer of the store to a batch whose shards are locked.
-func (o *Optimistic) heard(b *optimisticBatch, err error) {
-	now := o.now()
-	for i := range b.keys {
-		o.hear(b, i, b.failure(i, err), now)
-	}
-}
-
 // hear makes the answer of the store about a key its view. If there was none, or no room, what was sent is owed again.
 func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 	k := b.keys[i]
+	if b.errs != nil {
+		err = b.errs[i]
+	}
 	if k.single = err != nil; err != nil || b.decisions[i].Reason == weir.ReasonTableFull {
 		k.owed += k.sent
 	}

@@ -58,7 +58,7 @@ active [NODES] proctype node() {
 		n[i].missing++; n[i].owed++; grant()
 	   }
 
-	/* The store is told what is owed: Optimistic.send, Store.Debit. */
+	/* The store is told what is owed: optimisticBatch.add, Debit. */
 	:: d_step { n[i].at == none && n[i].owed > 0 -> n[i].at = tells; n[i].sent = n[i].owed; n[i].owed = 0 }
 	:: d_step {
 		n[i].at == tells -> n[i].at = told;
