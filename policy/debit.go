@@ -116,7 +116,7 @@ func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	switch {
 	case v.Allowed:
 		e.compare(ctx, v, 0, -1)
-	case canceled(ctx) && w.sharing.canceled():
+	case isCanceled(ctx) && anyCanceled(w.sharing.decisions):
 		e.canceled(v, ctx.Err())
 	default:
 		e.refused(w.limited)
@@ -168,12 +168,8 @@ func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 	}
 	x.sideDecisions = room(x.sideDecisions, len(x.side))
 	var err error
-	switch {
-	case len(x.side) == 0:
-	case e.closed.Load():
-		err = store.ErrClosed
-	default:
-		err = store.Debit(ctx, e.states, x.side, x.sideDecisions)
+	if len(x.side) > 0 {
+		_, err = e.ask(ctx, store.Ask{Mode: store.ModeDebit}, x.side, x.sideDecisions)
 	}
 	for i, j := 0, 0; i < len(x.asked); i++ {
 		switch d := &x.decisions[i]; {
@@ -201,7 +197,7 @@ func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 func undebited(ctx context.Context, err error) weir.Decision {
 	var misuse *weir.OptionError
 	switch {
-	case canceled(ctx):
+	case isCanceled(ctx):
 		return weir.Decision{Reason: weir.ReasonCanceled}
 	case errors.Is(err, store.ErrClosed):
 		return weir.Decision{Reason: weir.ReasonClosed, RetryAfter: weir.Never}

@@ -307,7 +307,7 @@ func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
 		w.leases, v.Binding = tryAll(w.leases, w.charges, reserve || shared)
 	}
 	if shared {
-		return e.takeStored(ctx, v, reserve, never)
+		return e.takeStored(ctx, v, reserve, 0)
 	}
 	v.fillLocal()
 	v.bind()

@@ -26,13 +26,12 @@ func (v *Verdict) partOfLocal(charge int) int {
 	return -1
 }
 
-// takeStored asks the store, if the limits of this process, which have answered by leases, grant the request. It waits for the
-// owner of the cluster for so long at most, if that is not never.
-func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most time.Duration) error {
+// takeStored asks the store, if the limits of this process, which have answered by leases, allow the request. It waits for the
+// owner of the cluster for so long at most.
+func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, wait time.Duration) error {
 	w := &v.work
 	x := &w.sharing
-	local := len(w.leases) == 0 || w.leases[v.Binding].Allowed()
-	if !local {
+	if len(w.leases) > 0 && !w.leases[v.Binding].Allowed() {
 		v.fillLocal()
 		v.skipStored()
 		v.bind()
@@ -42,8 +41,12 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most 
 	x.decisions = room(x.decisions, len(x.asked))
 	x.engine, x.reserved = e, reserve
 	ctx = e.asking(ctx)
-	err := e.ask(ctx, x, reserve, most)
-	if err != nil {
+	a := store.Ask{Wait: wait}
+	if reserve || x.returns {
+		a.Hold = x.hold
+	}
+	var err error
+	if x.reservation, err = e.ask(ctx, a, x.asked, x.decisions); err != nil {
 		v.withoutStore(ctx, err)
 	}
 	v.Allowed = true
@@ -64,7 +67,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most 
 		v.keepOwed()
 	}
 	v.bind()
-	if !v.Allowed && canceled(ctx) && x.canceled() {
+	if !v.Allowed && isCanceled(ctx) && anyCanceled(x.decisions) {
 		return ctx.Err()
 	}
 	return nil
@@ -78,7 +81,7 @@ func (e *Engine) asking(ctx context.Context) context.Context {
 	return ctx
 }
 
-func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+func isCanceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // fillStored writes into the parts of limits in a store what that has decided. If nothing is taken of some of them, a limit that
 // allows the request with nothing left was not asked.
@@ -145,7 +148,7 @@ func (v *Verdict) withoutStore(ctx context.Context, err error) {
 		most := x.asked[i].Limit.Permits()
 		d := weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: most}
 		switch {
-		case canceled(ctx):
+		case isCanceled(ctx):
 			d.Reason, d.RetryAfter = weir.ReasonCanceled, 0
 		case errors.Is(err, store.ErrClosed):
 			d.Reason, d.RetryAfter = weir.ReasonClosed, weir.Never
@@ -187,11 +190,7 @@ func (e *Engine) lookStored(ctx context.Context, v *Verdict) {
 	}
 	x.decisions = room(x.decisions, len(x.asked))
 	ctx = e.asking(ctx)
-	err := store.ErrClosed
-	if !e.closed.Load() {
-		err = store.Peek(ctx, e.states, x.asked, x.decisions)
-	}
-	if err != nil {
+	if _, err := e.ask(ctx, store.Ask{Mode: store.ModePeek}, x.asked, x.decisions); err != nil {
 		v.withoutStore(ctx, err)
 	}
 	v.fillStored(false)
@@ -218,16 +217,16 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 	}
 	x.sideDecisions = room(x.sideDecisions, len(x.side))
 	ctx = e.asking(ctx)
-	var ask store.Ask
+	var a store.Ask
 	if returns {
-		ask.Hold = it.policy.hold
+		a.Hold = it.policy.hold
 	}
-	reservation, err := e.states.Do(ctx, ask, x.side, x.sideDecisions)
+	reservation, err := e.ask(ctx, a, x.side, x.sideDecisions)
 	it.granted = true
 	for i := range x.sideDecisions {
 		if err != nil || x.sideDecisions[i].Reason == weir.ReasonUnavailable {
 			x.unknown = true // nor are others asked, which would hold up the request
-			if !canceled(ctx) {
+			if !isCanceled(ctx) {
 				e.unavailable(it.policy, err)
 			}
 			return
@@ -274,7 +273,7 @@ type sharing struct {
 	decisions []weir.Decision
 	items     []*livePolicy // whose charges they are
 	text      string        // the keys, in memory that is never used again
-	hold      int64         // for how long to reserve
+	hold      time.Duration // for how long to reserve
 	returns   bool          // some permits come back on release
 	unknown   bool          // some limit was not asked, or could not tell
 
@@ -313,7 +312,7 @@ func (x *sharing) charge(w *work, it *item) {
 		x.items = append(x.items, it.policy)
 		x.returns = x.returns || it.policy.limits[i].returns
 	}
-	x.hold = max(x.hold, int64(it.policy.hold))
+	x.hold = max(x.hold, it.policy.hold)
 }
 
 // storedKey is the key of an item as a store gets it. Unlike limiters of this process a store may keep it: the memory is used for
@@ -368,15 +367,39 @@ func (f Fail) stored() store.Fail {
 // room is n decisions in the memory of all.
 func room(all []weir.Decision, n int) []weir.Decision { return slices.Grow(all[:0], n)[:n] }
 
-// releaseStored ends what a store holds for the request, which has cost what it was charged.
-func (w *work) releaseStored() {
+// ending is how a request ends.
+type ending uint8
+
+const (
+	released  ending = iota // it has cost what was taken or reserved
+	canceled                // as if nothing had been reserved
+	committed               // by what it has really cost
+)
+
+// settleStored ends what a store holds for the request. What was not reserved by the caller has cost what was taken.
+func (w *work) settleStored(how ending) {
 	x := &w.sharing
 	x.open = false
-	if x.reservation.ID == "" {
+	held := x.reservation
+	if held.ID == "" {
 		return
 	}
-	x.actual = appendCosts(x.actual[:0], x.reservation.Charges)
-	x.settle(store.Commit(x.engine.unending, x.engine.states, x.reservation, x.actual))
+	if how == canceled && x.reserved {
+		x.settle(store.Cancel(x.engine.unending, x.engine.states, held))
+		return
+	}
+	at := 0
+	if how == committed && x.reserved {
+		for i := 0; i < len(x.asked) && at < len(held.Charges); i++ {
+			// A store that has let some charges pass has not reserved them.
+			if c := &held.Charges[at]; x.asked[i].Policy == c.Policy && x.asked[i].Key == c.Key {
+				x.actual[at] = min(x.actual[i], mostCost)
+				at++
+			}
+		}
+	}
+	x.actual = appendCosts(x.actual[:at], held.Charges[at:])
+	x.settle(store.Commit(x.engine.unending, x.engine.states, held, x.actual))
 }
 
 // appendCosts appends what was reserved.
@@ -385,43 +408,6 @@ func appendCosts(costs []int64, of []store.Charge) []int64 {
 		costs = append(costs, of[i].N)
 	}
 	return costs
-}
-
-// cancelStored ends it as if the request had never come, if it was reserved.
-func (w *work) cancelStored() {
-	x := &w.sharing
-	if !x.reserved {
-		w.releaseStored()
-		return
-	}
-	x.open = false
-	if x.reservation.ID != "" {
-		x.settle(store.Cancel(x.engine.unending, x.engine.states, x.reservation))
-	}
-}
-
-// commitStored ends it with what it really cost, if it was reserved: actual is that of each charge that was asked for.
-func (w *work) commitStored() {
-	x := &w.sharing
-	x.open = false
-	if x.reservation.ID == "" {
-		return
-	}
-	held, at := x.reservation.Charges, 0
-	for i := 0; i < len(x.asked) && at < len(held); i++ {
-		// A store that has let some charges pass has not reserved them.
-		if x.asked[i].Policy != held[at].Policy || x.asked[i].Key != held[at].Key {
-			continue
-		}
-		cost := held[at].N
-		if x.reserved {
-			cost = min(x.actual[i], mostCost)
-		}
-		x.actual[at] = cost
-		at++
-	}
-	x.actual = appendCosts(x.actual[:at], held[at:])
-	x.settle(store.Commit(x.engine.unending, x.engine.states, x.reservation, x.actual))
 }
 
 // settle counts how the reservation has ended.
@@ -459,46 +445,28 @@ func (w *work) releaseExtraStored() {
 	x.extra = x.extra[:0]
 }
 
-// never says that a request does not wait for the owner of the cluster.
-const never time.Duration = -1
-
-// ask asks where limits are kept for several processes. A request waits for the owner of the cluster for so long at most, if that
-// is not never.
-func (e *Engine) ask(ctx context.Context, x *sharing, reserve bool, most time.Duration) (err error) {
-	expiry := time.Duration(0)
-	if reserve || x.returns {
-		expiry = time.Duration(x.hold)
+// ask asks where limits are kept for several processes. A request that waits for the owner of the cluster does so until Close at
+// the latest.
+func (e *Engine) ask(ctx context.Context, a store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	if e.closed.Load() {
+		return store.Hold{}, store.ErrClosed
 	}
-	switch {
-	case e.closed.Load():
-		return store.ErrClosed
-	case most != never:
-		return e.acquire(ctx, x, store.Ask{Wait: most, Hold: expiry})
+	if a.Wait == 0 {
+		return e.states.Do(ctx, a, charges, decisions)
 	}
-	x.reservation, err = e.states.Do(ctx, store.Ask{Hold: expiry}, x.asked, x.decisions)
-	return err
-}
-
-// acquire waits in the queue of the owner, until Close at the latest.
-func (e *Engine) acquire(ctx context.Context, x *sharing, ask store.Ask) (err error) {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
-	x.reservation, err = e.states.Do(bounded, ask, x.asked, x.decisions)
-	if bounded.Err() != nil && ctx.Err() == nil && (err != nil || x.canceled()) {
-		return store.ErrClosed
+	held, err := e.states.Do(bounded, a, charges, decisions)
+	if bounded.Err() != nil && ctx.Err() == nil && (err != nil || anyCanceled(decisions)) {
+		return held, store.ErrClosed
 	}
-	return err
+	return held, err
 }
 
-// canceled reports whether somebody was answered that its caller has gone.
-func (x *sharing) canceled() bool {
-	for i := range x.decisions {
-		if x.decisions[i].Reason == weir.ReasonCanceled {
-			return true
-		}
-	}
-	return false
+// anyCanceled reports whether a decision is that the caller has gone.
+func anyCanceled(decisions []weir.Decision) bool {
+	return slices.ContainsFunc(decisions, func(d weir.Decision) bool { return d.Reason == weir.ReasonCanceled })
 }
 
 // ownerless counts requests that were let pass as nobody could decide on them, and logs why. Those that were refused are counted

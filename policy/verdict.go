@@ -157,13 +157,7 @@ func (v *Verdict) Release() {
 			v.work.leases[i].Release()
 		}
 	}
-	if v.work.sharing.open {
-		v.work.releaseStored()
-	}
-	v.settled()
-	if v.work.observer != nil {
-		v.tellSettled()
-	}
+	v.end(released)
 }
 
 // Cancel ends a request that was reserved as if it had never come.
@@ -171,13 +165,7 @@ func (v *Verdict) Cancel() {
 	for i := range v.work.leases {
 		v.work.leases[i].Cancel()
 	}
-	if v.work.sharing.open {
-		v.work.cancelStored()
-	}
-	v.settled()
-	if v.work.observer != nil {
-		v.tellSettled()
-	}
+	v.end(canceled)
 }
 
 // Commit ends a request that was reserved with what it really cost. actual is called for each part; a negative number stands for
@@ -189,9 +177,14 @@ func (v *Verdict) Commit(actual func(p *Part) int64) {
 		for i := range w.leases {
 			w.leases[i].Commit(w.actual[i])
 		}
-		if w.sharing.open {
-			w.commitStored()
-		}
+	}
+	v.end(committed)
+}
+
+// end ends what a store holds, and what was taken that refused no request.
+func (v *Verdict) end(how ending) {
+	if v.work.sharing.open {
+		v.work.settleStored(how)
 	}
 	v.settled()
 	if v.work.observer != nil {

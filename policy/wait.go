@@ -65,7 +65,7 @@ func (e *Engine) wait(ctx context.Context, requests []*Request, reserve bool, v 
 	}
 	longest, queue, owner := w.longest()
 	shared := len(w.sharing.asked) > 0
-	if !queue && !canceled(ctx) && (!shared || asked.Err() == nil) {
+	if !queue && !isCanceled(ctx) && (!shared || asked.Err() == nil) {
 		if shared {
 			beside, end := askedBeside(ctx, asked)
 			defer end()
@@ -106,7 +106,7 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f patie
 	err = e.waitLocal(inner, v, shared || reserve, f)
 	switch {
 	case err == nil && shared:
-		most := never
+		most := time.Duration(0)
 		if f.owner {
 			most = max(f.longest-time.Since(began), 0)
 			if until, ok := ctx.Deadline(); ok {
@@ -117,7 +117,7 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f patie
 		err = e.takeStored(asked, v, reserve, most)
 		end()
 		switch {
-		case err != nil && by.woken.Load() && !canceled(ctx):
+		case err != nil && by.woken.Load() && !isCanceled(ctx):
 			return true, nil
 		case err != nil:
 			return false, err
@@ -147,7 +147,7 @@ func askedBeside(waits, parent context.Context) (context.Context, context.Cancel
 	}
 	asked, cancel := context.WithCancel(parent)
 	stop := context.AfterFunc(waits, func() {
-		if canceled(waits) {
+		if isCanceled(waits) {
 			cancel()
 		}
 	})
@@ -174,7 +174,7 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 	w := &v.work
 	shared := len(w.sharing.asked) > 0
 	if len(w.charges) == 0 {
-		if shared && f.asked.Err() == nil && !canceled(ctx) {
+		if shared && f.asked.Err() == nil && !isCanceled(ctx) {
 			return nil // nothing was asked yet, so the time is not up
 		}
 		return ctx.Err()
