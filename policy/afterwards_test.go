@@ -131,3 +131,33 @@ func TestCostsToldAfterwardsAmongOthers(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestCostsToldAfterwardsBesideASharedLimit: what was spent is charged to all limits, whichever of them refuses: one of this
+// process, before the store was asked, or the one in the store.
+func TestCostsToldAfterwardsBesideASharedLimit(t *testing.T) {
+	for refusing, limits := range map[string][2]int64{"local": {3, 100}, "shared": {100, 3}} {
+		t.Run(refusing, func(t *testing.T) {
+			clock := manualclock.New(1)
+			set := &policy.Set{
+				Policies: []policy.Policy{
+					{Name: "local", Limits: one(perHour(limits[0]))},
+					{Name: "shared", Limits: one(perHour(limits[1])), Consistency: policy.ConsistencyCoherent},
+				},
+				Rules: []policy.Rule{{Name: "spent", Limits: uses("local", "shared"), Afterwards: true}},
+			}
+			e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, set)
+			if v := take(e, policy.Request{Cost: 40}); v.Allowed || len(v.Parts) != 2 {
+				t.Fatalf("%+v", v)
+			}
+			for _, name := range []string{"local", "shared"} {
+				s, err := e.Inspect(t.Context(), name, "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := map[bool]int64{true: 0, false: 60}[name == refusing]; s.Decision.Remaining != want {
+					t.Errorf("%s: %d left, want %d", name, s.Decision.Remaining, want)
+				}
+			}
+		})
+	}
+}

@@ -87,7 +87,7 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 				w.shadow(it)
 			}
 		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == it.root(i)):
-			if !w.sharing.unknown {
+			if !w.sharing.unknown && !w.sharing.skipped {
 				w.measure(it, refusing == 0)
 			}
 		}

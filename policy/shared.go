@@ -35,7 +35,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, wait 
 		v.fillLocal()
 		v.skipStored()
 		v.bind()
-		x.unknown, v.Allowed, w.leases = true, false, w.leases[:0]
+		x.skipped, v.Allowed, w.leases = true, false, w.leases[:0]
 		return nil
 	}
 	x.decisions = room(x.decisions, len(x.asked))
@@ -275,7 +275,8 @@ type sharing struct {
 	text      string        // the keys, in memory that is never used again
 	hold      time.Duration // for how long to reserve
 	returns   bool          // some permits come back on release
-	unknown   bool          // some limit was not asked, or could not tell
+	skipped   bool          // some limit was not asked, as another one has refused
+	unknown   bool          // some limit could not tell, so it is not known what it was charged
 
 	engine      *Engine
 	open        bool // the request was granted, and is not settled
@@ -297,7 +298,7 @@ type heldExtra struct {
 
 // reset forgets the request before.
 func (x *sharing) reset() {
-	x.unknown = false
+	x.skipped, x.unknown = false, false
 	if len(x.asked) > 0 || x.engine != nil {
 		x.asked, x.items, x.extra = x.asked[:0], x.items[:0], x.extra[:0]
 		x.hold, x.returns, x.open, x.engine, x.reservation = 0, false, false, nil, store.Hold{}

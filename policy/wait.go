@@ -221,7 +221,7 @@ func (v *Verdict) lastTry(reserve bool) bool {
 // giveUp refuses for a reason that has nothing to do with the permits.
 func (v *Verdict) giveUp(why weir.Reason, retryAfter time.Duration) {
 	v.look()
-	v.work.sharing.unknown = len(v.work.sharing.asked) > 0
+	v.work.sharing.skipped = len(v.work.sharing.asked) > 0
 	v.Allowed = false
 	d := &v.Parts[v.Binding].Decision
 	d.Allowed, d.Reason, d.RetryAfter = false, why, retryAfter
@@ -231,7 +231,7 @@ func (v *Verdict) giveUp(why weir.Reason, retryAfter time.Duration) {
 func (v *Verdict) tooLate() {
 	waited := v.Binding
 	v.look()
-	v.work.sharing.unknown = len(v.work.sharing.asked) > 0
+	v.work.sharing.skipped = len(v.work.sharing.asked) > 0
 	if v.Binding >= 0 && v.Parts[v.Binding].Decision.Allowed {
 		v.Binding = max(waited, 0) // permits came a moment too late
 		v.Parts[v.Binding].Decision.RetryAfter = 1
