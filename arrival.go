@@ -60,11 +60,11 @@ const (
 	taken
 )
 
-// init prepares the word for the bucket b, and leaves it raised. It reports whether the bucket fits in a word.
-func (a *arrival) init(b *Limiter, now int64) bool {
+// init prepares the word for a bucket of l, and leaves it raised. It reports whether the bucket fits in a word.
+func (a *arrival) init(b *Limiter, bucket algo.TokenBucket, now int64) bool {
 	a.word.Store(raised)
 	a.owner = b
-	num, per := b.bucket.algorithm.Rate()
+	num, per := bucket.Rate()
 	hi, full := bits.Mul64(uint64(b.limit.Load()), uint64(per))
 	if b.clock != nil || hi != 0 || full > mostAhead || epochLife/num < int64(time.Millisecond) {
 		return false
@@ -75,7 +75,6 @@ func (a *arrival) init(b *Limiter, now int64) bool {
 	a.room = int64(full)<<arrivalShift - a.one
 	a.horizon = uint64(epochLife / num)
 	a.epoch.Store(now)
-	b.bucket.state = algo.TokenBucketState{Last: now}
 	return true
 }
 
@@ -174,29 +173,26 @@ func (a *arrival) raise() {
 	epoch := a.epoch.Load()
 	units := (old&^lowBits - uint64(epoch)*a.scale) >> arrivalShift
 	num := a.scale >> arrivalShift
-	a.owner.bucket.state = algo.TokenBucketState{
-		Ahead: int64(units / num), Part: int64(units % num), Last: epoch, Returned: a.returned.Load(),
-	}
+	state := a.owner.meter.state // as [algo.TokenBucket.Law] has it
+	state[0], state[1], state[2], state[3] = uint64(epoch), units/num, units%num, uint64(a.returned.Load())
 }
 
 // lower leaves the word raised if the state does not fit, which is so while the bucket is deep in debt.
 func (a *arrival) lower() {
-	s := a.owner.bucket.state
+	state := a.owner.meter.state
+	last, part, returned := state[0], state[2], int64(state[3])
 	num := a.scale >> arrivalShift
-	hi, ahead := bits.Mul64(uint64(s.Ahead), num)
-	if hi != 0 || ahead+uint64(s.Part) > mostAhead {
+	hi, ahead := bits.Mul64(state[1], num)
+	if hi != 0 || ahead+part > mostAhead {
 		return
 	}
-	ahead += uint64(s.Part)
-	epoch := a.epoch.Load()
-	if uint64(s.Last-epoch) >= a.horizon/2 {
-		epoch = s.Last
-		a.epoch.Store(epoch)
+	if last-uint64(a.epoch.Load()) >= a.horizon/2 {
+		a.epoch.Store(int64(last))
 	}
-	if s.Returned != a.returned.Load() {
-		a.returned.Store(s.Returned)
+	if returned != a.returned.Load() {
+		a.returned.Store(returned)
 	}
-	a.word.Store((uint64(s.Last)*num + ahead) << arrivalShift)
+	a.word.Store((last*num + ahead + part) << arrivalShift)
 }
 
 // counts needs a raised word: no caller can begin to fold.

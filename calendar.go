@@ -27,18 +27,30 @@ func Year(zone *time.Location) algo.Calendar {
 	return algo.Calendar{Unit: algo.CalendarYear, Zone: zone}
 }
 
-// newCalendarWindow makes the windows of a limit, whose name is of in errors.
-func newCalendarWindow(of string, permits int64, c algo.Calendar, unixed bool) (wallWindow, error) {
-	w, err := algo.NewCalendarWindow(permits, c)
+// window is the algorithm of a calendar window, whose name is of in errors.
+func (l Limit) window(of string) (algo.CalendarWindow, error) {
+	w, err := algo.NewCalendarWindow(l.permits, l.calendar)
 	if wrong, ok := errors.AsType[*algo.ParameterError](err); ok {
 		option := "Permits"
 		if field, named := strings.CutPrefix(wrong.Parameter, "calendar."); named {
 			option = "Calendar." + field
 		}
-		return wallWindow{}, &OptionError{of + "." + option, wrong.Value, wrong.Accepted}
+		return w, &OptionError{of + "." + option, wrong.Value, wrong.Accepted}
 	}
-	if unixed {
-		return wallWindow{CalendarWindow: w}, err
+	return w, err
+}
+
+// byWall is the law of a calendar window that has been checked, at times of the process clock.
+func (l Limit) byWall(law algo.Law) *wallLaw {
+	w, _ := l.window("")
+	return &wallLaw{law, w, new(wallClock)}
+}
+
+// lengthFrom is how long all windows of a calendar from a time on are, 0 if they differ or it cannot be used.
+func (l Limit) lengthFrom(now int64) time.Duration {
+	w, err := l.window("")
+	if err != nil {
+		return 0
 	}
-	return wallWindow{w, new(wallClock)}, err
+	return w.Length(now)
 }

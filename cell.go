@@ -73,25 +73,24 @@ func (c *cell) enter() {
 // held is the limit of the state in the slot.
 func (c *cell) held() *terms { return c.k.termsWith(c.slot.Tag()) }
 
-// settled reports whether the state in the slot is plainly one of the terms.
-func (c *cell) settled() bool {
-	t := c.terms
-	return c.slot.Tag() == t.tag && t.users.Load() >= 0 && int64(c.slot.State()[0])-c.now*t.scale <= t.bound
+// settled reports whether the state in the slot is held to the terms.
+func (c *cell) settled() bool { return c.slot.Tag() == c.terms.tag && c.terms.users.Load() >= 0 }
+
+// elsewhere reports whether a bucket lacks more than it can: the process clock stands elsewhere in a bubble of testing/synctest.
+func (t *terms) elsewhere(state []uint64, now int64) bool {
+	return t.most > 0 && t.law.FreshAt(state)-now > t.most
 }
 
 // adopt converts the state in the slot to the terms. It returns false if they were evicted meanwhile, and keys have as many other
 // limits as there may be.
 func (c *cell) adopt() bool {
-	if c.settled() {
+	if c.settled() && !c.terms.elsewhere(c.slot.State(), c.now) {
 		return true
 	}
 	k, t, old, state := c.k, c.terms, c.held(), c.slot.State()
-	if old.most > 0 {
-		if at := old.packed.freshAt(state); at-c.now > old.most && at-c.now > old.lacks(k.mostDebt.Load()) {
-			// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
-			old.packed.begin(state, c.now, int64(state[len(state)-1]))
-			old.packed.charge(state, c.now, old.permits, 0)
-		}
+	if old.elsewhere(state, c.now) && old.law.FreshAt(state)-c.now > old.lacks(k.mostDebt.Load()) {
+		old.law.Begin(state, c.now, int64(state[len(state)-1]))
+		old.law.Charge(state, c.now, old.permits, 0)
 	}
 	if old == t {
 		return true
@@ -118,7 +117,7 @@ func (c *cell) add() bool {
 		c.terms.leave()
 		return false
 	}
-	c.terms.packed.begin(c.slot.State(), c.now, c.k.returned.Load())
+	c.terms.law.Begin(c.slot.State(), c.now, c.k.returned.Load())
 	return true
 }
 
@@ -130,7 +129,7 @@ func (c *cell) remove() {
 }
 
 // due must be called when the state in the slot may become fresh earlier than before, or is new.
-func (c *cell) due() { c.shard.Due(c.hash, c.terms.packed.freshAt(c.slot.State())) }
+func (c *cell) due() { c.shard.Due(c.hash, c.terms.law.FreshAt(c.slot.State())) }
 
 // take takes n permits if they are available, and fills d. It returns false if there is no room for the key or its limit. Mark
 // and under are set only if the permits may be given back.
@@ -158,7 +157,7 @@ func (c *cell) take(d *Decision, n int64, reserve bool) (ok bool) {
 		if !c.add() {
 			return false
 		}
-		r = c.terms.packed.take(c.slot.State(), c.now, n)
+		r = c.terms.law.Take(c.slot.State(), c.now, n)
 		c.due()
 	}
 	c.answer(d, &r)
@@ -170,18 +169,11 @@ func (c *cell) take(d *Decision, n int64, reserve bool) (ok bool) {
 
 // takeAdopted is take from a slot whose state was converted to the terms.
 func (c *cell) takeAdopted(d *Decision, n int64, reserve bool) {
-	var r algo.Result
-	switch {
-	case c.k.closed.Load():
+	if c.k.closed.Load() {
 		c.peek(d, n)
 		return
-	case reserve || !c.short(n):
-		r = c.terms.packed.take(c.slot.State(), c.now, n)
-	case c.terms == c.k.word.base:
-		r = c.k.word.take(c.slot.State(), c.now, n)
-	default:
-		r = c.terms.wide.take(c.slot.State(), c.now, n)
 	}
+	r := c.terms.law.Take(c.slot.State(), c.now, n)
 	c.answer(d, &r)
 	if reserve || c.k.returns() {
 		c.keep(r.Mark)
@@ -191,12 +183,9 @@ func (c *cell) takeAdopted(d *Decision, n int64, reserve bool) {
 // keep keeps how to give back what was taken.
 func (c *cell) keep(m algo.Mark) { c.mark, c.under = m, c.k.under(c.hash, c.terms) }
 
-// short reports whether n permits can be taken in a shorter way than that of all algorithms.
-func (c *cell) short(n int64) bool {
-	if t := c.terms; t != c.k.word.base {
-		return t.wide.fits(n)
-	}
-	return uint64(n-1) < uint64(c.terms.permits)
+// plain reports whether n permits are of a bucket that can have them.
+func (c *cell) plain(n int64) bool {
+	return c.terms.most > 0 && uint64(n-1) < uint64(c.terms.permits)
 }
 
 // answer fills d with what the algorithm says. It does not copy it, as a decision is large.
@@ -221,7 +210,7 @@ func (c *cell) result(n int64) algo.Result {
 	if c.slot == nil {
 		return c.terms.fresh(n)
 	}
-	return c.terms.packed.peek(c.slot.State(), c.now, n)
+	return c.terms.law.Peek(c.slot.State(), c.now, n)
 }
 
 // ask fills d with what try would, and takes nothing.
@@ -306,7 +295,7 @@ func (c *cell) refund(n int64) {
 		c.gate.meter.refund(c.now, n)
 		c.gate.cameBack(c.now)
 	case c.slot != nil:
-		c.terms.packed.refund(c.slot.State(), c.now, n)
+		c.terms.law.Refund(c.slot.State(), c.now, n)
 		c.due()
 	}
 }
@@ -326,7 +315,7 @@ func (c *cell) charge(n int64) (forgiven int64) {
 		c.gate.debit(c.now, n)
 		return 0 // the gate has counted them
 	}
-	forgiven = n - c.terms.packed.charge(c.slot.State(), c.now, n, c.k.debt(c.terms))
+	forgiven = n - c.terms.law.Charge(c.slot.State(), c.now, n, c.k.debt(c.terms))
 	c.due()
 	return forgiven
 }
@@ -341,18 +330,11 @@ func (c *cell) cancel(n int64, of *claim) {
 	case c.k.returns() || of.under == g.under():
 		g.meter.cancel(c.now, n, of.mark)
 		g.cameBack(c.now)
-	default: // the limit has changed since: only words know how to give the permits back
-		var all [mostWords]uint64
-		state := all[:g.terms.packed.words()]
-		g.terms.packed.keep(g.meter, state)
-		c.k.giveBack(state, g.terms, c.now, n, of)
-		g.meter = g.terms.packed.meter(state, c.now)
+	default: // the limit has changed since
+		c.k.giveBack(g.meter.state, g.terms, c.now, n, of)
 		g.cameBack(c.now)
 	}
 }
-
-// mostWords is the size of the largest state.
-const mostWords = 65
 
 // count counts a decision on n permits. The cell must be locked.
 func (c *cell) count(n int64, allowed bool) {
@@ -377,7 +359,7 @@ func tallied(allowed bool) int {
 //
 // The clock is first read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is one that
 // was made then, as no caller has touched the state since; if a caller has, the state knows a later time already. A refusal must
-// not rest on an old time, so it reads the clock again, as does whatever is not short.
+// not rest on an old time, so it reads the clock again, as does whatever is not plain.
 func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 	if n < 0 || c.terms == nil {
 		*d = c.k.invalid()
@@ -386,10 +368,10 @@ func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 	for attempt := 0; !c.full; attempt++ {
 		c.now = c.k.now()
 		c.lock(nil)
-		if !reserve && c.slot != nil && c.settled() && c.short(n) {
-			c.takeAdopted(d, n, false)
-			if !d.Allowed {
+		if !reserve && c.slot != nil && c.plain(n) && c.settled() {
+			if c.takeAdopted(d, n, false); !d.Allowed {
 				c.now = c.k.now()
+				c.adopt() // which changes nothing unless the clock stands elsewhere
 				c.takeAdopted(d, n, false)
 			}
 			c.shard.Tally[tallied(d.Allowed)]++

@@ -62,18 +62,18 @@ func (c *Concurrency) SetLimit(n int64) error {
 type pool struct {
 	gate
 
-	permits poolMeter
-	fast    free
+	fast free
 }
 
-// poolMeter is metered with the time since which no permit is out, which the algorithm does not know.
-type poolMeter struct {
-	metered[algo.ConcurrencyState, algo.Concurrency]
+// poolLaw knows since when no permit is out, which the algorithm does not know.
+type poolLaw struct {
+	algo.Law
 
 	pool *pool
 }
 
-func (m *poolMeter) freshAt() int64 { return m.pool.fast.idleSince.Load() }
+// FreshAt implements [algo.Law].
+func (l *poolLaw) FreshAt([]uint64) int64 { return l.pool.fast.idleSince.Load() }
 
 func (p *pool) init(o gateOptions) error {
 	a, err := algo.NewConcurrency(o.limit)
@@ -81,11 +81,11 @@ func (p *pool) init(o gateOptions) error {
 		return &OptionError{"Concurrency limit", strconv.FormatInt(o.limit, 10), "from 1 to 10^15 permits"}
 	}
 	p.returned = true
-	p.permits.algorithm = a
-	if err := p.gate.init(&p.permits, o); err != nil {
+	if err := p.gate.init(o); err != nil {
 		return err
 	}
-	p.owner, p.fast.owner, p.permits.pool = p, p, p
+	p.meter.apply(&poolLaw{a.Law(), p})
+	p.owner, p.fast.owner = p, p
 	p.fast.idleSince.Store(p.born)
 	p.word = &p.fast
 	p.fast.lower()
@@ -162,13 +162,13 @@ func (f *free) raise() {
 			return
 		}
 		if f.word.CompareAndSwap(old, old|raised) {
-			f.owner.permits.state.InUse = f.owner.limit.Load() - old>>1
+			f.owner.meter.state[0] = uint64(f.owner.limit.Load() - old>>1)
 			return
 		}
 	}
 }
 
-func (f *free) lower() { f.word.Store((f.owner.limit.Load() - f.owner.permits.state.InUse) << 1) }
+func (f *free) lower() { f.word.Store((f.owner.limit.Load() - int64(f.owner.meter.state[0])) << 1) }
 
 func (f *free) counts() (granted, refused int64) { return f.granted.Load(), f.refused.Sum() }
 
@@ -243,7 +243,7 @@ func (p *pool) settle(cl *claim, how settlement, actual int64) {
 func (p *pool) setLimit(a algo.Concurrency) {
 	p.lock()
 	defer p.unlock()
-	p.permits.algorithm = a
+	p.meter.law = &poolLaw{a.Law(), p}
 	p.limit.Store(a.Limit())
 	now := p.now()
 	var older *queue.Waiter[caller]

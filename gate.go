@@ -19,8 +19,8 @@ import (
 type gate struct {
 	mu     sync.Mutex
 	id     uint64 // gates are locked in this order
-	meter  meter
-	word   word // nil: every call takes the lock
+	meter  meter  // what it limits by is filled in by who made it
+	word   word   // nil: every call takes the lock
 	clock  *clock.Steady
 	policy string
 	owner  settler // of the leases
@@ -83,7 +83,7 @@ type gateOptions struct {
 	clock      Clock
 }
 
-func (g *gate) init(m meter, o gateOptions) error {
+func (g *gate) init(o gateOptions) error {
 	if o.queueLimit < 0 || o.queueLimit > algo.MaxPermits {
 		return &OptionError{o.of + ".QueueLimit", fmt.Sprint(o.queueLimit), "from 0 to 10^15 permits"}
 	}
@@ -93,7 +93,7 @@ func (g *gate) init(m meter, o gateOptions) error {
 	}
 	g.id = gates.Add(1)
 	g.owner = g
-	g.meter, g.policy, g.queueLimit, g.clock = m, o.policy, o.queueLimit, steady(o.clock)
+	g.policy, g.queueLimit, g.clock = o.policy, o.queueLimit, steady(o.clock)
 	g.limit.Store(o.limit)
 	g.queue.NewestFirst = o.newest
 	g.maxDebt = debt
@@ -450,7 +450,7 @@ func (g *gate) arm(now, due int64) {
 		return
 	}
 	d := time.Duration(due - now)
-	if m, ok := g.meter.(*calendarMeter); ok && m.corrected() {
+	if _, corrected := g.meter.law.(*wallLaw); corrected {
 		d = min(d, wallCheck) // to look whether due is still right
 	}
 	g.due = due

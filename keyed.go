@@ -202,7 +202,7 @@ func (k *keys[K]) Limit() Limit { return k.base.limit }
 func (k *Keyed[K]) Allow(key K) bool {
 	h := k.hash(key)
 	if k.limitOf == nil {
-		switch v, added := k.allowWord(h); v {
+		switch v, added := k.allowPlain(h); v {
 		case taken:
 			if added {
 				k.offer(h, key)

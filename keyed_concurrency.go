@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inside"
 )
 
@@ -61,6 +62,7 @@ func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() e
 // overload learns from leases.
 func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
 	inside.Keyed, inside.Observe = newKeyed[string], observe
+	inside.Law = func(l Limit) (algo.Law, error) { return l.law("Limit", 0) }
 	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
 	inside.Members = membersOf
 }

@@ -23,9 +23,11 @@ func (c *cell) raise() {
 	g.returned = k.returns()
 	// The options were checked.
 	b := k.bounds.Load()
-	_ = g.init(t.packed.meter(c.slot.State(), c.now), gateOptions{
+	_ = g.init(gateOptions{
 		policy: k.policy, limit: t.permits, queueLimit: b.QueueLimit, newest: b.NewestFirst, maxDebt: b.MaxDebt,
 	})
+	g.meter.apply(t.law)
+	copy(g.meter.state, c.slot.State())
 	g.clock = k.clock
 	g.owner, g.word = k, g
 	c.slot.SetTag(raisedTag)
@@ -47,9 +49,9 @@ func (g *keyGate) lower() {
 	k := g.keyed
 	shard := k.states.Lock(g.key)
 	slot := shard.Find(g.key)
-	g.terms.packed.keep(g.meter, slot.State())
+	copy(slot.State(), g.meter.state)
 	slot.SetTag(g.terms.tag)
-	shard.Due(g.key, g.terms.packed.freshAt(slot.State()))
+	shard.Due(g.key, g.terms.law.FreshAt(slot.State()))
 	if i := shard.Index(); len(k.busy[i]) == 1 {
 		k.busy[i] = nil // a map keeps the memory of those that have gone
 	} else {
@@ -94,7 +96,7 @@ func (g *keyGate) arrive(t *terms, plan *keyPlan) (now int64, alive bool) {
 
 // hold makes t the limit, and serves callers that wait for permits that this makes available.
 func (g *keyGate) hold(t *terms, now int64) {
-	g.meter = t.packed.carryMeter(g.terms.packed, g.meter, now)
+	g.meter.carry(t.law, now)
 	g.terms = t
 	g.keyed.movesOf(g.key).Add(1)
 	g.limit.Store(t.permits)

@@ -105,10 +105,10 @@ func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
 	same := moved == 0 && c.under.terms == t
 	switch {
 	case same || k.returns():
-		t.packed.cancel(state, now, n, c.mark)
+		t.law.Cancel(state, now, n, c.mark)
 	case k.base.limit.algorithm == AlgorithmTokenBucket:
-		t.packed.cancelAcross(state, now, n, c.mark, k.fastest.Load().packed)
+		t.law.CancelAcross(k.fastest.Load().law, state, now, n, c.mark)
 	case !k.mixed.Load() || moved <= 1 && c.under.terms != t:
-		t.packed.cancelAcross(state, now, n, c.mark, c.under.terms.packed)
+		t.law.CancelAcross(c.under.terms.law, state, now, n, c.mark)
 	}
 }

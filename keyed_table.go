@@ -18,7 +18,6 @@ type keyed struct {
 	policy    string
 	base      *terms // the limit of those that have no other
 	plans     plans
-	word      bucketWord
 	clock     *clock.Steady
 	origin    int64
 	states    *table.Table
@@ -75,11 +74,10 @@ func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 	if chosen {
 		k.plans.init(k)
 	}
-	k.word.init(k.base)
 	shards := shardsFor(bounds.MaxKeys)
 	k.busy = make([]map[table.Hash]*keyGate, shards)
 	k.states = table.New(table.Options{
-		Words: k.base.packed.words(), MaxKeys: int64(bounds.MaxKeys), Shards: shards, Linger: linger,
+		Words: k.base.law.Words(), MaxKeys: int64(bounds.MaxKeys), Shards: shards, Linger: linger,
 		FreshAt: k.freshAt, Forgotten: k.forgotten,
 	})
 	return nil
@@ -102,7 +100,7 @@ func (k *keyed) freshAt(state []uint64, tag uint16) int64 {
 	if tag == raisedTag {
 		return table.NotByItself
 	}
-	return k.termsWith(tag).packed.freshAt(state)
+	return k.termsWith(tag).law.FreshAt(state)
 }
 
 // forgotten keeps what must outlive the state of a key: a Mark of it is worth nothing in the state that comes after.
@@ -132,20 +130,11 @@ func (k *keyed) count(granted bool) {
 
 // compile checks a limit for keys.
 func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
-	t, err := l.compile(of, k.origin, narrow)
-	if err == nil && k.clock != nil {
-		t.follow(k.origin)
-	}
-	if err == nil {
-		t.bound = math.MaxInt64
-	}
+	t, err := l.compile(of, k.origin, narrow, k.clock != nil)
 	if err == nil && l.algorithm == AlgorithmTokenBucket {
 		debt := k.debt(t)
 		k.raiseMostDebt(debt)
 		t.most = t.lacks(debt)
-		if t.scale, t.bound = 1, t.most-1; t.wide.most == 0 {
-			t.scale, t.bound = 0, math.MinInt64
-		}
 	}
 	if err == nil && l.algorithm != AlgorithmConcurrency {
 		k.learn(t)

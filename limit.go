@@ -142,13 +142,12 @@ func (l Limit) permitsOfRate() bool {
 
 // Check returns an *[OptionError] that names the parameter of l that is out of range, or nil.
 func (l Limit) Check() error {
-	_, err := l.compile("Limit", 0, true)
+	_, err := l.law("Limit", 0)
 	return err
 }
 
-// compile checks l, whose name is of in errors. Windows begin at origin.
-// Buckets take two words where they can if they may be narrow.
-func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
+// law checks l, whose name is of in errors. Windows begin at origin, and those of a calendar go by Unix nanoseconds.
+func (l Limit) law(of string, origin int64) (algo.Law, error) { //nolint:ireturn // one for each algorithm
 	if l.algorithm >= algorithms {
 		return nil, &OptionError{
 			of + ".Algorithm", l.algorithm.String(),
@@ -160,45 +159,30 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 			return nil, err
 		}
 	}
-	var err error
-	t := &terms{limit: l, permits: l.Permits(), refill: l.rate.Period}
 	n, window := l.rate.Permits, l.rate.Period
 	switch l.algorithm {
 	case AlgorithmTokenBucket:
-		if t.bucket, err = algo.NewTokenBucket(n, window, t.permits); err == nil {
-			t.refill = t.bucket.FillTime()
-			t.packed = packBucket(t.bucket, narrow)
-			t.wide.init(t)
-		}
+		a, err := algo.NewTokenBucket(n, window, l.permits)
+		return a.Law(), optionError(of, err)
 	case AlgorithmFixedWindow:
-		p := new(packedFixed)
-		p.algorithm, err = algo.NewFixedWindow(n, window, origin)
-		t.packed = p
+		a, err := algo.NewFixedWindow(n, window, origin)
+		return a.Law(), optionError(of, err)
 	case AlgorithmSlidingWindow:
-		p := &packedSliding{packing: slidingWords{l.segments}}
-		p.algorithm, err = l.sliding(of, origin)
-		t.packed = p
+		a, err := l.sliding(of, origin)
+		return a.Law(), optionError(of, err)
 	case AlgorithmSlidingCounter:
-		p := new(packedCounter)
-		p.algorithm, err = algo.NewSlidingCounter(n, window, origin)
-		t.packed, t.refill = p, 2*window
+		a, err := algo.NewSlidingCounter(n, window, origin)
+		return a.Law(), optionError(of, err)
 	case AlgorithmCalendarWindow:
-		p := new(packedCalendar)
-		if p.algorithm, err = newCalendarWindow(of, l.permits, l.calendar, false); err != nil {
-			return nil, err
-		}
-		t.packed, t.refill = p, p.algorithm.Length(time.Now().UnixNano())
+		a, err := l.window(of)
+		return a.Law(), err
 	default: // AlgorithmConcurrency
-		p := new(packedInUse)
-		if p.algorithm, err = algo.NewConcurrency(l.permits); err != nil {
-			return nil, &OptionError{of + ".Permits", strconv.FormatInt(l.permits, 10), "from 1 to 10^15"}
+		a, err := algo.NewConcurrency(l.permits)
+		if err != nil {
+			err = &OptionError{of + ".Permits", strconv.FormatInt(l.permits, 10), "from 1 to 10^15"}
 		}
-		t.packed = p
+		return a.Law(), err
 	}
-	if err != nil {
-		return nil, optionError(of, err)
-	}
-	return t, nil
 }
 
 // sliding returns the algorithm of a sliding window, whose segments must not be shorter than the clock counts.
@@ -215,8 +199,8 @@ func (l Limit) returnsByTime() bool { return l.algorithm != AlgorithmConcurrency
 
 // optionError turns the error of a constructor of algo into one that names the option.
 func optionError(of string, err error) error {
-	var p *algo.ParameterError
-	if !errors.As(err, &p) {
+	p, ok := errors.AsType[*algo.ParameterError](err)
+	if !ok {
 		return err
 	}
 	option := "Rate" // permits and period, or limit and window
@@ -229,26 +213,14 @@ func optionError(of string, err error) error {
 	return &OptionError{of + "." + option, p.Value, p.Accepted}
 }
 
-// packBucket packs the states of a bucket, into two words if it can and may.
-func packBucket(b algo.TokenBucket, narrow bool) packed { //nolint:ireturn // one of two
-	if num, _ := b.Rate(); narrow && num <= mostUnits {
-		return &packedUnits{b, bucketUnits{num: num}}
-	}
-	return &packedBucket{algorithm: b}
-}
-
-// terms are a limit that has been checked.
+// terms are a limit that has been checked, as keys are held to it.
 type terms struct {
 	limit   Limit
 	permits int64
 	refill  time.Duration // in which all permits come back
-	packed  packed
+	law     algo.Law
 	bucket  algo.TokenBucket
-	wide    wideBucket
 	most    int64 // nanoseconds that a bucket can lack; 0 for all others
-
-	// A state whose first word is at most bound plus the time times scale is one that there can be: see cell.adopt.
-	scale, bound int64
 
 	tag   uint16       // under which keys refer to it
 	users atomic.Int64 // how many keys do; negative once the tag may be given to others
@@ -256,10 +228,27 @@ type terms struct {
 	idle  *atomic.Int64
 }
 
-// follow has windows of a calendar go by a clock that was given, and shows now.
-func (t *terms) follow(now int64) {
-	if p, ok := t.packed.(*packedCalendar); ok {
-		p.algorithm.wall = nil
-		t.refill = p.algorithm.Length(now)
+// compile checks l, whose name is of in errors, for keys under the process clock or one that was given. Windows begin at origin.
+// Buckets take two words where they can if they may be narrow.
+func (l Limit) compile(of string, origin int64, narrow, given bool) (*terms, error) {
+	law, err := l.law(of, origin)
+	if err != nil {
+		return nil, err
 	}
+	t := &terms{limit: l, permits: l.Permits(), refill: l.rate.Period, law: law}
+	switch l.algorithm {
+	case AlgorithmTokenBucket:
+		t.bucket, err = algo.NewTokenBucket(l.rate.Permits, l.rate.Period, l.permits)
+		t.refill, t.law = t.bucket.FillTime(), t.bucket.TableLaw(narrow)
+	case AlgorithmSlidingCounter:
+		t.refill = 2 * l.rate.Period
+	case AlgorithmCalendarWindow:
+		now := origin
+		if !given {
+			now, t.law = time.Now().UnixNano(), l.byWall(law)
+		}
+		t.refill = l.lengthFrom(now)
+	default:
+	}
+	return t, err
 }

@@ -42,7 +42,6 @@ type Limiter struct {
 	gate
 
 	of     Limit
-	bucket metered[algo.TokenBucketState, algo.TokenBucket]
 	fast   arrival
 	window *windowWord // of a fixed window
 }
@@ -61,56 +60,36 @@ func New(limit Limit, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{of: limit}
 	options := gateOptions{of, o.Name, limit.Permits(), o.QueueLimit, o.NewestFirst, o.MaxDebt, o.Clock}
-	var err error
-	switch limit.algorithm {
-	case AlgorithmTokenBucket:
-		err = l.initBucket(options)
-	case AlgorithmFixedWindow:
-		l.window = new(windowWord)
-		err = l.window.init(&l.gate, options, limit.rate)
-	default:
-		err = l.initOther(options)
+	if err := l.init(options); err != nil {
+		return nil, err
 	}
+	law, err := limit.law("Limit", l.born)
 	if err != nil {
 		return nil, err
 	}
+	if limit.algorithm == AlgorithmSlidingWindow {
+		a, _ := limit.sliding("Limit", l.born)
+		law = a.LawWithTotal()
+	}
+	l.meter.apply(law)
+	law.Begin(l.meter.state, l.born, 0)
+	switch limit.algorithm {
+	case AlgorithmTokenBucket:
+		bucket, _ := algo.NewTokenBucket(limit.rate.Permits, limit.rate.Period, limit.permits)
+		if l.fast.init(l, bucket, l.born) {
+			l.word = &l.fast
+			l.fast.lower()
+		}
+	case AlgorithmFixedWindow:
+		l.window = new(windowWord)
+		l.window.init(&l.gate, limit.rate)
+	case AlgorithmCalendarWindow:
+		if o.Clock == nil {
+			l.meter.law = limit.byWall(law)
+		}
+	default:
+	}
 	return l, nil
-}
-
-func (l *Limiter) initBucket(o gateOptions) (err error) {
-	if l.bucket.algorithm, err = algo.NewTokenBucket(l.of.rate.Permits, l.of.rate.Period, l.of.permits); err != nil {
-		return optionError("Limit", err)
-	}
-	if err := l.init(&l.bucket, o); err != nil {
-		return err
-	}
-	if l.fast.init(l, l.born) {
-		l.word = &l.fast
-		l.fast.lower()
-	}
-	return nil
-}
-
-// initOther makes a limiter whose calls always take the lock.
-func (l *Limiter) initOther(o gateOptions) (err error) {
-	switch l.of.algorithm {
-	case AlgorithmSlidingWindow:
-		m := new(slidingMeter)
-		if err = l.init(m, o); err == nil {
-			m.algorithm, err = l.of.sliding("Limit", l.born)
-		}
-	case AlgorithmSlidingCounter:
-		m := new(counterMeter)
-		if err = l.init(m, o); err == nil {
-			m.algorithm, err = algo.NewSlidingCounter(l.of.rate.Permits, l.of.rate.Period, l.born)
-		}
-	default: // AlgorithmCalendarWindow
-		m := new(calendarMeter)
-		if m.algorithm, err = newCalendarWindow("Limit", l.of.permits, l.of.calendar, o.clock != nil); err == nil {
-			err = l.init(m, o)
-		}
-	}
-	return err
 }
 
 // Limit is the limit that New was given.

@@ -7,66 +7,56 @@ import (
 	"github.com/weirhq/weir/internal/queue"
 )
 
-// meter is an algorithm together with its state.
-type meter interface {
-	take(now, n int64) algo.Result
-	grant(now int64) bool // take(now, 1) where only the answer matters
-	peek(now, n int64) algo.Result
-	refund(now, n int64)
-	cancel(now, n int64, m algo.Mark)
-	charge(now, n, maxDebt int64) int64
-	fresh(now int64) bool
-	freshAt() int64
-	// wait is how long after now n permits can be taken if all callers in q are served before.
-	wait(now int64, q *queue.Queue[caller], n int64) time.Duration
-	// replan must be called when a caller left the queue unserved, or permits came or went in another way than by time
-	// and take.
-	replan()
-}
-
-// metered implements meter for the algorithm A with state S.
-type metered[S any, A algo.Algorithm[S]] struct {
-	algorithm A
-	state     S
+// meter is a law together with a state.
+type meter struct {
+	law   algo.Law
+	state []uint64
 
 	// The state that the caller that waits at the end of the queue leaves behind, and when: so that the wait of the next
 	// one takes one step, not one for each waiter.
-	tail        S
+	tail        []uint64
 	tailAt      int64
 	tailArrival uint64
 	planned     bool
 }
 
-func (m *metered[S, A]) take(now, n int64) (r algo.Result) {
-	if n == 0 { // a probe must leave the state as it is, from which Stats.Idle is told
-		return m.peek(now, 0)
-	}
-	m.state, r = m.algorithm.Take(m.state, now, n)
-	return r
+// apply makes the law that of the meter, whose state is still to be filled in.
+func (m *meter) apply(law algo.Law) {
+	n := law.Words()
+	words := make([]uint64, 2*n)
+	*m = meter{law: law, state: words[:n:n], tail: words[n:]}
 }
 
-func (m *metered[S, A]) grant(now int64) bool { return m.take(now, 1).Allowed }
-
-func (m *metered[S, A]) peek(now, n int64) algo.Result { return m.algorithm.Peek(m.state, now, n) }
-
-func (m *metered[S, A]) refund(now, n int64) { m.state = m.algorithm.Refund(m.state, now, n) }
-
-func (m *metered[S, A]) cancel(now, n int64, mark algo.Mark) {
-	m.state = m.algorithm.Cancel(m.state, now, n, mark)
+// carry makes the law that of the meter, and its state one of this law.
+func (m *meter) carry(law algo.Law, now int64) {
+	old := *m
+	m.apply(law)
+	law.Carry(m.state, old.law, old.state, now)
 }
 
-func (m *metered[S, A]) charge(now, n, maxDebt int64) (charged int64) {
-	m.state, charged = m.algorithm.Charge(m.state, now, n, maxDebt)
-	return charged
+func (m *meter) take(now, n int64) algo.Result { return m.law.Take(m.state, now, n) }
+
+func (m *meter) grant(now int64) bool { return m.law.Grant(m.state, now) }
+
+func (m *meter) peek(now, n int64) algo.Result { return m.law.Peek(m.state, now, n) }
+
+func (m *meter) refund(now, n int64) { m.law.Refund(m.state, now, n) }
+
+func (m *meter) cancel(now, n int64, mark algo.Mark) { m.law.Cancel(m.state, now, n, mark) }
+
+func (m *meter) charge(now, n, maxDebt int64) (charged int64) {
+	return m.law.Charge(m.state, now, n, maxDebt)
 }
 
-func (m *metered[S, A]) fresh(now int64) bool { return m.algorithm.Fresh(m.state, now) }
+func (m *meter) fresh(now int64) bool { return m.law.Fresh(m.state, now) }
 
-func (m *metered[S, A]) freshAt() int64 { return m.algorithm.FreshAt(m.state) }
+func (m *meter) freshAt() int64 { return m.law.FreshAt(m.state) }
 
-func (m *metered[S, A]) replan() { m.planned = false }
+// replan must be called when a caller left the queue unserved, or permits came or went in another way than by time and take.
+func (m *meter) replan() { m.planned = false }
 
-func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Duration {
+// wait is how long after now n permits can be taken if all callers in q are served before.
+func (m *meter) wait(now int64, q *queue.Queue[caller], n int64) time.Duration {
 	first := q.Oldest()
 	if m.planned && m.tailAt >= now {
 		// Go back to the last one that the plan covers.
@@ -75,7 +65,8 @@ func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Du
 			first = w
 		}
 	} else {
-		m.tail, m.tailAt = m.state, now
+		copy(m.tail, m.state)
+		m.tailAt = now
 	}
 	for w := first; w != nil; w = w.Newer() {
 		if d, ok := m.plan(w.Permits); !ok {
@@ -85,50 +76,27 @@ func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Du
 		m.tailArrival = w.Arrival()
 	}
 	m.planned = true
-	return m.until(now, m.algorithm.Peek(m.tail, m.tailAt, n).RetryAfter)
+	return m.until(now, m.law.Peek(m.tail, m.tailAt, n).RetryAfter)
 }
 
 // plan moves the tail past a waiter for n permits. It is not ok, and returns what to say to those behind, if no caller
 // knows when the waiter will be served, or if that is past the range of time.
-func (m *metered[S, A]) plan(n int64) (d time.Duration, ok bool) {
-	tail, r := m.algorithm.Take(m.tail, m.tailAt, n)
-	if !r.Allowed {
+func (m *meter) plan(n int64) (d time.Duration, ok bool) {
+	if r := m.law.Take(m.tail, m.tailAt, n); !r.Allowed {
 		if d = m.until(m.tailAt, r.RetryAfter); d == 0 || d == Never {
 			return d, false
 		}
 		m.tailAt += int64(d)
-		tail, _ = m.algorithm.Take(tail, m.tailAt, n)
+		m.law.Take(m.tail, m.tailAt, n)
 	}
-	m.tail = tail
 	return 0, true
 }
 
 // until is how long after now it is d after the tail; Never past the range of time.
-func (m *metered[S, A]) until(now int64, d time.Duration) time.Duration {
+func (m *meter) until(now int64, d time.Duration) time.Duration {
 	at := m.tailAt + int64(d)
 	if at < m.tailAt || at-now < 0 {
 		return Never
 	}
 	return time.Duration(at - now)
 }
-
-// slidingMeter is metered for the one state that is too large to be copied for each call.
-type slidingMeter struct {
-	metered[algo.SlidingWindowState, algo.SlidingWindow]
-}
-
-func (m *slidingMeter) take(now, n int64) algo.Result {
-	if n == 0 { // see metered
-		return m.peek(now, 0)
-	}
-	return m.algorithm.TakeIn(&m.state, now, n)
-}
-
-func (m *slidingMeter) grant(now int64) bool { return m.algorithm.Grant(&m.state, now, 1) }
-
-// counterMeter is metered with a shorter way to a bare answer.
-type counterMeter struct {
-	metered[algo.SlidingCounterState, algo.SlidingCounter]
-}
-
-func (m *counterMeter) grant(now int64) bool { return m.algorithm.Grant(&m.state, now, 1) }

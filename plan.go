@@ -81,11 +81,11 @@ func (k *keyed) carry(state []uint64, old, t *terms, now int64) {
 		n++
 	}
 	if from != t {
-		t.packed.carry(old.packed, state, now) // a caller has chosen another limit for this key
+		t.law.Carry(state, old.law, state, now) // a caller has chosen another limit for this key
 		return
 	}
 	for _, s := range steps[:n] {
-		s.by.packed.carry(old.packed, state, s.at)
+		s.by.law.Carry(state, old.law, state, s.at)
 		old = s.by
 	}
 }

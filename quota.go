@@ -18,7 +18,10 @@ func (l Limit) Quota() (permits int64, window time.Duration) {
 	case AlgorithmConcurrency:
 		return l.permits, 0
 	case AlgorithmCalendarWindow:
-		return l.permits, lengthOf(l.calendar)
+		if l.calendar.Unit > algo.CalendarWeek {
+			return l.permits, 0
+		}
+		return l.permits, l.lengthFrom(time.Now().UnixNano())
 	default:
 		return l.rate.Permits, l.rate.Period
 	}
@@ -41,16 +44,4 @@ func (r Rate) fill(permits int64) time.Duration {
 		return 0
 	}
 	return time.Duration(d)
-}
-
-// lengthOf is how long all windows of a calendar from now on are, 0 if they differ.
-func lengthOf(c algo.Calendar) time.Duration {
-	if c.Unit > algo.CalendarWeek {
-		return 0
-	}
-	w, err := newCalendarWindow("", 1, c, true)
-	if err != nil {
-		return 0
-	}
-	return w.Length(time.Now().UnixNano())
 }

@@ -501,7 +501,7 @@ func (s *step) undo(parts int) {
 		taken := p.terms
 		copy(p.slot.State(), s.saved[p.saved:])
 		if p.terms = p.held(); p.terms != taken { // a later part has the same key, under another plan
-			p.terms.packed.carry(taken.packed, p.slot.State(), p.now)
+			p.terms.law.Carry(p.slot.State(), taken.law, p.slot.State(), p.now)
 		}
 		p.due()
 		p.terms = taken

@@ -50,70 +50,76 @@ func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
 	return c.reading.Load() // that of a caller that was faster
 }
 
-// wallWindow is algo.CalendarWindow at times of the process clock, or, without a wallClock, at times that are nanoseconds since
-// 1970 already.
-type wallWindow struct {
-	algo.CalendarWindow
+// wallLaw is the law of a calendar window at times of the process clock. Its windows may end earlier or later than was planned,
+// as the wall clock is corrected.
+type wallLaw struct {
+	algo.Law
 
-	wall *wallClock
+	window algo.CalendarWindow
+	wall   *wallClock
 }
 
-var _ algo.Algorithm[algo.CalendarWindowState] = wallWindow{}
+func (l *wallLaw) unix(now int64) int64 { return now + l.wall.apart(now, l.window) }
 
-func (w wallWindow) unix(now int64) int64 {
-	if w.wall == nil {
-		return now
+// sameClock is another law of the table as the algorithm knows it.
+func sameClock(l algo.Law) algo.Law { //nolint:ireturn // as above
+	if w, ok := l.(*wallLaw); ok {
+		return w.Law
 	}
-	return now + w.wall.apart(now, w.CalendarWindow)
+	return l
 }
 
-// Take implements [algo.Algorithm].
-func (w wallWindow) Take(s algo.CalendarWindowState, now, n int64) (algo.CalendarWindowState, algo.Result) {
-	return w.CalendarWindow.Take(s, w.unix(now), n)
+// Take implements [algo.Law].
+func (l *wallLaw) Take(state []uint64, now, n int64) algo.Result {
+	return l.Law.Take(state, l.unix(now), n)
 }
 
-// Peek implements [algo.Algorithm].
-func (w wallWindow) Peek(s algo.CalendarWindowState, now, n int64) algo.Result {
-	return w.CalendarWindow.Peek(s, w.unix(now), n)
+// Grant implements [algo.Law].
+func (l *wallLaw) Grant(state []uint64, now int64) bool { return l.Law.Grant(state, l.unix(now)) }
+
+// Peek implements [algo.Law].
+func (l *wallLaw) Peek(state []uint64, now, n int64) algo.Result {
+	return l.Law.Peek(state, l.unix(now), n)
 }
 
-// Refund implements [algo.Algorithm].
-func (w wallWindow) Refund(s algo.CalendarWindowState, now, n int64) algo.CalendarWindowState {
-	return w.CalendarWindow.Refund(s, w.unix(now), n)
+// Refund implements [algo.Law].
+func (l *wallLaw) Refund(state []uint64, now, n int64) { l.Law.Refund(state, l.unix(now), n) }
+
+// Cancel implements [algo.Law].
+func (l *wallLaw) Cancel(state []uint64, now, n int64, m algo.Mark) {
+	l.Law.Cancel(state, l.unix(now), n, m)
 }
 
-// Cancel implements [algo.Algorithm].
-func (w wallWindow) Cancel(s algo.CalendarWindowState, now, n int64, m algo.Mark) algo.CalendarWindowState {
-	return w.CalendarWindow.Cancel(s, w.unix(now), n, m)
+// CancelAcross implements [algo.Law].
+func (l *wallLaw) CancelAcross(old algo.Law, state []uint64, now, n int64, m algo.Mark) {
+	l.Law.CancelAcross(sameClock(old), state, l.unix(now), n, m)
 }
 
-// Charge implements [algo.Algorithm].
-func (w wallWindow) Charge(s algo.CalendarWindowState, now, n, maxDebt int64) (algo.CalendarWindowState, int64) {
-	return w.CalendarWindow.Charge(s, w.unix(now), n, maxDebt)
+// Charge implements [algo.Law].
+func (l *wallLaw) Charge(state []uint64, now, n, maxDebt int64) int64 {
+	return l.Law.Charge(state, l.unix(now), n, maxDebt)
 }
 
-// Fresh implements [algo.Algorithm].
-func (w wallWindow) Fresh(s algo.CalendarWindowState, now int64) bool {
-	return w.CalendarWindow.Fresh(s, w.unix(now))
-}
+// Fresh implements [algo.Law].
+func (l *wallLaw) Fresh(state []uint64, now int64) bool { return l.Law.Fresh(state, l.unix(now)) }
 
-// FreshAt implements [algo.Algorithm].
-func (w wallWindow) FreshAt(s algo.CalendarWindowState) int64 {
-	at := w.CalendarWindow.FreshAt(s)
-	if w.wall == nil || at == math.MinInt64 || at == math.MaxInt64 {
+// FreshAt implements [algo.Law].
+func (l *wallLaw) FreshAt(state []uint64) int64 {
+	at := l.Law.FreshAt(state)
+	if at == math.MinInt64 || at == math.MaxInt64 {
 		return at
 	}
-	r := w.wall.reading.Load()
+	r := l.wall.reading.Load()
 	if r == nil {
-		r = w.wall.read(nil, w.CalendarWindow)
+		r = l.wall.read(nil, l.window)
 	}
 	return at - r.apart
 }
 
-// calendarMeter is metered for a window that may end earlier or later than was planned, as the wall clock is corrected.
-type calendarMeter struct {
-	metered[algo.CalendarWindowState, wallWindow]
+// Carry implements [algo.Law].
+func (l *wallLaw) Carry(state []uint64, old algo.Law, from []uint64, now int64) {
+	l.Law.Carry(state, sameClock(old), from, l.unix(now))
 }
 
-// corrected reports whether the wall clock counts.
-func (m *calendarMeter) corrected() bool { return m.algorithm.wall != nil }
+// SameMarks implements [algo.Law].
+func (l *wallLaw) SameMarks(old algo.Law) bool { return l.Law.SameMarks(sameClock(old)) }

@@ -12,20 +12,20 @@ import (
 )
 
 // corrected is windows of a calendar under a wall clock that is ahead of the machine by what correct says.
-func corrected(w *wallWindow) (correct func(ahead time.Duration)) {
+func corrected(w *wallLaw) (correct func(ahead time.Duration)) {
 	var ahead atomic.Int64
 	w.wall.look = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
-// windowOf is the algorithm of a calendar window.
-func windowOf(t *testing.T, l *Limiter) *wallWindow {
+// windowOf is the law of a calendar window.
+func windowOf(t *testing.T, l *Limiter) *wallLaw {
 	t.Helper()
-	m, ok := l.meter.(*calendarMeter)
+	w, ok := l.meter.law.(*wallLaw)
 	if !ok {
-		t.Fatalf("the meter is a %T", l.meter)
+		t.Fatalf("the law is a %T", l.meter.law)
 	}
-	return &m.algorithm
+	return w
 }
 
 func hourly(t *testing.T, limit, queue int64) (*Limiter, func(ahead time.Duration)) {
@@ -126,8 +126,7 @@ func TestWallClockOfKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		packed := k.base.packed.(*packedCalendar) //nolint:forcetypeassert // it is
-		correct := corrected(&packed.algorithm)
+		correct := corrected(k.base.law.(*wallLaw)) //nolint:forcetypeassert // it is
 		expect := func(allowed bool, retry time.Duration) {
 			t.Helper()
 			if d := k.Take("a", 1); d.Allowed != allowed || d.RetryAfter != retry {
@@ -159,15 +158,15 @@ func TestWallClockOfKeys(t *testing.T) {
 	})
 }
 
-// TestWallWindowPlansAhead asks for later times than the clock shows, which must not make it look at the clock each time.
-func TestWallWindowPlansAhead(t *testing.T) {
+// TestWallLawPlansAhead asks for later times than the clock shows, which must not make it look at the clock each time.
+func TestWallLawPlansAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := hourly(t, 1, 0)
-		a := *windowOf(t, w)
+		a := windowOf(t, w)
 		looks := 0
 		a.wall.look = func() time.Time { looks++; return time.Now() }
 		for range 10 {
-			a.Peek(algo.CalendarWindowState{}, clock.Now()+int64(24*time.Hour), 1)
+			a.Peek(make([]uint64, a.Words()), clock.Now()+int64(24*time.Hour), 1)
 		}
 		if looks != 1 {
 			t.Errorf("%d looks", looks)

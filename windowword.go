@@ -28,7 +28,6 @@ type windowWord struct {
 	_       [24]byte
 	granted tally.Tally
 	refused tally.Tally
-	meter   metered[algo.FixedWindowState, algo.FixedWindow]
 }
 
 const (
@@ -39,18 +38,11 @@ const (
 )
 
 // init makes g a fixed window whose state lies in the word if it fits.
-func (a *windowWord) init(g *gate, o gateOptions, rate Rate) error {
+func (a *windowWord) init(g *gate, rate Rate) {
 	a.word.Store(raised)
 	a.owner = g
-	if err := g.init(&a.meter, o); err != nil {
-		return err
-	}
-	var err error
-	if a.meter.algorithm, err = algo.NewFixedWindow(rate.Permits, rate.Period, g.born); err != nil {
-		return optionError("Limit", err)
-	}
 	if g.clock != nil || rate.Permits > windowPermits/2 {
-		return nil
+		return
 	}
 	a.length, a.limit = int64(rate.Period), rate.Permits
 	if a.origin = g.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
@@ -58,10 +50,9 @@ func (a *windowWord) init(g *gate, o gateOptions, rate Rate) error {
 	}
 	number := (g.born - a.origin) / a.length
 	a.epoch.Store(number)
-	a.meter.state = algo.FixedWindowState{Window: number}
+	g.meter.state[0] = uint64(number)
 	g.word = a
 	a.lower()
-	return nil
 }
 
 // take takes n permits, which must be from 1 to the limit. It returns how many are used afterwards, or, if they were
@@ -120,22 +111,20 @@ func (a *windowWord) raise() {
 		}
 	}
 	epoch := a.epoch.Load()
-	a.meter.state = algo.FixedWindowState{
-		Window: epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers),
-		Used:   int64(old >> 1 & windowPermits),
-	}
+	state := a.owner.meter.state // as [algo.FixedWindow.Law] has it
+	state[0], state[1], state[2] = uint64(epoch)+(old>>windowShift-uint64(epoch))&windowNumbers, old>>1&windowPermits, 0
 }
 
 // lower leaves the word raised if the state does not fit.
 func (a *windowWord) lower() {
-	s := a.meter.state
-	if s.Used > windowPermits || s.Window < a.epoch.Load() {
+	window, used := int64(a.owner.meter.state[0]), a.owner.meter.state[1]
+	if used > windowPermits || window < a.epoch.Load() {
 		return
 	}
-	if s.Window-a.epoch.Load() >= windowEpochLife/2 {
-		a.epoch.Store(s.Window)
+	if window-a.epoch.Load() >= windowEpochLife/2 {
+		a.epoch.Store(window)
 	}
-	a.word.Store(uint64(s.Window)<<windowShift | uint64(s.Used)<<1)
+	a.word.Store(uint64(window)<<windowShift | used<<1)
 }
 
 func (a *windowWord) counts() (granted, refused int64) { return a.granted.Sum(), a.refused.Sum() }
@@ -160,7 +149,7 @@ func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 	a.granted.Add()
 	d.Allowed = true
 	if reserve {
-		l.claim, l.generation = newClaim(a.owner, n, algo.MarkAt(number, 0))
+		l.claim, l.generation = newClaim(a.owner, n, algo.Mark{At: number})
 	}
 	return true
 }

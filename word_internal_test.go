@@ -169,10 +169,14 @@ func newBucketPair(t *testing.T, rate Rate, burst int64) *pair[algo.TokenBucketS
 	if err != nil {
 		t.Fatal(err)
 	}
-	num, _ := b.bucket.algorithm.Rate()
+	bucket, err := algo.NewTokenBucket(rate.Permits, rate.Period, burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	num, _ := bucket.Rate()
 	p := &pair[algo.TokenBucketState]{
 		t: t, rng: rand.New(rand.NewPCG(uint64(burst), uint64(rate.Permits))),
-		limiter: b, algorithm: b.bucket.algorithm, state: algo.TokenBucketState{Last: b.born},
+		limiter: b, algorithm: bucket, state: algo.TokenBucketState{Last: b.born},
 		word: b.fast.word.Load, limit: burst, tick: rate.Period / time.Duration(rate.Permits), life: time.Duration(epochLife / num),
 	}
 	if b.word == nil {
@@ -205,9 +209,13 @@ func newWindowPair(t *testing.T, limit int64, window time.Duration) *pair[algo.F
 	if err != nil {
 		t.Fatal(err)
 	}
+	windows, err := algo.NewFixedWindow(limit, window, w.born)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &pair[algo.FixedWindowState]{
 		t: t, rng: rand.New(rand.NewPCG(uint64(limit), uint64(window))),
-		limiter: w, algorithm: w.window.meter.algorithm, state: algo.FixedWindowState{Window: math.MinInt64},
+		limiter: w, algorithm: windows, state: algo.FixedWindowState{Window: math.MinInt64},
 		word: w.window.word.Load, limit: limit, tick: window, life: longTimes(window, windowEpochLife),
 	}
 }

@@ -57,14 +57,11 @@ type Result struct {
 }
 
 // Mark remembers when permits were taken, for Cancel. Permits of a window that has ended, and permits that a bucket has regained,
-// are not given back twice. Only the algorithm that made a Mark can use it.
+// are not given back twice. It can be written down, but only the algorithm that made a Mark can use it.
 type Mark struct {
-	at, part, taken int64
+	At          int64 // the place in time that the state says: the number of a window, when it begins, or when a bucket is full
+	Part, Taken int64 // of a bucket: the part of a nanosecond, which is negative if only Taken is known, and when they were taken
 }
-
-// MarkAt is the Mark of permits taken in the window number at of a [FixedWindow], with part 0: for callers that keep its state in
-// another form. For a [TokenBucket] use [TokenBucketState.Mark], which also knows what was returned.
-func MarkAt(at, part int64) Mark { return Mark{at, part, math.MinInt64} }
 
 // Algorithm is what all algorithms have in common; S is the state.
 //

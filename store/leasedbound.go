@@ -76,7 +76,7 @@ type leasePlan struct {
 	most    int64 // permits that can be granted at once
 	span    int64 // how long permits may be held, at most
 	longest int64 // how long a refusal is believed, at most
-	law     law
+	terms   *terms
 	segment int64 // segments of a window, if it has any
 	steady  bool  // permits come back one by one, at the rate of the limit or more slowly
 	drips   bool  // and each in less than a pause
@@ -88,7 +88,7 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &leasePlan{given: given, lowered: given, most: t.most, law: t.law, longest: int64(term)}
+	p := &leasePlan{given: given, lowered: given, most: t.most, terms: t, longest: int64(term)}
 	p.bound = LeasedBound{Limit: t.most, Lowered: t.most}
 	span, window := int64(term), int64(t.limit.Rate().Period)
 	switch t.limit.Algorithm() {
@@ -141,8 +141,7 @@ func (p *leasePlan) spendable(taken int64) int64 {
 	span := p.span
 	switch {
 	case p.lowered.Algorithm() == weir.AlgorithmCalendarWindow:
-		state := make([]int64, p.law.words())
-		span = min(span, int64(p.law.take(state, taken, 1).ResetAfter)) // until the window ends
+		span = min(span, int64(p.terms.first(taken, 1).ResetAfter)) // until the window ends
 	case p.segment > 0:
 		span = min(span, untilSegmentEnds(taken, int64(p.lowered.Rate().Period), p.segment))
 	}

@@ -45,7 +45,7 @@ type Memory struct {
 	ahead   int64          // how far the time of the store is ahead of it
 	spare   record         // for what is asked of keys that are not kept
 	found   []*memoryEntry
-	cleared []int64
+	cleared []uint64
 }
 
 type memoryKey struct{ policy, key string }
@@ -71,7 +71,7 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 	}
 	return &Memory{
 		maxKeys: o.MaxKeys, clock: o.Clock, keys: make(map[memoryKey]*memoryEntry), last: math.MinInt64,
-		cleared: make([]int64, 1+algo.MaxSegments),
+		cleared: make([]uint64, 1+algo.MaxSegments),
 	}, nil
 }
 
@@ -296,11 +296,8 @@ func (m *Memory) find(c *Charge) (e *memoryEntry, t *terms) {
 // that have expired are canceled in either case.
 func (m *Memory) view(e *memoryEntry, t *terms, now int64) *record {
 	if e == nil {
-		m.spare = record{terms: t, at: now, state: m.cleared[:t.law.words()]}
-		clear(m.spare.state)
-		if t.limit.Algorithm() == weir.AlgorithmTokenBucket {
-			m.spare.state[0] = now
-		}
+		m.spare = record{terms: t, at: now, state: m.cleared[:t.law.Words()]}
+		t.law.Begin(m.spare.state, now, 0)
 		return &m.spare
 	}
 	e.ready(now, nil)

@@ -71,10 +71,7 @@ func (k *optimisticKey) hold(o *Optimistic, t *terms) {
 	if k.terms == nil || k.terms.text != t.text {
 		k.known, k.until, k.full = false, 0, 0
 	}
-	k.terms, k.drift, k.bucket = t, o.o.driftOf(t), nil
-	if l, ok := t.law.(*lawOf[algo.TokenBucketState, algo.TokenBucket]); ok {
-		k.bucket = &l.algorithm
-	}
+	k.terms, k.drift, k.bucket = t, o.o.driftOf(t), t.bucket
 }
 
 // judge decides on n permits by the view, if it can: then d is the decision. If it is verdictGrant and may says so, take may
@@ -214,8 +211,8 @@ func (k *optimisticKey) giveBack(n int64, h optimisticHold, now int64) {
 	k.held -= n
 	k.owed -= n
 	if k.bucket != nil { // no more than cannot have come back since
-		m := mark{part: noPart, taken: h.at}
-		k.state = k.bucket.Cancel(k.state, max(now, k.state.Last), n, m.algo())
+		m := algo.Mark{Part: noPart, Taken: h.at}
+		k.state = k.bucket.Cancel(k.state, max(now, k.state.Last), n, m)
 		return
 	}
 	k.available(n)

@@ -67,7 +67,7 @@ func (r *Record) Advance(now int64, l weir.Limit) (changed bool, err error) {
 // Taking remembers what [Record.Take] took, so that it can be undone.
 type Taking struct {
 	n    int64
-	mark mark
+	mark algo.Mark
 }
 
 // Take takes n permits if they are there.
@@ -76,14 +76,14 @@ func (r *Record) Take(n int64) (Taking, algo.Result) {
 	if !result.Allowed || n == 0 {
 		return Taking{}, result
 	}
-	return Taking{n: n, mark: r.terms.law.mark(r.state)}, result
+	return Taking{n, result.Mark}, result
 }
 
 // Undo gives back what was taken, as if it had not been: what has come back meanwhile does not come back twice. Takings are worth
 // nothing once the limit has changed; that only errs on the side of the limit.
 func (r *Record) Undo(t Taking) {
 	if t.n > 0 {
-		r.terms.law.cancel(r.state, r.at, t.n, t.mark)
+		r.terms.law.Cancel(r.state, r.at, t.n, t.mark)
 	}
 }
 
@@ -118,9 +118,9 @@ func (r *Record) Give(n int64) (given int64) {
 func (r *Record) Charge(n int64) (taken []Taking) {
 	for n > 0 {
 		part := min(n, r.terms.most) // more could not be undone at once
-		charged := r.terms.law.charge(r.state, r.at, part, r.terms.most)
+		charged := r.terms.law.Charge(r.state, r.at, part, r.terms.most)
 		if charged > 0 {
-			taken = append(taken, Taking{n: charged, mark: r.terms.law.mark(r.state)})
+			taken = append(taken, Taking{n: charged, mark: r.terms.law.Mark(r.state)})
 		}
 		if charged < part {
 			break

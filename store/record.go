@@ -27,9 +27,9 @@ type record struct {
 	at    int64 // the latest time at which it was changed
 	// behind is how far the clock of the caller is behind that time, which is not kept: waits are told by that clock.
 	behind int64
-	state  []int64
-	held   []hold // by expiry
-	done   []done // by id
+	state  []uint64 // as the law of the terms has it: the first word is its place in time
+	held   []hold   // by expiry
+	done   []done   // by id
 	// sealed is until when nothing is given back of loans: what has become of their permits is not known, as the limit was
 	// changed since, or the time was set back. It need not be known any more when all of them have come back anyway, which is
 	// at unsealed. Both are 0 where there is nothing to be known.
@@ -41,7 +41,7 @@ type record struct {
 type hold struct {
 	id      string
 	n       int64 // permits that are given back if it is canceled
-	mark    mark
+	mark    algo.Mark
 	expires int64
 	// rate is the fastest that permits of a bucket can have come back at since, if its limit was changed since; otherwise zero.
 	rate weir.Rate
@@ -67,10 +67,8 @@ func newRecord(t *terms, now int64) *record {
 
 // begin makes all permits available.
 func (r *record) begin() {
-	r.state = make([]int64, r.terms.law.words())
-	if r.terms.limit.Algorithm() == weir.AlgorithmTokenBucket {
-		r.state[0] = r.at
-	}
+	r.state = make([]uint64, r.terms.law.Words())
+	r.terms.law.Begin(r.state, r.at, 0)
 }
 
 func (r *record) clone() *record {
@@ -112,13 +110,13 @@ func (r *record) rewind(now int64) {
 	r.unsealed -= min(back, r.unsealed)
 	r.seal(now + min(back, mostLoan))
 	was := r.state[0]
-	r.terms.law.refund(r.state, now, 0)
-	moved := r.state[0] - was
+	r.terms.law.Refund(r.state, now, 0)
+	moved := int64(r.state[0] - was)
 	for i := range r.held {
 		h := &r.held[i]
 		h.expires -= back
-		h.mark.at += moved
-		h.mark.taken += moved
+		h.mark.At += moved
+		h.mark.Taken += moved
 	}
 	for i := range r.done {
 		r.done[i].until -= back
@@ -167,9 +165,11 @@ func (r *record) giveBack(h *hold, n int64) {
 	switch {
 	case h.void || n <= 0:
 	case h.rate != weir.Rate{}:
-		acrossLaw(r.terms.law, h.rate, r.state, r.at, n, h.mark)
+		if b, err := algo.NewTokenBucket(h.rate.Permits, h.rate.Period, 1); err == nil {
+			r.terms.law.CancelAcross(b.Law(), r.state, r.at, n, h.mark)
+		}
 	default:
-		r.terms.law.cancel(r.state, r.at, n, h.mark)
+		r.terms.law.Cancel(r.state, r.at, n, h.mark)
 	}
 }
 
@@ -189,16 +189,19 @@ func (r *record) carry(t *terms) {
 		}
 		return
 	}
-	var mapped marks
-	r.state, mapped = t.law.carry(old.law, r.state, r.at)
+	old.law.Refund(r.state, r.at, 0) // moves it to now
+	from := int64(r.state[0]) - max(int64(old.limit.Segments())-1, 0)
+	state := make([]uint64, t.law.Words())
+	t.law.Carry(state, old.law, r.state, r.at)
+	r.state = state
 	for i := range r.held {
 		h := &r.held[i]
 		switch {
-		case mapped.kind == marksAcross:
+		case t.bucket != nil:
 			h.rate = faster(faster(h.rate, old.limit.Rate()), t.limit.Rate())
-		case mapped.kind == marksKept:
-		case h.mark.at >= mapped.from:
-			h.mark.at = mapped.to
+		case t.law.SameMarks(old.law):
+		case h.mark.At >= from: // those that counted until now count as taken now
+			h.mark.At = int64(state[0])
 		default: // the permits have come back
 			h.void = true
 		}
@@ -211,14 +214,14 @@ func (r *record) seal(until int64) {
 		return
 	}
 	r.sealed = max(r.sealed, until)
-	r.unsealed = max(r.unsealed, r.terms.law.regained(until))
+	r.unsealed = max(r.unsealed, r.terms.regained(until))
 }
 
 // take takes n permits if they are there. The record must be ready.
-func (r *record) take(n int64) algo.Result { return r.told(r.terms.law.take(r.state, r.at, n)) }
+func (r *record) take(n int64) algo.Result { return r.told(r.terms.law.Take(r.state, r.at, n)) }
 
 // peek returns what take would. The record must be ready.
-func (r *record) peek(n int64) algo.Result { return r.told(r.terms.law.peek(r.state, r.at, n)) }
+func (r *record) peek(n int64) algo.Result { return r.told(r.terms.law.Peek(r.state, r.at, n)) }
 
 // told is a result whose waits begin now and not at the time of the record, so that no caller comes back too early.
 func (r *record) told(result algo.Result) algo.Result {
@@ -240,7 +243,7 @@ func (r *record) later(wait time.Duration) time.Duration {
 
 // refund gives n permits back whatever their origin. The record must be ready.
 func (r *record) refund(n int64) {
-	r.terms.law.refund(r.state, r.at, n)
+	r.terms.law.Refund(r.state, r.at, n)
 	if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 		return
 	}
@@ -269,11 +272,11 @@ func (r *record) takeBack(n, lent int64) {
 	if lent > r.at || r.unsealed > 0 && lent <= r.sealed { // a loan of the future is one from before the time went back
 		return
 	}
-	m := mark{part: noPart, taken: lent}
-	if r.terms.limit.Algorithm() != weir.AlgorithmTokenBucket {
-		m = r.terms.law.markAt(lent)
+	m := algo.Mark{Part: noPart, Taken: lent}
+	if r.terms.bucket == nil {
+		m = r.terms.first(lent, 1).Mark
 	}
-	r.terms.law.cancel(r.state, r.at, n, m)
+	r.terms.law.Cancel(r.state, r.at, n, m)
 }
 
 // noPart makes a mark of a bucket one that says only when the permits were taken.
@@ -281,13 +284,13 @@ const noPart = -1
 
 // debit takes n permits that were granted elsewhere. The record must be ready.
 func (r *record) debit(n int64) algo.Result {
-	r.terms.law.charge(r.state, r.at, n, r.terms.most)
+	r.terms.law.Charge(r.state, r.at, n, r.terms.most)
 	return r.peek(0)
 }
 
 // hold keeps n permits, which were the last to be taken, for a reservation; of is "" or the record that decides about it.
 func (r *record) hold(id string, n, expires int64, of string) {
-	r.insert(hold{id: id, n: n, mark: r.terms.law.mark(r.state), expires: expires, of: of})
+	r.insert(hold{id: id, n: n, mark: r.terms.law.Mark(r.state), expires: expires, of: of})
 }
 
 // insert puts a hold where it belongs.
@@ -333,7 +336,7 @@ func (r *record) commit(i int, actual int64) {
 	case r.terms.limit.Algorithm() == weir.AlgorithmConcurrency:
 		r.giveBack(h, h.n)
 	case actual > h.n:
-		r.terms.law.charge(r.state, r.at, actual-h.n, r.terms.most)
+		r.terms.law.Charge(r.state, r.at, actual-h.n, r.terms.most)
 	default:
 		r.giveBack(h, h.n-actual)
 	}
@@ -374,7 +377,7 @@ func (r *record) reset() {
 
 // fresh reports whether the record, which must be ready, equals that of a key that has never been seen.
 func (r *record) fresh() bool {
-	return r.unsealed <= r.at && len(r.held) == 0 && len(r.done) == 0 && r.terms.law.fresh(r.state, r.at)
+	return r.unsealed <= r.at && len(r.held) == 0 && len(r.done) == 0 && r.terms.law.Fresh(r.state, r.at)
 }
 
 // freshAt is from when on the record equals that of a key that has never been seen, if nobody takes permits: never earlier than
@@ -382,7 +385,7 @@ func (r *record) fresh() bool {
 func (r *record) freshAt() int64 {
 	at := max(r.at, r.unsealed)
 	if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
-		at = max(at, r.terms.law.freshAt(r.state))
+		at = max(at, r.terms.law.FreshAt(r.state))
 	}
 	if n := len(r.held); n > 0 {
 		at = max(at, r.held[n-1].expires)

@@ -30,14 +30,14 @@ func (r *record) encode() []byte {
 	b = appendText(b, r.terms.text)
 	b = binary.AppendVarint(b, r.at)
 	for _, w := range r.state {
-		b = binary.AppendVarint(b, w)
+		b = binary.AppendVarint(b, int64(w))
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.held)))
 	for i := range r.held {
 		h := &r.held[i]
 		b = appendText(b, h.id)
 		b = appendText(b, h.of)
-		for _, v := range [...]int64{h.expires, h.n, h.mark.at, h.mark.part, h.mark.taken, h.rate.Permits, int64(h.rate.Period)} {
+		for _, v := range [...]int64{h.expires, h.n, h.mark.At, h.mark.Part, h.mark.Taken, h.rate.Permits, int64(h.rate.Period)} {
 			b = binary.AppendVarint(b, v)
 		}
 		b = appendBool(b, h.void)
@@ -110,11 +110,11 @@ func decodeRecord(b []byte, want *terms) (*record, error) {
 		return nil, fmt.Errorf("%w: its limit cannot be used", errMalformed)
 	}
 	r.at = d.time()
-	r.state = make([]int64, r.terms.law.words())
+	r.state = make([]uint64, r.terms.law.Words())
 	for i := range r.state {
-		r.state[i] = d.int()
+		r.state[i] = uint64(d.int())
 	}
-	if d.failed || !r.terms.law.valid(r.state) {
+	if d.failed || !r.terms.law.Valid(r.state) {
 		return nil, errMalformed
 	}
 	d.holds(r)
@@ -141,7 +141,7 @@ func (r *record) consistent() bool {
 			out += h.n
 		}
 	}
-	return out == r.state[0]
+	return out == int64(r.state[0])
 }
 
 const (
@@ -171,6 +171,18 @@ func decodeLimit(text string) (l weir.Limit, ok bool) {
 	l, ok = limits.Of(algorithm, rate, permits, segments, c)
 	return l, ok && !d.failed && len(d.rest) == 0
 }
+
+// validTime reports whether a time is one that a clock may show.
+func validTime(t int64) bool { return -latest <= t && t <= latest }
+
+// validPermits reports whether a count of permits is one that a limit can reach, debt included.
+func validPermits(n int64) bool { return n >= 0 && n <= 1<<52 }
+
+// latest is the latest time that a clock may show.
+const latest = 1 << 62
+
+// never is a time that does not come.
+const never = math.MaxInt64
 
 // decoder reads from the front of rest. Once it has failed, it answers zeros.
 type decoder struct {
@@ -247,7 +259,7 @@ func (d *decoder) holds(r *record) {
 		h := &r.held[i]
 		h.id, h.of = d.text(MostIDBytes), d.text(mostNameBytes)
 		h.expires, h.n = d.time(), d.permits()
-		h.mark = mark{d.int(), d.int(), d.int()}
+		h.mark = algo.Mark{At: d.int(), Part: d.int(), Taken: d.int()}
 		h.rate = weir.Rate{Permits: d.int(), Period: time.Duration(d.int())}
 		if _, _, named := nameParts(h.of); h.of != "" && !named {
 			d.failed = true

@@ -7,34 +7,55 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // terms are a limit that has been checked.
 type terms struct {
-	limit weir.Limit // with its defaults filled in
-	law   law
-	most  int64  // permits that can be granted at once
-	text  string // the binary form of the limit: equal for equal limits
+	limit  weir.Limit        // with its defaults filled in
+	law    algo.Law          // windows begin at multiples of their length since 1970
+	bucket *algo.TokenBucket // nil for all other algorithms
+	most   int64             // permits that can be granted at once
+	text   string            // the binary form of the limit: equal for equal limits
 }
 
 // newTerms checks a limit.
 func newTerms(l weir.Limit) (*terms, error) {
-	if err := l.Check(); err != nil {
+	law, err := limits.Law(l)
+	if err != nil {
 		return nil, err
 	}
-	t := &terms{limit: l, most: l.Permits()}
+	t := &terms{limit: l, law: law, most: l.Permits(), text: string(appendLimit(nil, l))}
 	if z := l.Calendar().Zone; z != nil && z != time.UTC && !zoneIsNamed(z) {
 		return nil, &weir.OptionError{
 			Option: "Limit.Calendar.Zone", Value: fmt.Sprintf("%.40q", z.String()),
 			Accepted: "UTC or a zone with a name under which time.LoadLocation finds it, as other processes read it",
 		}
 	}
-	var err error
-	if t.law, err = newLaw(l); err != nil {
-		return nil, fmt.Errorf("weir: limit %v: %w", l, err)
+	if l.Algorithm() == weir.AlgorithmTokenBucket {
+		b, err := algo.NewTokenBucket(l.Rate().Permits, l.Rate().Period, l.Permits())
+		if err != nil {
+			return nil, fmt.Errorf("weir: limit %v: %w", l, err)
+		}
+		t.bucket = &b
 	}
-	t.text = string(appendLimit(nil, l))
 	return t, nil
+}
+
+// first is what a fresh state answers to n permits at a time.
+func (t *terms) first(at, n int64) algo.Result {
+	state := make([]uint64, t.law.Words())
+	t.law.Begin(state, at, 0)
+	return t.law.Take(state, at, n)
+}
+
+// regained is when everything has come back that was taken until a time, debts aside.
+func (t *terms) regained(until int64) int64 {
+	state := make([]uint64, t.law.Words())
+	t.law.Begin(state, until, 0)
+	t.law.Take(state, until, t.most)
+	return t.law.FreshAt(state)
 }
 
 // zoneIsNamed reports whether whoever loads a zone of the name of z has one that equals it, as far as its clock shows this year.

@@ -26,6 +26,10 @@ var CheckBounds any //nolint:gochecknoglobals // as above
 // Step returns the beginning of one step over several limits for package keyset, whose type step says what it is.
 var Step func() any //nolint:gochecknoglobals // as above
 
+// Law is how a limit counts, with windows that begin at multiples of their length since 1970. It is a
+// func(weir.Limit) (algo.Law, error).
+var Law any //nolint:gochecknoglobals // as above
+
 // Members returns the limiters of a chain, in its order; ok is false for all that is no chain. It is a
 // func(limiter any) (members []weir.Acquirer, ok bool).
 var Members any //nolint:gochecknoglobals // as above

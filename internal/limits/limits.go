@@ -78,6 +78,13 @@ func Interval(r weir.Rate) time.Duration {
 }
 
 //nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
+var lawOf = inside.Law.(func(weir.Limit) (algo.Law, error))
+
+// Law is how a limit counts, by Unix nanoseconds: windows begin at multiples of their length since 1970. The error is an
+// *[weir.OptionError].
+func Law(l weir.Limit) (algo.Law, error) { return lawOf(l) } //nolint:ireturn // one for each algorithm
+
+//nolint:errcheck,forcetypeassert,gochecknoglobals // as above
 var membersOf = inside.Members.(func(limiter any) (members []weir.Acquirer, ok bool))
 
 // Members returns the limiters of a chain, in its order. The slice is a copy. ok is false for all that is no chain.

@@ -162,8 +162,8 @@ func newCounting(l weir.Limit) counting {
 		return &countingOf[algo.SlidingWindowState, algo.SlidingWindow]{
 			limit: l, a: build(l), unit: 1, build: build, carry: algo.SlidingWindow.Carry,
 			same: func(a, b algo.SlidingWindow) bool { return a.SameWindows(b) },
-			at:   func(s algo.SlidingWindowState) int64 { return s.Segment },
-			from: func(a algo.SlidingWindow, s algo.SlidingWindowState) int64 { return s.Segment - segmentsOf(a) + 1 },
+			at:   func(s algo.SlidingWindowState) int64 { return s.Segment() },
+			from: func(a algo.SlidingWindow, s algo.SlidingWindowState) int64 { return s.Segment() - segmentsOf(a) + 1 },
 		}
 	case weir.AlgorithmSlidingCounter:
 		build := func(l weir.Limit) algo.SlidingCounter {

@@ -107,10 +107,10 @@ func (w *law) result(r *reader, at, n int64, allowed bool) algo.Result {
 		return w.counter.Peek(s, at, n)
 	case codeSliding:
 		count := int(r.byte()) - 1
-		s := algo.SlidingWindowState{Segment: r.number()}
+		s := algo.SlidingWindowState{uint64(r.number())}
 		for i := range min(count, algo.MaxSegments) {
-			s.Used[i] = r.number()
-			s.Total += s.Used[i]
+			s[2+i] = uint64(r.number())
+			s[1] += s[2+i]
 		}
 		return w.sliding.Peek(s, at, n)
 	case codeCalendar:

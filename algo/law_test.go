@@ -1,0 +1,74 @@
+package algo_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// TestTableLawIsTheAlgorithm compares what takes in place with algo.TokenBucket on the same history.
+func TestTableLawIsTheAlgorithm(t *testing.T) {
+	t.Parallel()
+
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(3, seed))
+		permits, period := 1+r.Int64N(1<<(1+seed%30)), time.Duration(1+r.Int64N(1<<(20+seed%30)))
+		burst := 1 + r.Int64N(1<<(1+seed%40))
+
+		b, err := algo.NewTokenBucket(permits, period, burst)
+		if err != nil {
+			continue // such a bucket would take too long to fill
+		}
+
+		for _, narrow := range []bool{false, true} {
+			law := b.TableLaw(narrow)
+			if law.Words() == 2 && b.FillTime() > 1<<58 {
+				continue // two words do not reach so far
+			}
+
+			now := r.Int64N(1 << 40)
+			words, state := make([]uint64, law.Words()), algo.TokenBucketState{Last: now}
+			law.Begin(words, now, 0)
+
+			for step := 0; step < 500 && now < 1<<58; step++ {
+				now += r.Int64N(1 + int64(b.FillTime())>>r.IntN(20))
+				n := 1 + r.Int64N(1+burst>>r.IntN(12))
+
+				got := law.Take(words, now, n)
+				next, want := b.Take(state, now, n)
+
+				if state = next; got != want {
+					t.Fatalf("%+v, step %d at %d: %d permits: %+v, want %+v", b, step, now, n, got, want)
+				}
+
+				if n > 1 {
+					next, want = b.Take(state, now, 1)
+					if state = next; law.Grant(words, now) != want.Allowed {
+						t.Fatalf("%+v, step %d at %d: one permit: not %v", b, step, now, want.Allowed)
+					}
+				}
+
+				if f, g := law.FreshAt(words), b.FreshAt(state); f > now && f != g {
+					t.Fatalf("%+v, step %d: fresh at %d, want %d", b, step, f, g)
+				}
+
+				switch r.IntN(20) {
+				case 0:
+					charged := law.Charge(words, now, n, burst)
+					if state, want.Remaining = b.Charge(state, now, n, burst); charged != want.Remaining {
+						t.Fatalf("%+v, step %d: %d charged, want %d", b, step, charged, want.Remaining)
+					}
+				case 1:
+					law.Refund(words, now, n)
+					state = b.Refund(state, now, n)
+				case 2:
+					law.Cancel(words, now, n, got.Mark)
+					state = b.Cancel(state, now, n, got.Mark)
+				default:
+				}
+			}
+		}
+	}
+}
