@@ -3,7 +3,6 @@ package httplimit
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -29,11 +28,13 @@ import (
 // A request is charged once, also where it passes several gates with the same engine. [Mux] is a Gate whose handlers name their
 // policies in code. All methods are safe for concurrent use.
 type Gate struct {
+	front
+
 	options GateOptions
 	texts   toldTexts
 	passes  sync.Pool // of *pass
 
-	admitted, refused, exempt, aborted, failed atomic.Uint64
+	admitted, exempt atomic.Uint64
 }
 
 // GateStats counts what became of requests.
@@ -61,11 +62,12 @@ func NewGate(o GateOptions) (*Gate, error) {
 		}
 		o.Clients = resolver
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	g := &Gate{options: o}
-	g.passes.New = func() any { return new(pass) }
+	g.passes.New = func() any { return &pass{gate: g} }
+	g.front = front{
+		skip: o.Skip, cost: o.Cost, status: o.Status, onRefused: o.OnRefused, logger: logger(o.Logger), decider: "engine",
+		charged: o.Engine, begin: func() asker { return g.passes.Get().(*pass) },
+	}
 	return g, nil
 }
 
@@ -78,20 +80,18 @@ func (g *Gate) Stats() GateStats {
 }
 
 // Handler is the gate in front of next.
-func (g *Gate) Handler(next http.Handler) http.Handler {
-	if next == nil {
-		panic("weir: httplimit: the handler is nil")
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
-}
+func (g *Gate) Handler(next http.Handler) http.Handler { return g.handler(next) }
 
 // pass is the memory of one request in a gate.
 type pass struct {
+	gate     *Gate
+	cost     int64
 	request  policy.Request
 	verdict  policy.Verdict
 	policies ratelimitfields.Policies
 	states   []ratelimitfields.State
 	recent   recentTexts
+	reserved *Reserved // nil if nothing is reserved
 }
 
 // admission is the context of a request that was decided.
@@ -117,49 +117,6 @@ func (a *admission) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	o := &g.options
-	if o.Skip != nil && o.Skip(r) || r.Context().Value(o.Engine) != nil {
-		next.ServeHTTP(w, r)
-		return
-	}
-	cost := int64(1)
-	if o.Cost != nil {
-		cost = o.Cost(r)
-	}
-	if cost < 0 {
-		g.fail(w, r, "httplimit: the cost is negative", slog.Int64("cost", cost))
-		return
-	}
-	p := g.passes.Get().(*pass)
-	defer g.end(p)
-	g.describe(&p.request, r, cost)
-	v := &p.verdict
-	if err := g.decide(r.Context(), p, cost); err != nil {
-		g.abandon(w, r, err)
-		return
-	}
-	switch d := v.Decision(); {
-	case v.Allowed || cost == 0 && d.Reason != weir.ReasonDenied:
-		g.tellAdmitted(w.Header(), p)
-		if v.Exempt {
-			g.exempt.Add(1)
-		} else {
-			g.admitted.Add(1)
-		}
-		a := &admission{Context: r.Context(), engine: o.Engine}
-		if o.Reserve && cost > 0 {
-			a.reserved.verdict, a.reserved.made = v, true
-			defer a.reserved.end()
-		}
-		next.ServeHTTP(w, r.WithContext(a)) //nolint:contextcheck // it inherits
-	case d.Reason == weir.ReasonInvalid:
-		g.fail(w, r, "httplimit: the engine does not accept the request", slog.Int64("cost", cost))
-	default:
-		g.refuse(w, r, p, cost, d)
-	}
-}
-
 // describe fills in what rules see of a request.
 func (g *Gate) describe(to *policy.Request, r *http.Request, cost int64) {
 	o := &g.options
@@ -181,9 +138,10 @@ func (g *Gate) describe(to *policy.Request, r *http.Request, cost int64) {
 	}
 }
 
-// decide asks the engine. An error means that nobody is there to be answered any more.
-func (g *Gate) decide(ctx context.Context, p *pass, cost int64) error {
-	o := &g.options
+func (p *pass) ask(r *http.Request, cost int64) (weir.Reason, error) {
+	o, ctx := &p.gate.options, r.Context()
+	p.cost = cost
+	p.gate.describe(&p.request, r, cost)
 	switch {
 	case cost == 0:
 		o.Engine.Peek(&p.request, &p.verdict)
@@ -198,66 +156,58 @@ func (g *Gate) decide(ctx context.Context, p *pass, cost int64) error {
 			wait = o.Engine.WaitReserve
 		}
 		if err := wait(ctx, &p.request, &p.verdict); err != nil && !errors.Is(err, weir.ErrRefused) {
-			return err
+			return weir.ReasonNone, err
 		}
-		return nil
+		return p.reason(), nil
 	case o.Reserve:
 		o.Engine.Reserve(&p.request, &p.verdict)
 	default:
 		o.Engine.Take(&p.request, &p.verdict)
 	}
-	if p.verdict.Decision().Reason == weir.ReasonCanceled {
-		return ctx.Err()
+	if reason := p.reason(); reason != weir.ReasonCanceled {
+		return reason, nil
 	}
-	return nil
+	return weir.ReasonCanceled, ctx.Err()
+}
+
+// reason is why the request is refused, ReasonNone if it is not.
+func (p *pass) reason() weir.Reason {
+	if p.verdict.Allowed {
+		return weir.ReasonNone
+	}
+	return p.verdict.Decision().Reason
+}
+
+func (p *pass) admit(dst http.Header, r *http.Request) context.Context {
+	g := p.gate
+	g.tellAdmitted(dst, p)
+	if p.verdict.Exempt {
+		g.exempt.Add(1)
+	} else {
+		g.admitted.Add(1)
+	}
+	a := &admission{Context: r.Context(), engine: g.options.Engine}
+	if g.options.Reserve && p.cost > 0 {
+		a.reserved.verdict, a.reserved.made = &p.verdict, true
+		p.reserved = &a.reserved
+	}
+	return a
+}
+
+func (p *pass) refuse(dst http.Header, _ *http.Request) *Refusal {
+	refusal := p.gate.refusal(dst, p, p.cost, p.verdict.Decision())
+	return &refusal
 }
 
 // end gives back what the request holds, and its memory.
-func (g *Gate) end(p *pass) {
+func (p *pass) end() {
+	if p.reserved != nil {
+		p.reserved.end()
+		p.reserved = nil
+	}
 	p.verdict.Release()
 	r := &p.request
 	r.Method, r.Host, r.Path, r.RawPath, r.Query, r.Route = "", "", "", "", "", ""
 	r.Header, r.Attributes, r.Context = nil, nil, nil
-	g.passes.Put(p)
-}
-
-func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, p *pass, cost int64, d weir.Decision) {
-	g.refused.Add(1)
-	refusal := g.refusal(w.Header(), p, cost, d)
-	if g.options.Status != 0 && d.Reason != weir.ReasonDenied {
-		refusal.Status, refusal.Problem.Status = g.options.Status, g.options.Status
-	}
-	if g.options.OnRefused != nil {
-		g.options.OnRefused(r, &refusal)
-	}
-	g.send(&refusal, w, r)
-}
-
-// badStatus is logged of a hook that is wrong.
-const badStatus = "httplimit: the hook set a status that is not from 200 to 599"
-
-func (g *Gate) send(f *Refusal, w http.ResponseWriter, r *http.Request) {
-	status := f.Status
-	if f.Send(w, r) != nil {
-		g.options.Logger.ErrorContext(r.Context(), badStatus, "status", status)
-	}
-}
-
-// abandon ends a request for which the engine answered an error instead of a verdict.
-func (g *Gate) abandon(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		g.aborted.Add(1)
-		w.WriteHeader(StatusClientClosedRequest)
-		return
-	}
-	g.fail(w, r, "httplimit: the engine failed", slog.Any("error", err))
-}
-
-// fail serves a request that cannot be decided. Clients are not told why.
-func (g *Gate) fail(w http.ResponseWriter, r *http.Request, message string, why slog.Attr) {
-	g.failed.Add(1)
-	g.options.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)
-	status := http.StatusInternalServerError
-	f := Refusal{Status: status, Problem: Problem{Type: aboutBlank, Title: http.StatusText(status)}}
-	g.send(&f, w, r)
+	p.gate.passes.Put(p)
 }

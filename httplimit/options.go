@@ -33,6 +33,16 @@ type KeyedQueue interface {
 	Acquire(ctx context.Context, key string, n int64) (weir.Lease, error)
 }
 
+// Limit is one of the Limits of a middleware.
+type Limit struct {
+	// Keyed limits the requests of each key: a [weir.Keyed] or a [weir.KeyedConcurrency] of strings, whose permits are released
+	// when the handler returns. Required.
+	Keyed keyset.Limiter
+	// Key returns the key of a request. One that always returns "" makes it a limit of all requests together. Default: that
+	// of the Options.
+	Key KeyFunc
+}
+
 // Options configure a middleware. One of Limiter, Keyed and Limits is required.
 type Options struct {
 	// Limiter limits all requests together. A [weir.Chain] applies several limits to each request, all or nothing.

@@ -115,7 +115,7 @@ func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(f.Status)
 	if hasBody && r.Method != http.MethodHead {
-		_, _ = w.Write(body) // if the client is gone, nobody is there to be told
+		_, _ = w.Write(body) //nolint:gosec // JSON or plain text, which browsers are told; a client that is gone needs no error
 	}
 	if drains {
 		Drain(w, r)
