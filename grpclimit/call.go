@@ -102,7 +102,7 @@ func hasUpper(name string) bool {
 	return false
 }
 
-// fill makes c that of a call. Nobody else may use it any more.
+// fill makes c that of a call. It must not be in use.
 func (c *Call) fill(ctx context.Context, s *Server, fullMethod string) {
 	*c = Call{incoming: header{ctx}, prefixes: s.clients.Prefixes()}
 	c.Protocol, c.Method, c.Path, c.Header = ProtocolCall, "POST", fullMethod, &c.incoming

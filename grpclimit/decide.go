@@ -122,7 +122,7 @@ func (s *Server) try(key string, cost int64) weir.Lease {
 	return s.o.Limiter.TryAcquire(cost)
 }
 
-// late is the answer to who has waited as long as it may, from what the limit would answer now.
+// late makes of what the limit would decide now the refusal of a call that has waited as long as it may.
 func late(d weir.Decision) weir.Decision {
 	if d.Allowed {
 		d.RetryAfter = 1 // a permit came too late

@@ -16,13 +16,13 @@ type held struct{ target, method string }
 
 // holds are the times until which servers have asked not to be called.
 type holds struct {
-	active atomic.Int64 // how many there are, so that nobody takes the lock while there is none
+	active atomic.Int64 // how many there are: the lock is not taken while there is none
 
 	mu    sync.Mutex
 	until map[held]time.Time
 }
 
-// mostHolds is how many are remembered. A client has as many methods as its program; more are the names of somebody else.
+// mostHolds is how many are remembered. A client has as many methods as its program; more come from elsewhere.
 const mostHolds = 4096
 
 // rest is for how long a call is still held back.

@@ -22,7 +22,7 @@ type Server struct {
 	o       ServerOptions
 	clients *clientip.Resolver
 	told    told
-	host    bool // somebody can see the Host of a Call
+	host    bool // an option can see the Host of a Call
 }
 
 // NewServer returns a Server, or an error that names the option that cannot be used.
@@ -162,13 +162,13 @@ func (h *hold) end(err error) {
 	h.release()
 }
 
-// fail is the answer to what cannot be decided. Clients are not told why.
+// fail returns the status of what cannot be decided. Clients are not told why.
 func (s *Server) fail(ctx context.Context, c *Call, message string, why slog.Attr) error {
 	s.o.Logger.LogAttrs(ctx, slog.LevelError, message, slog.String("method", c.Path), why)
 	return status.Error(codes.Internal, "the limits of this call could not be decided")
 }
 
-// gone is the answer to a client that does not wait for one any more.
+// gone returns the status for a client that has gone, or whose deadline has passed.
 func gone(ctx context.Context) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -81,14 +81,9 @@ func (t *told) add(name string, limiter any) {
 	}
 }
 
-// newQuota is the quota of a limit. The windows of a calendar may have no length that could be told: months are not alike.
 func newQuota(l weir.Limit) quota {
-	q := quota{unit: ratelimitfields.Requests}
-	q.permits, q.window = l.Quota()
-	if l.Algorithm() == weir.AlgorithmConcurrency {
-		q.unit = ratelimitfields.ConcurrentRequests
-	}
-	return q
+	p := ratelimitfields.PolicyOf("", l)
+	return quota{p.Quota, p.Window, p.Unit}
 }
 
 // one is the decision of a Limiter, or of a Keyed about a key. It is told with the window of the limit that the key is held to
@@ -134,11 +129,8 @@ func (t *told) parts(v *policy.Verdict) []part {
 
 // quotaOf is the quota of the limit that was applied.
 func quotaOf(p *policy.Part) quota {
-	q, limit := quota{permits: p.Decision.Limit, unit: ratelimitfields.Requests}, p.Applied()
-	if limit.Algorithm() == weir.AlgorithmConcurrency {
-		q.unit = ratelimitfields.ConcurrentRequests
-	}
-	_, q.window = limit.Quota()
+	q := newQuota(p.Applied())
+	q.permits = p.Decision.Limit
 	return q
 }
 

@@ -68,16 +68,11 @@ func (t *toldTexts) find(
 
 // toldPolicy is a limit as clients are told of it.
 func toldPolicy(part *policy.Part, units map[string]ratelimitfields.Unit) ratelimitfields.Policy {
-	p := ratelimitfields.Policy{Name: part.Decision.Policy, Quota: part.Decision.Limit, Unit: units[part.Policy.Name]}
-	if p.Unit == "" {
-		p.Unit = ratelimitfields.Requests
+	p := ratelimitfields.PolicyOf(part.Decision.Policy, part.Applied())
+	p.Quota = part.Decision.Limit
+	if unit := units[part.Policy.Name]; unit != "" && p.Unit == ratelimitfields.Requests {
+		p.Unit = unit
 	}
-	limit := part.Applied()
-	if limit.Algorithm() == weir.AlgorithmConcurrency {
-		p.Unit = ratelimitfields.ConcurrentRequests
-	}
-	_, p.Window = limit.Quota()
-	p.Limit = limit
 	return p
 }
 

@@ -39,14 +39,12 @@ func policyOfKeyed(k Keyed) ratelimitfields.Policy {
 
 // quoting is the policy of a limiter that decides as d.
 func quoting(d weir.Decision, limiter any) ratelimitfields.Policy {
-	p := ratelimitfields.Policy{Name: d.Policy, Quota: d.Limit}
-	if l, ok := limiter.(limited); ok {
-		// The windows of a calendar may have no length that could be told: months are not alike.
-		p.Quota, p.Window = l.Limit().Quota()
-		if l.Limit().Algorithm() == weir.AlgorithmConcurrency {
-			p.Unit = ratelimitfields.ConcurrentRequests
-		}
+	l, ok := limiter.(limited)
+	if !ok {
+		return ratelimitfields.Policy{Name: d.Policy, Quota: d.Limit}
 	}
+	p := ratelimitfields.PolicyOf(d.Policy, l.Limit())
+	p.Limit = weir.Limit{} // it may be changed, and a key may have its own
 	return p
 }
 

@@ -76,7 +76,7 @@ func printable(r rune) rune {
 }
 
 // isCapacity reports whether a refusal says something about the server rather than about the client: it is closed, tracks
-// as many keys as it may, or has all permits in use, for a time that nobody knows.
+// as many keys as it may, or has all permits in use, for a time that is not known.
 func isCapacity(d weir.Decision, unit ratelimitfields.Unit) bool {
 	switch d.Reason {
 	case weir.ReasonClosed, weir.ReasonTableFull, weir.ReasonOverloaded, weir.ReasonUnavailable:

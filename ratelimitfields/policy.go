@@ -36,6 +36,16 @@ type Policy struct {
 	PartitionKey []byte
 }
 
+// PolicyOf is the policy of a limit: its quota, its window, and what it counts.
+func PolicyOf(name string, limit weir.Limit) Policy {
+	p := Policy{Name: name, Unit: Requests, Limit: limit}
+	if limit.Algorithm() == weir.AlgorithmConcurrency {
+		p.Unit = ConcurrentRequests
+	}
+	p.Quota, p.Window = limit.Quota()
+	return p
+}
+
 const (
 	defaultName     = "default"
 	maxPartitionKey = 1024

@@ -28,7 +28,7 @@ type entry struct {
 	_     [64]byte
 }
 
-// retired in users of an entry says that nobody may enter any more.
+// retired in users of an entry means that no check may enter any more.
 const retired = 1 << 62
 
 // binding says which entry serves a pair of tiers, and when it was last asked for it.
@@ -53,14 +53,14 @@ func (e *entry) leave() {
 	}
 }
 
-// retire lets nobody in any more. The last who leaves disposes of the entry.
+// retire lets no check in any more. The last one that leaves disposes of the entry.
 func (e *entry) retire() {
 	if e.users.Or(retired) == 0 {
 		e.dispose()
 	}
 }
 
-// retireIfIdle is retire, unless somebody is in.
+// retireIfIdle is retire, unless a check is in.
 func (e *entry) retireIfIdle() bool { return e.users.CompareAndSwap(0, retired) }
 
 func (e *entry) dispose() {
@@ -76,7 +76,7 @@ func (e *entry) lastUsed() int64 {
 	return last
 }
 
-// bind finds out who serves a place, and makes a limiter if there is room. The answer is nil after Close.
+// bind returns which limiter serves a place, and makes one if there is room. It returns nil after Close.
 func (t *Tiers) bind(at place) *binding {
 	want := slog.String("policy", t.pair(at).String())
 	b, change, err := t.bindLocked(at, t.now())

@@ -84,7 +84,7 @@ type Tiers struct {
 	clock     weir.Clock
 	start     time.Time
 	logger    *slog.Logger
-	slots     []atomic.Pointer[binding] // for each pair of tiers, who serves it
+	slots     []atomic.Pointer[binding] // for each pair of tiers, which limiter serves it
 
 	closed atomic.Bool
 	sweep  func() // in a variable, so that a goroutine starts without an allocation
@@ -252,7 +252,7 @@ func (t *Tiers) check(at place, op uint64, addr netip.Addr) weir.Decision {
 	return d
 }
 
-// refusal is the answer to those whose attribute allows nothing.
+// refusal is the decision for an attribute that allows nothing.
 func (t *Tiers) refusal(at place) weir.Decision {
 	reason := weir.ReasonHardLockout
 	if at == invalid {
@@ -261,7 +261,7 @@ func (t *Tiers) refusal(at place) weir.Decision {
 	return weir.Decision{Reason: reason, RetryAfter: weir.Never, Policy: t.name}
 }
 
-// later is the answer of a limiter that cannot be asked.
+// later is the decision of a limiter that cannot be asked.
 func (t *Tiers) later() weir.Decision {
 	if t.closed.Load() {
 		return weir.Decision{Reason: weir.ReasonClosed, Policy: t.name}

@@ -26,8 +26,7 @@ type limits struct {
 const crowdedPolicy = "concurrency"
 
 func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits, error) {
-	quota, window := rate.Limit().Quota()
-	policy := ratelimitfields.Policy{Name: rate.Peek("", 0).Policy, Quota: quota, Window: window}
+	policy := ratelimitfields.PolicyOf(rate.Peek("", 0).Policy, rate.Limit())
 	capacity := httplimit.Problem{
 		Type:   httplimit.TemporaryReducedCapacity,
 		Title:  "Request cannot be satisfied due to temporary server capacity constraints",
@@ -49,10 +48,7 @@ func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits,
 		return l, err
 	}
 	if concurrency != nil {
-		quota, _ = concurrency.Limit().Quota()
-		l.concurrency, err = ratelimitfields.NewPolicies(ratelimitfields.Policy{
-			Name: crowdedPolicy, Quota: quota, Unit: ratelimitfields.ConcurrentRequests,
-		})
+		l.concurrency, err = ratelimitfields.NewPolicies(ratelimitfields.PolicyOf(crowdedPolicy, concurrency.Limit()))
 	}
 	return l, err
 }

@@ -112,11 +112,7 @@ func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *ratelimitf
 
 // told is a part as clients are told of it: the limit that was applied to its key.
 func told(p *policy.Part) ratelimitfields.Policy {
-	limit := p.Applied()
-	answer := ratelimitfields.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
-	if limit.Algorithm() == weir.AlgorithmConcurrency {
-		answer.Unit = ratelimitfields.ConcurrentRequests
-	}
-	_, answer.Window = limit.Quota()
+	answer := ratelimitfields.PolicyOf(p.Decision.Policy, p.Applied())
+	answer.Quota = p.Decision.Limit
 	return answer
 }
