@@ -72,3 +72,26 @@ func TestTableLawIsTheAlgorithm(t *testing.T) {
 		}
 	}
 }
+
+// TestLongBucketIsEmpty: a bucket that takes decades to fill is empty once everything was taken, in however few words it lies.
+func TestLongBucketIsEmpty(t *testing.T) {
+	t.Parallel()
+
+	b, err := algo.NewTokenBucket(7, 240*time.Hour, 12_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, law := range []algo.Law{b.Law(), b.TableLaw(false), b.TableLaw(true)} {
+		words := make([]uint64, law.Words())
+		law.Begin(words, 0, 0)
+
+		if r := law.Take(words, 0, 12_000); !r.Allowed || r.Remaining != 0 {
+			t.Fatalf("%d words: all permits: %+v", len(words), r)
+		}
+
+		if r := law.Take(words, 0, 1); r.Allowed || r.Remaining != 0 {
+			t.Errorf("%d words: one more: %+v", len(words), r)
+		}
+	}
+}

@@ -9,8 +9,9 @@ import (
 // TableLaw is the bucket with states for tables under a clock that does not go back: they leave out Last. They take three words,
 // or, if narrow, two where the rate has few permits in its lowest terms.
 func (b TokenBucket) TableLaw(narrow bool) Law { //nolint:ireturn // one of two
-	if narrow && b.num <= maxUnits {
-		return newUnitBucket(b)
+	if narrow && b.num <= maxUnits && b.full.ns < longestUnits/b.num {
+		l := law[TokenBucketState, TokenBucket, unitWords]{b, unitWords(b.num)}
+		return &unitBucket{l, b.num, b.per, b.per * b.burst}
 	}
 	most := min(b.burst, math.MaxInt64/b.per)
 	return &spanBucket{law[TokenBucketState, TokenBucket, spanWords]{algorithm: b}, most}
@@ -69,22 +70,13 @@ type unitBucket struct {
 	law[TokenBucketState, TokenBucket, unitWords]
 
 	num, step, full int64 // units of a nanosecond, of a permit and of an empty bucket
-	most            int64 // the max number of permits to be taken in place
 }
 
-func newUnitBucket(b TokenBucket) *unitBucket {
-	l := &unitBucket{law: law[TokenBucketState, TokenBucket, unitWords]{b, unitWords(b.num)}, num: b.num, step: b.per}
-	if b.full.ns < longestUnits/b.num {
-		l.full, l.most = b.per*b.burst, b.burst
-	}
-	return l
-}
-
-// longestUnits is the longest time of filling of a bucket from which permits are taken in place.
+// longestUnits is the longest time of filling of a bucket in two words, in units. Longer ones would not fit with their debt.
 const longestUnits = 1 << 60
 
 func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
-	if uint64(n-1) >= uint64(l.most) {
+	if uint64(n-1) >= uint64(l.algorithm.burst) {
 		return l.law.Take(words, now, n)
 	}
 	at := now * l.num
@@ -106,9 +98,6 @@ func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
 }
 
 func (l *unitBucket) Grant(words []uint64, now int64) bool {
-	if l.most == 0 {
-		return l.law.Grant(words, now)
-	}
 	at := now * l.num
 	full := max(int64(words[0]), at) + l.step
 	if full-at > l.full {
