@@ -6,62 +6,40 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// bounds are the options of a limiter for keys that can be changed while it works.
-type bounds struct {
-	QueueLimit    int64
-	NewestFirst   bool
-	MaxDebt       int64
-	MaxKeys       int
-	AdmitWhenFull bool
-}
-
-func (o *KeyedOptions) bounds() bounds {
-	return bounds{o.QueueLimit, o.NewestFirst, o.MaxDebt, o.MaxKeys, o.AdmitWhenFull}
-}
-
-// check sets defaults, and returns what cannot be used.
-func (b *bounds) check(of string) error {
-	if b.MaxKeys == 0 {
-		b.MaxKeys = defaultMaxKeys
+// checkBounds sets defaults of those options that can be changed while a limiter works, and returns what cannot be used.
+func (o *KeyedOptions) checkBounds(of string) error {
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
 	}
-	if b.MaxKeys < 1 || int64(b.MaxKeys) > 1<<31 {
-		return &OptionError{of + ".MaxKeys", fmt.Sprint(b.MaxKeys), "from 1 to 2147483648"}
+	if o.MaxKeys < 1 || int64(o.MaxKeys) > 1<<31 {
+		return &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
 	}
-	if b.QueueLimit < 0 || b.QueueLimit > algo.MaxPermits {
-		return &OptionError{of + ".QueueLimit", fmt.Sprint(b.QueueLimit), "from 0 to 10^15 permits"}
+	if o.QueueLimit < 0 || o.QueueLimit > algo.MaxPermits {
+		return &OptionError{of + ".QueueLimit", fmt.Sprint(o.QueueLimit), "from 0 to 10^15 permits"}
 	}
-	_, err := maxDebt(of, b.MaxDebt, 0)
+	_, err := maxDebt(of, o.MaxDebt, 0)
 	return err
 }
 
-func checkBounds(o KeyedOptions) error {
-	b := o.bounds()
-	return b.check("Bounds")
-}
+// checkBounds is inside.CheckBounds.
+func checkBounds(o KeyedOptions) error { return o.checkBounds("Bounds") }
 
 // Bounds implements keyset.View.
-func (k operator[K]) Bounds() KeyedOptions {
-	b := k.bounds.Load()
-	return KeyedOptions{
-		QueueLimit: b.QueueLimit, NewestFirst: b.NewestFirst, MaxDebt: b.MaxDebt,
-		MaxKeys: b.MaxKeys, AdmitWhenFull: b.AdmitWhenFull,
-	}
-}
+func (k operator[K]) Bounds() KeyedOptions { return *k.bounds.Load() }
 
 // SetBounds implements keyset.View.
 func (k operator[K]) SetBounds(o KeyedOptions) error {
-	b := o.bounds()
-	if err := b.check("Bounds"); err != nil {
+	if err := o.checkBounds("Bounds"); err != nil {
 		return err
 	}
-	k.setBounds(b)
+	k.setBounds(&o)
 	return nil
 }
 
-func (k *keyed) setBounds(b bounds) {
+func (k *keyed) setBounds(b *KeyedOptions) {
 	k.bounding.Lock()
 	defer k.bounding.Unlock()
-	old := k.bounds.Swap(&b)
+	old := k.bounds.Swap(b)
 	if b.MaxKeys != old.MaxKeys {
 		k.highest.Store(max(k.highest.Load(), int64(b.MaxKeys)))
 		k.states.Bound(int64(b.MaxKeys))

@@ -22,7 +22,7 @@ type keyed struct {
 	origin    int64
 	states    *table.Table
 	id        uint64 // orders the locks of several
-	bounds    atomic.Pointer[bounds]
+	bounds    atomic.Pointer[KeyedOptions]
 	bounding  sync.Mutex                // while the bounds are changed
 	highest   atomic.Int64              // the most that MaxKeys has been
 	busy      []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
@@ -57,13 +57,12 @@ func shardsFor(maxKeys int) int {
 
 func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 	const of = "KeyedOptions"
-	bounds := o.bounds()
-	if err := bounds.check(of); err != nil {
+	if err := o.checkBounds(of); err != nil {
 		return err
 	}
 	k.policy, k.id = o.Name, limiterIDs.Add(1)
-	k.bounds.Store(&bounds)
-	k.highest.Store(int64(bounds.MaxKeys))
+	k.bounds.Store(&o)
+	k.highest.Store(int64(o.MaxKeys))
 	k.clock = steady(o.Clock)
 	k.origin = k.now()
 	var err error
@@ -74,10 +73,10 @@ func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 	if chosen {
 		k.plans.init(k)
 	}
-	shards := shardsFor(bounds.MaxKeys)
+	shards := shardsFor(o.MaxKeys)
 	k.busy = make([]map[table.Hash]*keyGate, shards)
 	k.states = table.New(table.Options{
-		Words: k.base.law.Words(), MaxKeys: int64(bounds.MaxKeys), Shards: shards, Linger: linger,
+		Words: k.base.law.Words(), MaxKeys: int64(o.MaxKeys), Shards: shards, Linger: linger,
 		FreshAt: k.freshAt, Forgotten: k.forgotten,
 	})
 	return nil
