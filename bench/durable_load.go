@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
 )
 
 // durableLoad is a measurement of durable limits.
@@ -152,6 +153,13 @@ func (l durableLoad) drive(
 	return m, answers.err
 }
 
+// durableAsk takes the permits of a charge, and waits for them.
+func durableAsk(ctx context.Context, n *durable.Node, c store.Charge) (weir.Decision, error) {
+	charges, decisions := [1]store.Charge{c}, [1]weir.Decision{}
+	_, err := n.Do(ctx, store.Ask{Wait: time.Minute}, charges[:], decisions[:])
+	return decisions[0], err
+}
+
 // limit is the budget as one of weir.
 func (l durableLoad) limit() weir.Limit {
 	return weir.TokenBucket(weir.Per(l.budget.permits, l.budget.period), l.budget.burst)
@@ -170,14 +178,14 @@ func (l durableLoad) sample(ctx context.Context, c *durableCluster, s durableSub
 		return wrong(err)
 	}
 	defer end()
-	r := durable.Request{
-		Policy: benchPolicy, Key: "warm-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1, Wait: time.Minute,
-		QueueLimit: int64(2 * l.callers),
+	r := store.Charge{
+		Policy: benchPolicy, Key: "warm-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1,
+		Queue: int64(2 * l.callers),
 	}
 	ask := func() redisDecide {
 		return func(string) (bool, error) {
-			if a := n.Acquire(ctx, r); a.Outcome != durable.Granted {
-				return false, fmt.Errorf("a request was answered %v: %w", a.Outcome, a.Err)
+			if d, err := durableAsk(ctx, n, r); !d.Allowed {
+				return false, fmt.Errorf("a request was answered %v: %w", d.Reason, err)
 			}
 			return true, nil
 		}
@@ -202,12 +210,12 @@ func (l durableLoad) sample(ctx context.Context, c *durableCluster, s durableSub
 		return wrong(err)
 	}
 	m.writes, m.latency = after-before, h.latency()
-	r.N, r.Wait = 0, 0
-	probe := n.Acquire(ctx, r)
-	if probe.Decision.Limit != l.budget.burst {
-		return wrong(fmt.Errorf("a probe was answered %v: %w", probe.Outcome, probe.Err))
+	r.N, r.Queue = 0, 0
+	probe, err := durableAsk(ctx, n, r)
+	if probe.Limit != l.budget.burst {
+		return wrong(fmt.Errorf("a probe was answered %v: %w", probe.Reason, err))
 	}
-	m.taken, m.since = probe.Decision.Limit-probe.Decision.Remaining, time.Since(start)
+	m.taken, m.since = probe.Limit-probe.Remaining, time.Since(start)
 	return m, l.verify(s, m)
 }
 
@@ -237,15 +245,13 @@ func (l durableLoad) node(ctx context.Context, c *durableCluster, s durableSubje
 	if n, end, err = newNode(c.server, prefix, o); err != nil { //nolint:contextcheck // it lasts until it is closed
 		return nil, nil, err
 	}
-	a := n.Acquire(ctx, durable.Request{
-		Policy: benchPolicy, Key: "first", Limit: l.limit(), N: 1, Wait: time.Minute, QueueLimit: 1,
-	})
-	if a.Outcome == durable.Granted && (n.Owner() == nil) == l.far {
+	d, err := durableAsk(ctx, n, store.Charge{Policy: benchPolicy, Key: "first", Limit: l.limit(), N: 1, Queue: 1})
+	if d.Allowed && (n.Owner() == nil) == l.far {
 		return n, end, nil
 	}
 	end()
 	return nil, nil, fmt.Errorf("the first request was answered %v, by an owner in this process: %v: %w",
-		a.Outcome, n.Owner() != nil, a.Err)
+		d.Reason, n.Owner() != nil, err)
 }
 
 // durableIdle is what a limit does that was busy and then is not.
@@ -269,9 +275,9 @@ func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Dur
 		return i, err
 	}
 	defer end()
-	r := durable.Request{
-		Policy: benchPolicy, Key: "idle-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1, Wait: time.Minute,
-		QueueLimit: int64(2 * l.callers),
+	r := store.Charge{
+		Policy: benchPolicy, Key: "idle-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1,
+		Queue: int64(2 * l.callers),
 	}
 	first, err := c.revision(ctx)
 	if err != nil {
@@ -279,8 +285,8 @@ func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Dur
 	}
 	m, err := l.drive(ctx, func() redisDecide {
 		return func(string) (bool, error) {
-			a := n.Acquire(ctx, r)
-			return a.Outcome == durable.Granted, a.Err
+			d, err := durableAsk(ctx, n, r)
+			return d.Allowed, err
 		}
 	}, l.callers, l.time, s.every, h)
 	if err != nil {

@@ -52,61 +52,46 @@ func trailName(policy, key string) string {
 	return fmt.Sprintf("%s%d:%s/", trailPrefix, len(key), recordKey(policy, key))
 }
 
+// check returns what is wrong with an adjustment of a limit, or nil.
+func (a *Adjustment) check(l weir.Limit) error {
+	switch {
+	case a.Permits > maxRecordAhead || a.Permits < -maxRecordAhead:
+		return &weir.OptionError{Option: "Adjustment.Permits", Value: fmt.Sprint(a.Permits), Accepted: "from -10^15 to 10^15"}
+	case len(a.By) > mostAdjustmentText || a.By == "":
+		return &weir.OptionError{
+			Option: "Adjustment.By", Value: fmt.Sprintf("of %d bytes", len(a.By)), Accepted: "from 1 to 256 bytes",
+		}
+	case len(a.Reason) > mostAdjustmentText || a.Reason == "":
+		return &weir.OptionError{
+			Option: "Adjustment.Reason", Value: fmt.Sprintf("of %d bytes", len(a.Reason)), Accepted: "from 1 to 256 bytes",
+		}
+	case l.Algorithm() == weir.AlgorithmConcurrency:
+		return &weir.OptionError{
+			Option: "Limit.Algorithm", Value: l.Algorithm().String(), Accepted: "one whose permits come back with time",
+		}
+	}
+	return nil
+}
+
 // Adjust gives permits of a key back, at most until all are available. A negative number takes them, whether they are there or
 // not, up to a debt of the limit. When Adjust returns without an error, the change is durable, with who made it and why. After an
 // error that matches ErrUnavailable of package store it is not known whether it is.
 func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustment, error) {
-	switch r := (Request{Policy: a.Policy, Key: a.Key, Limit: l}); {
-	case a.Permits > maxRecordAhead || a.Permits < -maxRecordAhead:
-		return a, &weir.OptionError{Option: "Adjustment.Permits", Value: fmt.Sprint(a.Permits), Accepted: "from -10^15 to 10^15"}
-	case len(a.By) > mostAdjustmentText || a.By == "":
-		return a, &weir.OptionError{
-			Option: "Adjustment.By", Value: fmt.Sprintf("of %d bytes", len(a.By)), Accepted: "from 1 to 256 bytes",
-		}
-	case len(a.Reason) > mostAdjustmentText || a.Reason == "":
-		return a, &weir.OptionError{
-			Option: "Adjustment.Reason", Value: fmt.Sprintf("of %d bytes", len(a.Reason)), Accepted: "from 1 to 256 bytes",
-		}
-	case l.Algorithm() == weir.AlgorithmConcurrency:
-		return a, &weir.OptionError{
-			Option: "Limit.Algorithm", Value: l.Algorithm().String(), Accepted: "one whose permits come back with time",
-		}
-	default:
-		if err := r.check(); err != nil {
-			return a, err
-		}
-	}
-	b, why := o.bucket(a.Policy, a.Key)
-	if b == nil {
-		return a, noBucket(&Request{}, why).reason()
-	}
-	own := &adjusting{Adjustment: a}
-	got := make(chan Answer, 1)
-	b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
-		request: Request{Policy: a.Policy, Key: a.Key, Limit: l}, adjusts: own, answer: func(x Answer) { got <- x }, place: -1,
-		at: time.Now().Add(o.options.WriteTimeout),
-	})
-	select {
-	case x := <-got:
-		if x.Outcome == Granted {
-			return own.Adjustment, nil
-		}
-		return a, x.reason()
-	case <-ctx.Done():
-		return a, fmt.Errorf("weir: it is not known whether it was adjusted: %w", ctx.Err())
-	}
+	return adjust(ctx, o, l, a)
 }
 
 // Adjustments are the last adjustments of a key, the last one first, at most so many, from 1 to 1000.
 func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) ([]Adjustment, error) {
-	if most < 1 || most > 1000 {
-		return nil, &weir.OptionError{Option: "most", Value: fmt.Sprint(most), Accepted: "from 1 to 1000"}
-	}
+	return listAdjustments(ctx, o, policy, key, most)
+}
+
+// adjustments reads what [Owner.Adjustments] returns.
+func (o *Owner) adjustments(ctx context.Context, c *Call) Result {
 	ctx, cancel := context.WithTimeout(ctx, o.options.WriteTimeout)
 	defer cancel()
-	found, err := o.term.List(ctx, trailName(policy, key), most)
+	found, err := o.term.List(ctx, trailName(c.Charges[0].Policy, c.Charges[0].Key), c.Most)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		return failed(fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 	}
 	all := make([]Adjustment, 0, len(found))
 	for i := range found {
@@ -116,22 +101,22 @@ func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) (
 			err = json.Unmarshal(text, &a)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("weir: the adjustment %.80q cannot be read: %w", found[i].Name, err)
+			return failed(fmt.Errorf("weir: the adjustment %.80q cannot be read: %w", found[i].Name, err))
 		}
 		all = append(all, a)
 	}
-	return all, nil
+	return Result{Adjustments: all}
 }
 
-// adjust carries an adjustment out, and returns once that is durable.
-func (b *bucket) adjust(w *waiter, after *answers) {
-	b.deadlines.remove(w)
-	a := w.adjusts
-	a.Time = time.Now()
-	if err := b.turn(a.Time, &w.request, after); err != nil {
-		after.add(w, unavailable(w, err))
-		return
+// adjust carries an adjustment out.
+func (s *step) adjust(now time.Time, made *Adjustment, after *answers) error {
+	p := &s.parts[0]
+	b := p.bucket
+	if err := b.ready(now, p.charge.Limit, after); err != nil {
+		return err
 	}
+	a := &adjusting{Adjustment: *s.call.Adjustment}
+	a.Policy, a.Key, a.Time = p.charge.Policy, p.charge.Key, now
 	// They are in the order in which they were made, whatever clocks show.
 	number := b.owner.adjusts.Add(1)
 	a.name = fmt.Sprintf("%s%020d.%020d", trailName(a.Policy, a.Key), b.owner.term.Epoch(), number)
@@ -141,12 +126,14 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 	} else {
 		a.taken = b.state.Charge(-a.Permits)
 	}
-	left := b.state.Peek(0)
-	a.Remaining = left.Remaining
+	a.Remaining = b.state.Peek(0).Remaining
 	b.trail = append(b.trail, a)
-	w.must, w.generation = true, b.generation
-	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(&w.request, left)}, after)
-	b.serve(a.Time, after)
+	w := s.waiter(p, 0)
+	w.adjusts, w.must, w.generation = a, true, b.generation
+	b.pass(w, after)
+	b.serve(now, after)
+	*made = a.Adjustment
+	return nil
 }
 
 // unadjust takes an adjustment back, as it could not be written.
@@ -166,10 +153,4 @@ func (b *bucket) unadjust(w *waiter) {
 		b.inForce.voids = append(b.inForce.voids, a.name) // which may have been written
 	}
 	b.uncover()
-}
-
-// Inspect returns what remains of a limit, as a probe, and changes nothing.
-func (o *Owner) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
-	r := o.Call(ctx, oneCall(CallInspect, policy, key, l))
-	return r.State.Decision, r.Err
 }

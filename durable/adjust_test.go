@@ -8,6 +8,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestAdjustments: what an adjustment gives or takes counts at once, promotes those who wait, and survives with who did it.
@@ -16,9 +17,9 @@ func TestAdjustments(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		month := weir.CalendarWindow(100, algo.Calendar{Unit: algo.CalendarMonth})
-		r := durable.Request{Policy: "tokens", Key: "acme", Limit: month, N: 100}
-		want(t, o.Acquire(t.Context(), r), durable.Granted)
-		r.N, r.Wait, r.QueueLimit = 30, time.Hour, 100
+		r := spectest.Request{Policy: "tokens", Key: "acme", Limit: month, N: 100}
+		want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
+		r.N, r.Wait, r.Queue = 30, time.Hour, 100
 		waiting, _ := collect(o, r)
 		time.Sleep(time.Minute)
 		given, err := o.Adjust(t.Context(), month, durable.Adjustment{
@@ -28,7 +29,7 @@ func TestAdjustments(t *testing.T) {
 			t.Fatalf("%+v, %v", given, err)
 		}
 		time.Sleep(10 * time.Millisecond)
-		want(t, waiting.answer(), durable.Granted)
+		want(t, waiting.answer(), weir.ReasonNone)
 		time.Sleep(time.Second)
 		if _, err = o.Adjust(t.Context(), month, durable.Adjustment{
 			Policy: "tokens", Key: "acme", Permits: -5, By: "ops@example.com", Reason: "a mistake",
@@ -39,7 +40,7 @@ func TestAdjustments(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, _ = owned(t, m, durable.OwnerOptions{})
-		left, err := o.Inspect(t.Context(), "tokens", "acme", month)
+		left, err := spectest.Peek(t.Context(), o, "tokens", "acme", month)
 		if err != nil || left.Remaining != 15 {
 			t.Errorf("%+v, %v", left, err)
 		}

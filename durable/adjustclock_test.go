@@ -5,7 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestAdjustmentsOfOneInstant: several of them are written, one after the other and at once, while the clock of the owner is behind
@@ -14,7 +16,7 @@ func TestAdjustmentsOfOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -43,7 +44,7 @@ func TestLostAdjustmentIsTakenBack(t *testing.T) {
 					if all := must(o.Adjustments(t.Context(), "p", "", 10)); len(all) != 1 || all[0].Reason != "heard of" {
 						t.Errorf("%+v", all)
 					}
-					if d, err := o.Inspect(t.Context(), "p", "", never(100)); err != nil || d.Remaining != 50+permits {
+					if d, err := spectest.Peek(t.Context(), o, "p", "", never(100)); err != nil || d.Remaining != 50+permits {
 						t.Errorf("%d are left, %v", d.Remaining, err)
 					}
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestAnsweredOnceContention: whatever happens to an owner, and to those who wait, each of them is answered once, and no later than at
@@ -39,31 +40,31 @@ func answeredOnce(t *testing.T, r *rand.Rand) {
 		own := rand.New(rand.NewPCG(r.Uint64(), 1))
 		work.Go(func() {
 			for range 60 {
-				q := durable.Request{
-					Policy: "p", Key: fmt.Sprint(own.IntN(4)), N: own.Int64N(4), QueueLimit: own.Int64N(40),
+				q := spectest.Request{
+					Policy: "p", Key: fmt.Sprint(own.IntN(4)), N: own.Int64N(4), Queue: own.Int64N(40),
 					Limit: weir.TokenBucket(weir.PerSecond(100), 1+own.Int64N(5)),
-					Wait:  time.Duration(own.IntN(4)) * 25 * time.Millisecond, Reserve: time.Duration(own.IntN(2)) * 30 * time.Millisecond,
+					Wait:  time.Duration(own.IntN(4)) * 25 * time.Millisecond, Hold: time.Duration(own.IntN(2)) * 30 * time.Millisecond,
 				}
 				latest := time.Now().Add(max(q.Wait, 50*time.Millisecond))
-				if q.Wait > 0 {
+				if q.Wait > 0 && q.Queue > 0 {
 					latest = time.Now().Add(q.Wait)
 				}
 				var once atomic.Int64
 				asked.Add(1)
-				ticket := o.Enqueue(q, func(a durable.Answer) {
+				ticket := enqueue(o, q, func(a spectest.Answer) {
 					if answered.Add(1); once.Add(1) > 1 {
 						t.Errorf("%+v is the second answer to %+v", a, q)
 					}
 					if late := time.Since(latest); late > 0 {
-						t.Errorf("%v came %v too late, to %+v", a.Outcome, late, q)
+						t.Errorf("%v came %v too late, to %+v", a.Reason, late, q)
 					}
 				})
 				pause := time.Duration(own.IntN(30)) * time.Millisecond
 				if own.IntN(3) == 0 {
 					work.Go(func() {
 						time.Sleep(pause)
-						ticket.Cancel()
-						ticket.Cancel()
+						ticket()
+						ticket()
 					})
 				}
 				time.Sleep(time.Duration(own.IntN(3)) * 5 * time.Millisecond)

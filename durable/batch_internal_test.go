@@ -66,17 +66,27 @@ var batchLimit = weir.TokenBucket(weir.Per(1, time.Hour), 1000)
 
 func batchName(key int) string { return recordKey("p", fmt.Sprint(key)) }
 
+// takeBatched takes a permit of a key, and calls done with why not.
+func takeBatched(o *Owner, key int, done func(error)) {
+	c := store.Charge{Policy: "p", Key: fmt.Sprint(key), Limit: batchLimit, N: 1}
+	Enqueue(o, store.Ask{}, c, func(d weir.Decision, _ store.Hold, err error) {
+		if err == nil && !d.Allowed {
+			err = errors.New(d.Reason.String())
+		}
+		done(err)
+	})
+}
+
 // together takes a permit of each of some keys, which have been read before, and all of which are written after another one.
-func together(t *testing.T, o *Owner, keys int) (answers []Answer) {
+func together(t *testing.T, o *Owner, keys int) []error {
 	t.Helper()
 	var mu sync.Mutex
-	answers = make([]Answer, keys+1)
+	answers := make([]error, keys+1)
 	enqueue := func(key int) {
-		r := Request{Policy: "p", Key: fmt.Sprint(key), Limit: batchLimit, N: 1}
-		o.Enqueue(r, func(a Answer) {
+		takeBatched(o, key, func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			answers[key] = a
+			answers[key] = err
 		})
 	}
 	enqueue(keys)
@@ -105,9 +115,9 @@ func TestConflictFailsNobodyElse(t *testing.T) {
 					t.Fatal(err)
 				}
 				c.taken()
-				for key, a := range together(t, o, 3) {
-					if a.Outcome != Granted {
-						t.Errorf("key %d: %v %v", key, a.Outcome, a.Err)
+				for key, err := range together(t, o, 3) {
+					if err != nil {
+						t.Errorf("key %d: %v", key, err)
 					}
 				}
 				if all := c.taken(); len(all) < 2 || len(all[1]) != 3 {
@@ -152,15 +162,15 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for key, a := range together(t, o, keys) {
-			if a.Outcome != Granted {
-				t.Errorf("key %d: %v %v", key, a.Outcome, a.Err)
+		for key, err := range together(t, o, keys) {
+			if err != nil {
+				t.Errorf("key %d: %v", key, err)
 			}
 		}
 		c.taken()
-		for key, a := range together(t, o, keys) {
-			if a.Outcome != Granted {
-				t.Errorf("key %d: %v %v", key, a.Outcome, a.Err)
+		for key, err := range together(t, o, keys) {
+			if err != nil {
+				t.Errorf("key %d: %v", key, err)
 			}
 		}
 		records, full, heavy := 0, 0, 0
@@ -186,7 +196,7 @@ func TestAdjustmentsOfManyKeysAreSplit(t *testing.T) {
 	batching(t, func(t *testing.T, c *counting, o *Owner) {
 		together(t, o, keys)
 		c.taken()
-		o.Enqueue(Request{Policy: "p", Key: fmt.Sprint(keys), Limit: batchLimit, N: 1}, func(Answer) {})
+		takeBatched(o, keys, func(error) {})
 		synctest.Wait() // it is being written
 		var work sync.WaitGroup
 		for key := range keys {
@@ -216,11 +226,11 @@ func TestMalformedRecordIsNamed(t *testing.T) {
 		}
 		all := together(t, o, 2)
 		want := fmt.Sprintf("the record %q: %v: its first byte is 110, not 2", batchName(1), ErrDamaged)
-		if a := all[1]; a.Outcome != Unavailable || a.Err == nil || a.Err.Error() != want || !errors.Is(a.Err, ErrDamaged) {
-			t.Errorf("%v: %v, want %s", a.Outcome, a.Err, want)
+		if err := all[1]; err == nil || err.Error() != want || !errors.Is(err, ErrDamaged) {
+			t.Errorf("%v, want %s", err, want)
 		}
-		if all[0].Outcome != Granted || all[2].Outcome != Granted {
-			t.Errorf("%v, %v", all[0].Outcome, all[2].Outcome)
+		if all[0] != nil || all[2] != nil {
+			t.Errorf("%v, %v", all[0], all[2])
 		}
 	})
 }

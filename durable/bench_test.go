@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
 )
 
 // benched is an owner whose writes take so long.
@@ -44,8 +45,9 @@ func BenchmarkOwner(b *testing.B) {
 // grantAll has so many callers take permits of one key.
 func grantAll(b *testing.B, o *durable.Owner, callers int) {
 	b.Helper()
-	r := durable.Request{Policy: "api", Key: "key", Limit: fast, N: 1, Wait: time.Minute, QueueLimit: 1_000_000}
-	o.Acquire(b.Context(), r)
+	charges := []store.Charge{{Policy: "api", Key: "key", Limit: fast, N: 1, Queue: 1_000_000}}
+	wait := store.Ask{Wait: time.Minute}
+	_, _ = o.Do(b.Context(), wait, charges, make([]weir.Decision, 1))
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var work sync.WaitGroup
@@ -53,9 +55,10 @@ func grantAll(b *testing.B, o *durable.Owner, callers int) {
 	b.ResetTimer()
 	for range callers {
 		work.Go(func() {
+			d := make([]weir.Decision, 1)
 			for left.Add(-1) >= 0 {
-				if a := o.Acquire(context.Background(), r); a.Outcome != durable.Granted {
-					b.Error(a.Outcome, a.Err)
+				if _, err := o.Do(context.Background(), wait, charges, d); err != nil || !d[0].Allowed {
+					b.Error(d[0].Reason, err)
 					return
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/queue"
 	"github.com/weirhq/weir/store"
@@ -42,10 +43,10 @@ type bucket struct {
 	deadlines deadlines
 	timer     *time.Timer
 	timerAt   time.Time
-	retryAt   time.Time // nothing is granted before, after a write has failed
-	failure   error     // why it has
-	kept      int       // by how many calls it is needed
-	ended     Outcome   // what everybody is answered from now on, 0 while it goes on
+	retryAt   time.Time   // nothing is granted before, after a write has failed
+	failure   error       // why it has
+	kept      int         // by how many calls it is needed
+	ended     weir.Reason // why nothing is granted from now on, 0 while it goes on
 
 	granted int64 // permits
 }
@@ -56,33 +57,35 @@ func (b *bucket) bring(now time.Time) {
 	_, _ = b.state.Advance(b.owner.unix(now, l.Algorithm()), l)
 }
 
-// quick decides on a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
+// quick decides on a charge that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
 // is ahead by as many, or they are not there and the request does not wait.
-func (b *bucket) quick(r *Request) (a Answer, ok bool) {
+func (b *bucket) quick(c *store.Charge, waits bool, d *weir.Decision) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.Len() > 0 || !b.retryAt.IsZero() ||
-		!b.state.HeldTo(r.Limit) {
-		return Answer{}, false
+		!b.state.HeldTo(c.Limit) {
+		return false
 	}
 	now := time.Now()
-	_, _ = b.state.Advance(b.owner.unix(now, r.Limit.Algorithm()), r.Limit) // which it is held to
-	if r.N <= b.covers() && b.owner.holdsAt(now) {
-		if _, result := b.state.Take(r.N); result.Allowed {
-			b.spend(r.N)
-			b.owner.counts.count(Granted)
-			return Answer{Outcome: Granted, Decision: b.decision(r, result)}, true
+	_, _ = b.state.Advance(b.owner.unix(now, c.Limit.Algorithm()), c.Limit) // which it is held to
+	if c.N <= b.covers() && b.owner.holdsAt(now) {
+		if _, result := b.state.Take(c.N); result.Allowed {
+			b.spend(c.N)
+			b.owner.counts.count(weir.ReasonNone)
+			*d = b.decision(c, result)
+			return true
 		}
 	}
-	result := b.state.Peek(r.N)
-	if result.Allowed || r.Wait > 0 || r.N > b.state.Most() {
-		return Answer{}, false
+	result := b.state.Peek(c.N)
+	if result.Allowed || waits || c.N > b.state.Most() {
+		return false
 	}
-	b.owner.counts.count(Refused)
-	return b.refusal(r, Refused, result), true
+	b.owner.counts.count(weir.ReasonLimited)
+	*d = b.refusal(c, weir.ReasonLimited, result)
+	return true
 }
 
-// enter takes in a request.
+// enter takes in a waiter.
 func (b *bucket) enter(w *waiter) {
 	b.mu.Lock()
 	if b.inForce.gone { // since it was looked for
@@ -94,9 +97,8 @@ func (b *bucket) enter(w *waiter) {
 	var after answers
 	switch {
 	case b.ended != 0:
-		a := b.refusal(&w.request, b.ended, algo.Result{})
-		a.Err = errNotOwner
-		after.add(w, a)
+		w.fail(errNotOwner)
+		after.add(w)
 	case !b.known:
 		w.stage = stageLoading
 		b.early = append(b.early, w)
@@ -114,32 +116,20 @@ func (b *bucket) enter(w *waiter) {
 	after.give()
 }
 
-// begin carries out a request, or lets it wait.
+// begin decides on a charge whose record has been read, or lets it wait.
 func (b *bucket) begin(w *waiter, after *answers) {
-	switch {
-	case w.loads:
-		b.deadlines.remove(w)
-		after.add(w, Answer{Outcome: Granted})
-	case w.settles != nil:
-		b.settle(w, after)
-	default:
-		if err := b.exist(&w.request); err != nil {
-			b.deadlines.remove(w)
-			after.add(w, unavailable(w, err))
-			return
-		}
-		if w.adjusts != nil {
-			b.adjust(w, after)
-			return
-		}
+	b.deadlines.remove(w)
+	if !w.loads {
 		b.admit(w, after)
+		return
 	}
+	after.add(w)
 }
 
 // exist makes the state of a key that has never been seen.
-func (b *bucket) exist(r *Request) (err error) {
+func (b *bucket) exist(l weir.Limit) (err error) {
 	if b.state == nil {
-		b.state, err = store.NewRecord(r.Limit, b.owner.unix(time.Now(), r.Limit.Algorithm()))
+		b.state, err = store.NewRecord(l, b.owner.unix(time.Now(), l.Algorithm()))
 	}
 	return err
 }
@@ -162,10 +152,11 @@ func (b *bucket) loaded(state *store.Record, revision, ahead int64, err error) {
 		switch {
 		case b.ended != 0:
 			b.deadlines.remove(w)
-			after.add(w, b.refusal(&w.request, b.ended, algo.Result{}))
+			b.refuse(w, b.ended, algo.Result{}, &after)
 		case err != nil:
 			b.deadlines.remove(w)
-			after.add(w, unavailable(w, err))
+			w.fail(err)
+			after.add(w)
 		default:
 			b.begin(w, &after)
 		}
@@ -175,39 +166,45 @@ func (b *bucket) loaded(state *store.Record, revision, ahead int64, err error) {
 	after.give()
 }
 
-// admit decides on a request whose turn it is to be looked at.
+// admit decides on a charge whose turn it is to be looked at.
 func (b *bucket) admit(w *waiter, after *answers) {
-	b.deadlines.remove(w)
-	now := time.Now()
-	r := &w.request
-	if err := b.turn(now, r, after); err != nil {
-		after.add(w, unavailable(w, err))
+	now, c := time.Now(), &w.charge
+	if err := b.ready(now, c.Limit, after); err != nil {
+		w.fail(err)
+		after.add(w)
 		return
 	}
-	result := b.state.Peek(r.N)
+	result := b.state.Peek(c.N)
+	var why weir.Reason
 	switch {
-	case r.N > b.state.Most():
-		after.add(w, b.refusal(r, Never, result))
-	case r.Wait > 0 && !now.Before(w.at):
-		after.add(w, b.refusal(r, Expired, result))
-	case b.queue.Len() == 0 && !b.paused(now) && b.can(r):
+	case c.N > b.state.Most():
+		why = weir.ReasonNever
+	case w.waits && !now.Before(w.at):
+		why = weir.ReasonDeadline
+	case b.queue.Len() == 0 && !b.paused(now) && b.can(w):
 		b.take(w, after)
-	case r.Wait == 0 && b.paused(now): // it is not the limit that refuses
-		after.add(w, unavailable(w, b.failure))
-	case r.Wait == 0:
-		after.add(w, b.refusal(r, Refused, result))
-	case r.N == 0: // a probe waits outside of the count
-		b.join(w)
-	case b.queue.Permits()+r.N > r.QueueLimit:
-		after.add(w, b.refusal(r, QueueFull, result))
+		return
+	case !w.waits && b.paused(now): // it is not the limit that refuses
+		w.fail(b.failure)
+		after.add(w)
+		return
+	case !w.waits:
+		why = weir.ReasonLimited
+	case c.N > 0 && b.queue.Permits()+c.N > c.Queue: // a probe waits outside of the count
+		why = weir.ReasonQueueFull
 	default:
 		b.join(w)
+		return
 	}
+	b.refuse(w, why, result, after)
 }
 
-// turn brings the bucket to now and to the limit of a request, and serves those who came before it.
-func (b *bucket) turn(now time.Time, r *Request, after *answers) error {
-	if err := b.advance(b.owner.unix(now, r.Limit.Algorithm()), r); err != nil {
+// ready brings the bucket, whose state need not exist, to now and to a limit, and serves those who came before.
+func (b *bucket) ready(now time.Time, l weir.Limit, after *answers) error {
+	if err := b.exist(l); err != nil {
+		return err
+	}
+	if err := b.advance(b.owner.unix(now, l.Algorithm()), l); err != nil {
 		return err
 	}
 	b.expire(now, after)
@@ -233,9 +230,9 @@ func (b *bucket) join(w *waiter) {
 	b.deadlines.add(w)
 }
 
-// advance brings the state to now and to the limit of a request.
-func (b *bucket) advance(now int64, r *Request) error {
-	changed, err := b.state.Advance(now, r.Limit)
+// advance brings the state to now and to a limit.
+func (b *bucket) advance(now int64, l weir.Limit) error {
+	changed, err := b.state.Advance(now, l)
 	if err != nil {
 		return err
 	}
@@ -247,24 +244,21 @@ func (b *bucket) advance(now int64, r *Request) error {
 	return nil
 }
 
-// take takes the permits of a request, which are there, and answers it as soon as that is durable.
+// take takes the permits of a charge, which are there, and answers it as soon as that is durable.
 func (b *bucket) take(w *waiter, after *answers) {
-	r := &w.request
-	final := Answer{Outcome: Granted}
 	var result algo.Result
-	w.taking, result = b.state.Take(r.N)
-	if r.Reserve > 0 {
+	w.taking, result = b.state.Take(w.charge.N)
+	if w.hold > 0 {
 		if w.id == "" {
 			w.id = rand.Text()
 		}
-		expires := b.until(w.expires, r.Reserve)
-		b.state.Hold(w.id, r.N, expires)
-		final.Reservation = Reservation{ID: w.id, Policy: r.Policy, Key: r.Key, Permits: r.N, Expires: expires}
+		w.expires = b.until(w.expires, w.hold)
+		b.state.Hold(w.id, w.charge.N, w.expires)
 		w.must = true
 	}
-	final.Decision = b.decision(r, result)
+	w.decision[0] = b.decision(&w.charge, result)
 	w.generation = b.generation
-	b.pass(w, final, after)
+	b.pass(w, after)
 }
 
 // until is when a reservation ends here that ends at a time at other keys: then, unless their clock is another one.
@@ -276,18 +270,17 @@ func (b *bucket) until(expires int64, expiry time.Duration) int64 {
 	return max(expires, own)
 }
 
-// pass serves a request that was carried out in memory as soon as that is durable.
-func (b *bucket) pass(w *waiter, final Answer, after *answers) {
-	w.final = final
-	n := w.request.N
+// pass answers a waiter that was served in memory as soon as that is durable.
+func (b *bucket) pass(w *waiter, after *answers) {
+	n := w.charge.N
 	b.deadlines.remove(w)
 	if n == 0 && !w.must {
-		after.add(w, final)
+		after.add(w)
 		return
 	}
 	if !w.must && b.writing.Len() == 0 && n <= b.covers() && b.owner.holds() {
 		b.spend(n)
-		after.add(w, final)
+		after.add(w)
 		return
 	}
 	w.stage = stageWriting
@@ -339,9 +332,9 @@ func (b *bucket) serve(now time.Time, after *answers) {
 	for front := b.queue.Front(); front != nil; front = b.queue.Front() {
 		w := front.Value
 		switch {
-		case w.request.N > b.state.Most(): // since the limit was changed
-			b.withdraw(w, Never, after)
-		case b.can(&w.request):
+		case w.charge.N > b.state.Most(): // since the limit was changed
+			b.withdraw(w, weir.ReasonNever, after)
+		case b.can(w):
 			b.queue.Remove(front)
 			b.take(w, after)
 		default:
@@ -350,7 +343,7 @@ func (b *bucket) serve(now time.Time, after *answers) {
 	}
 }
 
-// can reports whether the permits of a request are there.
-func (b *bucket) can(r *Request) bool {
-	return b.state.Peek(r.N).Allowed && (r.Reserve == 0 || !b.state.Full())
+// can reports whether the permits of a waiter are there.
+func (b *bucket) can(w *waiter) bool {
+	return b.state.Peek(w.charge.N).Allowed && (w.hold == 0 || !b.state.Full())
 }

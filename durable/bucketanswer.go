@@ -7,55 +7,62 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
 )
 
-// answers are given once the lock has been let go.
-type answers []pending
+// answers are those whose waiters have been decided. They are told once the lock has been let go.
+type answers []*waiter
 
-type pending struct {
-	give   func(Answer)
-	answer Answer
-}
-
-func (a *answers) add(w *waiter, answer Answer) {
+func (a *answers) add(w *waiter) {
 	w.stage = stageAnswered
-	w.counts.count(answer.Outcome)
-	*a = append(*a, pending{w.answer, answer})
+	w.counts.count(w.decision[0].Reason)
+	*a = append(*a, w)
 }
 
 func (a answers) give() {
-	for i := range a {
-		a[i].give(a[i].answer)
+	for _, w := range a {
+		w.done(w)
 	}
 }
 
-func (b *bucket) decision(r *Request, result algo.Result) weir.Decision {
+func (b *bucket) decision(c *store.Charge, result algo.Result) weir.Decision {
 	return weir.Decision{
 		Allowed: result.Allowed, Limit: b.state.Most(), Remaining: result.Remaining, RetryAfter: result.RetryAfter,
-		ResetAfter: result.ResetAfter, Policy: r.Policy,
+		ResetAfter: result.ResetAfter, Policy: c.Policy,
 	}
 }
 
-// refusal is the answer to a request that gets nothing.
-func (b *bucket) refusal(r *Request, why Outcome, result algo.Result) Answer {
+// refuse answers a waiter that gets nothing.
+func (b *bucket) refuse(w *waiter, why weir.Reason, result algo.Result, after *answers) {
+	if w.refuse(why); why != weir.ReasonUnavailable {
+		w.decision[0] = b.refusal(&w.charge, why, result)
+	}
+	if d := &w.decision[0]; comesBack(why) && w.hold > 0 && result.Allowed && b.queue.Len() == 0 && b.state.Full() {
+		d.Reason, d.RetryAfter = weir.ReasonTableFull, b.state.UntilExpiry()
+	}
+	after.add(w)
+}
+
+// refusal is the decision about a charge that gets nothing.
+func (b *bucket) refusal(c *store.Charge, why weir.Reason, result algo.Result) weir.Decision {
 	d := weir.Decision{
-		Reason: reasons[why], Remaining: result.Remaining, RetryAfter: result.RetryAfter, ResetAfter: result.ResetAfter,
-		Policy: r.Policy,
+		Reason: why, Remaining: result.Remaining, RetryAfter: result.RetryAfter, ResetAfter: result.ResetAfter, Policy: c.Policy,
 	}
 	if b.state != nil {
 		d.Limit = b.state.Most()
 	}
 	switch {
-	case why == Never:
+	case why == weir.ReasonNever:
 		d.RetryAfter = weir.Never
-	case b.state != nil && (why == Refused || why == QueueFull || why == Expired):
-		if b.queue.Len() > 0 {
-			d.RetryAfter = b.untilTurn(r.N)
-		} else if result.Allowed && r.Reserve > 0 && b.state.Full() {
-			d.Reason, d.RetryAfter = weir.ReasonTableFull, b.state.UntilExpiry()
-		}
+	case comesBack(why) && b.state != nil && b.queue.Len() > 0:
+		d.RetryAfter = b.untilTurn(c.N)
 	}
-	return Answer{Outcome: why, Decision: d}
+	return d
+}
+
+// comesBack reports whether the limit would allow a request later that it refuses now.
+func comesBack(why weir.Reason) bool {
+	return why == weir.ReasonLimited || why == weir.ReasonQueueFull || why == weir.ReasonDeadline
 }
 
 // untilTurn is how long it takes, if nobody goes away, until n permits are there beside those that are waited for; at least so
@@ -87,10 +94,4 @@ func (b *bucket) untilTurn(n int64) time.Duration {
 		return math.MaxInt64 - 1
 	}
 	return wait + time.Duration(more)
-}
-
-func unavailable(w *waiter, err error) Answer {
-	return Answer{
-		Outcome: Unavailable, Err: err, Decision: weir.Decision{Reason: weir.ReasonUnavailable, Policy: w.request.Policy},
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
@@ -14,12 +15,12 @@ var errSlow = fmt.Errorf("%w: a record was not written in time", store.ErrUnavai
 // expire answers those whose deadline has passed.
 func (b *bucket) expire(now time.Time, after *answers) {
 	for len(b.deadlines) > 0 && !now.Before(b.deadlines[0].at) {
-		b.withdraw(b.deadlines[0], Expired, after)
+		b.withdraw(b.deadlines[0], weir.ReasonDeadline, after)
 	}
 }
 
-// withdraw ends a request that has not been answered, and takes nothing for it.
-func (b *bucket) withdraw(w *waiter, why Outcome, after *answers) {
+// withdraw ends a waiter that has not been answered, and takes nothing for it.
+func (b *bucket) withdraw(w *waiter, why weir.Reason, after *answers) {
 	b.deadlines.remove(w)
 	var result algo.Result
 	switch w.stage {
@@ -33,25 +34,26 @@ func (b *bucket) withdraw(w *waiter, why Outcome, after *answers) {
 	default:
 		return
 	}
-	if why == Expired && w.request.Wait == 0 { // it did not wait for permits
-		after.add(w, unavailable(w, errSlow))
+	if why == weir.ReasonDeadline && !w.waits { // for permits
+		w.fail(errSlow)
+		after.add(w)
 		return
 	}
 	if b.state != nil {
-		result = b.state.Peek(w.request.N)
+		result = b.state.Peek(w.charge.N)
 	}
-	after.add(w, b.refusal(&w.request, why, result))
+	b.refuse(w, why, result, after)
 }
 
 // undo takes back what was taken for a request that is not granted, or that was and is part of one that is not.
 func (b *bucket) undo(w *waiter) {
 	switch {
-	case w.settles != nil || w.stays: // what was done stays done, in memory, and is written with the next record
+	case w.stays: // what was done stays done, in memory, and is written with the next record
 		b.stale = true
 	case w.adjusts != nil:
 		b.unadjust(w)
 	case w.id != "":
-		if b.state.Cancel(w.id, w.final.Reservation.Expires) && (w.written || w.stage == stageAnswered) {
+		if b.state.Cancel(w.id, w.expires) && (w.written || w.stage == stageAnswered) {
 			b.uncover()
 		}
 	case w.generation == b.generation:
@@ -59,11 +61,8 @@ func (b *bucket) undo(w *waiter) {
 	}
 }
 
-// cancel ends a request whose caller has gone away.
+// cancel ends a waiter whose caller has gone away.
 func (b *bucket) cancel(w *waiter) {
-	if w.bucket != nil { // which is another one if b was dropped
-		b = w.bucket
-	}
 	b.mu.Lock()
 	var after answers
 	if w.stage != stageAnswered {
@@ -71,7 +70,7 @@ func (b *bucket) cancel(w *waiter) {
 		if b.state != nil {
 			b.bring(now)
 		}
-		b.withdraw(w, Canceled, &after)
+		b.withdraw(w, weir.ReasonCanceled, &after)
 		if b.state != nil {
 			b.serve(now, &after)
 		}
@@ -81,7 +80,7 @@ func (b *bucket) cancel(w *waiter) {
 	after.give()
 }
 
-// revoke takes back what a request was granted that is part of another one, which was not, and serves those who wait. Nobody
+// revoke takes back what a charge was granted of a request that was not, and serves those who wait. Nobody
 // waits until that is durable: a crash before burns the permits.
 func (b *bucket) revoke(w *waiter) {
 	b.mu.Lock()
@@ -89,7 +88,7 @@ func (b *bucket) revoke(w *waiter) {
 	now := time.Now()
 	b.bring(now)
 	b.undo(w)
-	b.granted -= w.request.N
+	b.granted -= w.charge.N
 	b.stale = true
 	if b.ended == 0 {
 		b.ask()
@@ -159,28 +158,16 @@ func (b *bucket) arm() {
 	b.timer.Reset(time.Until(at))
 }
 
-// settle ends a reservation, and returns once that is durable.
-func (b *bucket) settle(w *waiter, after *answers) {
-	b.deadlines.remove(w)
-	if !b.settled(w.settles) {
-		after.add(w, unavailable(w, ErrNotReserved))
-		return
-	}
-	w.must = true
-	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(&w.request, b.state.Peek(0))}, after)
-	b.serve(time.Now(), after)
-}
-
-// settled ends a reservation, and reports whether there was one.
-func (b *bucket) settled(s *settlement) (found bool) {
+// settle ends a reservation with what it cost, or as if nothing had been taken, and reports whether there was one.
+func (b *bucket) settle(h *store.Hold, actual int64, cancel bool) (found bool) {
 	if b.state == nil {
 		return false
 	}
 	b.bring(time.Now())
-	if r := &s.reservation; s.cancel {
-		found = b.state.Cancel(r.ID, r.Expires)
+	if cancel {
+		found = b.state.Cancel(h.ID, h.Expires)
 	} else {
-		found = b.state.Settle(r.ID, r.Expires, s.actual)
+		found = b.state.Settle(h.ID, h.Expires, actual)
 	}
 	if found {
 		b.uncover()
@@ -192,7 +179,7 @@ func (b *bucket) settled(s *settlement) (found bool) {
 var ErrNotReserved = store.ErrNotReserved
 
 // end answers everybody who is here or comes later, and stops the timer.
-func (b *bucket) end(why Outcome) {
+func (b *bucket) end(why weir.Reason) {
 	b.mu.Lock()
 	var after answers
 	if b.ended == 0 {

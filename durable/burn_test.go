@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/reference"
 )
 
@@ -135,7 +136,7 @@ func burning(t *testing.T, r *rand.Rand) (burned int64) {
 // inspected is how many permits an owner says are left.
 func inspected(t *testing.T, o *durable.Owner, limit weir.Limit) int64 {
 	t.Helper()
-	d, err := o.Inspect(t.Context(), "p", "", limit)
+	d, err := spectest.Peek(t.Context(), o, "p", "", limit)
 	if err != nil {
 		t.Error(err)
 	}
@@ -158,8 +159,8 @@ func takeAtRandom(ctx context.Context, o *durable.Owner, r *rand.Rand, limit wei
 	pause := int64(1 + r.IntN(100))
 	for ctx.Err() == nil {
 		n := 1 + r.Int64N(min(4, max(1, limit.Permits())))
-		a := durable.Request{Policy: "p", Limit: limit, N: n, QueueLimit: 100, Wait: time.Duration(r.IntN(300)) * time.Millisecond}
-		if o.Acquire(ctx, a).Outcome == durable.Granted {
+		a := spectest.Request{Policy: "p", Limit: limit, N: n, Queue: 100, Wait: time.Duration(r.IntN(300)) * time.Millisecond}
+		if spectest.Acquire(ctx, o, a).Reason == weir.ReasonNone {
 			granted.grant(n)
 		}
 		time.Sleep(time.Duration(1 + r.Int64N(pause*int64(time.Millisecond))))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestCrashBurnsOnce: what the owner after a crash says is left is still there when it has ended in an orderly way although it has
@@ -25,8 +26,8 @@ func TestCrashBurnsOnce(t *testing.T) {
 						t.Fatal("no record came to be ahead")
 					}
 				}
-				r := durable.Request{Policy: "p", Limit: limit, N: inspected(t, o, limit)}
-				want(t, o.Acquire(t.Context(), r), durable.Granted)
+				r := spectest.Request{Policy: "p", Limit: limit, N: inspected(t, o, limit)}
+				want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 				if n := o.Stats().PermitsAhead; n < 20 {
 					t.Fatalf("%d permits ahead", n)
 				}
@@ -43,7 +44,7 @@ func TestCrashBurnsOnce(t *testing.T) {
 				if left == 0 || left > 30 {
 					t.Errorf("%d are left, of 30 that have come back", left)
 				}
-				for r.N, r.Key = 1, "other"; dropped && next.Acquire(t.Context(), r).Outcome != durable.Granted; {
+				for r.N, r.Key = 1, "other"; dropped && spectest.Acquire(t.Context(), next, r).Reason != weir.ReasonNone; {
 					time.Sleep(10 * time.Millisecond) // until there is room
 				}
 				if err := next.Stop(t.Context()); err != nil {

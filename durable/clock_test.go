@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // wallClock is the clock of a node, which can be set.
@@ -83,11 +84,11 @@ func TestClockThatWasAheadFreezesNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, ahead), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
-					r := durable.Request{Policy: "api", Limit: l, N: 20, QueueLimit: 100}
+					r := spectest.Request{Policy: "api", Limit: l, N: 20, Queue: 100}
 					wrong := new(wallClock)
 					wrong.set(ahead)
 					before, e := owned(t, m, durable.OwnerOptions{Clock: wrong})
-					want(t, before.Acquire(t.Context(), r), durable.Granted)
+					want(t, spectest.Acquire(t.Context(), before, r), weir.ReasonNone)
 					if err := before.Stop(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -95,15 +96,15 @@ func TestClockThatWasAheadFreezesNothing(t *testing.T) {
 					log := new(lines)
 					next, _ := owned(t, m, durable.OwnerOptions{Clock: new(wallClock), Logger: log.logger()})
 					if r.N = 1; ahead > 0 {
-						a := next.Acquire(t.Context(), r)
-						if a.Outcome != durable.Refused || a.Decision.RetryAfter > ahead+time.Minute || a.Decision.RetryAfter > 70*time.Second {
-							t.Fatalf("%v: %+v", a.Outcome, a.Decision)
+						a := spectest.Acquire(t.Context(), next, r)
+						if a.Reason != weir.ReasonLimited || a.RetryAfter > ahead+time.Minute || a.RetryAfter > 70*time.Second {
+							t.Fatalf("%v: %+v", a.Reason, a.Decision)
 						}
-						time.Sleep(a.Decision.RetryAfter)
-						want(t, next.Acquire(t.Context(), r), durable.Granted)
+						time.Sleep(a.RetryAfter)
+						want(t, spectest.Acquire(t.Context(), next, r), weir.ReasonNone)
 					}
 					r.Wait = 70 * time.Second
-					want(t, next.Acquire(t.Context(), r), durable.Granted)
+					want(t, spectest.Acquire(t.Context(), next, r), weir.ReasonNone)
 					time.Sleep(2 * time.Second)
 					told, rewound := log.with("ahead of this one"), int64(0)
 					if ahead > 10*time.Second {
@@ -130,13 +131,13 @@ func TestClockSetDuringATerm(t *testing.T) {
 				clock, log := new(wallClock), new(lines)
 				o, _ := owned(t, m, durable.OwnerOptions{Clock: clock, Logger: log.logger()})
 				begin, granted := time.Now(), int64(0)
-				r := durable.Request{Policy: "api", Limit: l, N: 1}
+				r := spectest.Request{Policy: "api", Limit: l, N: 1}
 				for i := range 40 {
 					if i%8 == 4 {
 						clock.set([]time.Duration{time.Hour, 0, -time.Hour, 12 * 24 * time.Hour, 0}[i/8])
 					}
 					for range 30 {
-						if o.Acquire(t.Context(), r).Outcome == durable.Granted {
+						if spectest.Acquire(t.Context(), o, r).Reason == weir.ReasonNone {
 							granted++
 						}
 					}
@@ -163,23 +164,23 @@ func TestCalendarFollowsTheClock(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{})) // time begins at midnight
 		clock := new(wallClock)
 		o, _ := owned(t, m, durable.OwnerOptions{Clock: clock})
-		r := durable.Request{Policy: "api", N: 900, Limit: weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarDay})}
-		take := func(n int64, outcome durable.Outcome) {
+		r := spectest.Request{Policy: "api", N: 900, Limit: weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarDay})}
+		take := func(n int64, outcome weir.Reason) {
 			t.Helper()
 			r.N = n
-			want(t, o.Acquire(t.Context(), r), outcome)
+			want(t, spectest.Acquire(t.Context(), o, r), outcome)
 		}
-		take(900, durable.Granted)
+		take(900, weir.ReasonNone)
 		clock.set(30 * time.Hour) // it is the second day there
-		take(50, durable.Granted)
+		take(50, weir.ReasonNone)
 		clock.set(0)
-		take(951, durable.Refused)
-		take(950, durable.Granted)
-		take(1, durable.Refused)
+		take(951, weir.ReasonLimited)
+		take(950, weir.ReasonNone)
+		take(1, weir.ReasonLimited)
 		time.Sleep(26 * time.Hour) // it is the second day
-		take(1, durable.Refused)
+		take(1, weir.ReasonLimited)
 		time.Sleep(24 * time.Hour)
-		take(1000, durable.Granted)
+		take(1000, weir.ReasonNone)
 	})
 }
 
@@ -274,7 +275,7 @@ func handOver(t *testing.T, rng *rand.Rand, l weir.Limit) {
 	time.Sleep(2 * time.Second) // the owner has told the others what the time is
 	var granted atomic.Int64
 	begin := time.Now()
-	r := durable.Request{Policy: "api", Limit: l, N: 1}
+	r := spectest.Request{Policy: "api", Limit: l, N: 1}
 	steps := []time.Duration{0, time.Hour, -time.Hour, 12 * 24 * time.Hour, -9000 * time.Hour, 11 * time.Second}
 	for range 25 {
 		if rng.IntN(2) == 0 {
@@ -291,7 +292,7 @@ func handOver(t *testing.T, rng *rand.Rand, l weir.Limit) {
 			}
 		}
 		for range 30 {
-			if c.node(names[rng.IntN(3)]).Acquire(t.Context(), r).Outcome == durable.Granted {
+			if spectest.Acquire(t.Context(), c.node(names[rng.IntN(3)]), r).Reason == weir.ReasonNone {
 				granted.Add(1)
 			}
 		}
@@ -301,6 +302,6 @@ func handOver(t *testing.T, rng *rand.Rand, l weir.Limit) {
 	if bound := most(l, passed); granted.Load() > bound {
 		t.Errorf("%d granted in %v, want at most %d", granted.Load(), passed, bound)
 	}
-	r.Wait, r.QueueLimit = 80*time.Second, 100
-	want(t, c.node("a").Acquire(t.Context(), r), durable.Granted)
+	r.Wait, r.Queue = 80*time.Second, 100
+	want(t, spectest.Acquire(t.Context(), c.node("a"), r), weir.ReasonNone)
 }

@@ -3,14 +3,14 @@ package durable_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
-// BenchmarkCovered grants permits by which the record in force is ahead: at the owner, through its node and store, and over a pipe
+// BenchmarkCovered grants permits by which the record in force is ahead: at the owner, through its node, and over a pipe
 // in memory from another node.
 func BenchmarkCovered(b *testing.B) {
 	m := must(durable.NewMemory(durable.MemoryOptions{}))
@@ -27,10 +27,9 @@ func BenchmarkCovered(b *testing.B) {
 		l.serving.Wait()
 		_, _ = mine.Close(), other.Close()
 	})
-	r := durable.Request{Policy: "api", Key: "key", Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e14), N: 1, Wait: time.Second, QueueLimit: 100}
-	if a := asking.Acquire(b.Context(), r); a.Outcome != durable.Granted {
-		b.Fatal(a)
-	}
+	c := store.Charge{Policy: "api", Key: "key", Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e14), N: 1, Queue: 100}
+	c2 := c
+	c2.Key = "other"
 	grant := func(b *testing.B, f func() bool) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -39,29 +38,26 @@ func BenchmarkCovered(b *testing.B) {
 			}
 		}
 	}
-	own := owner.Owner()
-	b.Run("owner", func(b *testing.B) {
-		grant(b, func() bool { return own.Acquire(b.Context(), r).Outcome == durable.Granted })
-	})
-	b.Run("node", func(b *testing.B) {
-		grant(b, func() bool { return owner.Acquire(b.Context(), r).Outcome == durable.Granted })
-	})
-	take := func(s *durable.Store, charges ...store.Charge) func() bool {
+	take := func(h spectest.Asked, charges ...store.Charge) func() bool {
 		ds := make([]weir.Decision, len(charges))
-		return func() bool { return store.Take(context.Background(), s, charges, ds) == nil && ds[0].Allowed }
+		return func() bool {
+			_, err := h.Do(context.Background(), store.Ask{}, charges, ds)
+			return err == nil && ds[0].Allowed
+		}
 	}
-	c := store.Charge{Policy: r.Policy, Key: r.Key, Limit: r.Limit, N: 1}
-	c2 := c
-	c2.Key = "other"
-	b.Run("store", func(b *testing.B) { grant(b, take(durable.NewStore(owner), c)) })
-	b.Run("store, 2 charges", func(b *testing.B) { grant(b, take(durable.NewStore(owner), c, c2)) })
-	b.Run("other node", func(b *testing.B) { grant(b, take(durable.NewStore(asking), c)) })
-	b.Run("other node, 2 charges", func(b *testing.B) { grant(b, take(durable.NewStore(asking), c, c2)) })
+	if !take(asking, c)() {
+		b.Fatal("refused")
+	}
+	b.Run("owner", func(b *testing.B) { grant(b, take(owner.Owner(), c)) })
+	b.Run("node", func(b *testing.B) { grant(b, take(owner, c)) })
+	b.Run("node, 2 charges", func(b *testing.B) { grant(b, take(owner, c, c2)) })
+	b.Run("other node", func(b *testing.B) { grant(b, take(asking, c)) })
+	b.Run("other node, 2 charges", func(b *testing.B) { grant(b, take(asking, c, c2)) })
 	b.Run("other node, parallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.SetParallelism(64)
 		b.RunParallel(func(pb *testing.PB) {
-			f := take(durable.NewStore(asking), c)
+			f := take(asking, c)
 			for pb.Next() {
 				f()
 			}

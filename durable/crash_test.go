@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // grants are all that was granted, by whomever.
@@ -73,8 +74,8 @@ func crashes(t *testing.T, r *rand.Rand) {
 				for ctx.Err() == nil {
 					n := 1 + own.Int64N(3)
 					wait := time.Duration(own.IntN(400)) * time.Millisecond
-					a := o.Acquire(ctx, durable.Request{Policy: "p", Limit: limit, N: n, Wait: wait, QueueLimit: 100})
-					if a.Outcome == durable.Granted {
+					a := spectest.Acquire(ctx, o, spectest.Request{Policy: "p", Limit: limit, N: n, Wait: wait, Queue: 100})
+					if a.Reason == weir.ReasonNone {
 						all.note(n)
 					}
 					time.Sleep(time.Duration(own.IntN(100)) * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -18,10 +19,10 @@ import (
 func TestMoreKeysThanRoom(t *testing.T) {
 	bubble(t, durable.OwnerOptions{MaxKeys: 1}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
 		a, b := tokens("a", 1, 5, 1), tokens("b", 1, 5, 1)
-		for _, kind := range []durable.CallKind{durable.CallTake, durable.CallPeek, durable.CallRefund} {
+		for _, mode := range []store.Mode{store.ModeTake, store.ModePeek, store.ModeRefund} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			begin := time.Now()
-			r := o.Call(ctx, &durable.Call{Kind: kind, Charges: []store.Charge{a, b}})
+			r := all(ctx, o, store.Ask{Mode: mode}, a, b)
 			cancel()
 			full := 0
 			for i := range r.Decisions {
@@ -29,8 +30,8 @@ func TestMoreKeysThanRoom(t *testing.T) {
 					full++
 				}
 			}
-			if kind != durable.CallRefund && full == 0 || kind == durable.CallRefund && !errors.Is(r.Err, store.ErrUnavailable) || time.Since(begin) > time.Second {
-				t.Errorf("%d: %+v after %v", kind, r, time.Since(begin))
+			if mode != store.ModeRefund && full == 0 || mode == store.ModeRefund && !errors.Is(r.Err, store.ErrUnavailable) || time.Since(begin) > time.Second {
+				t.Errorf("%d: %+v after %v", mode, r, time.Since(begin))
 			}
 		}
 	})
@@ -45,7 +46,8 @@ func TestKeepingKeysContention(t *testing.T) {
 			work.Go(func() {
 				for j := range 50 {
 					a, b := tokens(fmt.Sprint((i+j)%9), 1, 1000, 1), tokens(fmt.Sprint("x", (i*j)%7), 1, 1000, 1)
-					r := o.Call(t.Context(), &durable.Call{Kind: durable.CallTake, Charges: []store.Charge{a, b}, Wait: time.Duration(j%2) * time.Second})
+					a.Queue, b.Queue = 1000, 1000
+					r := all(t.Context(), o, store.Ask{Wait: time.Duration(j%2) * time.Second}, a, b)
 					if r.Err != nil {
 						t.Error(r.Err)
 					}
@@ -57,12 +59,12 @@ func TestKeepingKeysContention(t *testing.T) {
 		for i := range 20 {
 			r := ask(1, 0)
 			r.Key = fmt.Sprint("after", i)
-			a := o.Acquire(t.Context(), r)
-			for tries := 0; a.Decision.Reason == weir.ReasonTableFull && tries < 10; tries++ { // those that are ahead are being written
+			a := spectest.Acquire(t.Context(), o, r)
+			for tries := 0; a.Reason == weir.ReasonTableFull && tries < 10; tries++ { // those that are ahead are being written
 				time.Sleep(10 * time.Millisecond)
-				a = o.Acquire(t.Context(), r)
+				a = spectest.Acquire(t.Context(), o, r)
 			}
-			want(t, a, durable.Granted)
+			want(t, a, weir.ReasonNone)
 		}
 	})
 }
@@ -76,17 +78,14 @@ func TestWaitAndReserveWithClockBehind(t *testing.T) {
 		one := store.Charge{Policy: "one", Limit: weir.AtOnce(1), N: 1, Queue: 10}
 		other := one
 		other.Policy = "other"
-		take := func(o *durable.Owner, wait time.Duration, charges ...store.Charge) durable.Result {
-			return o.Call(t.Context(), &durable.Call{Kind: durable.CallTake, Charges: charges, Wait: wait, Expiry: time.Minute})
+		take := func(o *durable.Owner, wait time.Duration, charges ...store.Charge) outcome {
+			return all(t.Context(), o, store.Ask{Wait: wait, Hold: time.Minute}, charges...)
 		}
 		held, brief := take(o, 0, other), take(o, 0, one)
-		if held.Outcome != durable.Granted || brief.Outcome != durable.Granted {
+		if held.Reason != weir.ReasonNone || brief.Reason != weir.ReasonNone {
 			t.Fatalf("%+v %+v", held, brief)
 		}
-		settle := func(o *durable.Owner, r durable.Result, charges ...store.Charge) error {
-			return o.Call(t.Context(), &durable.Call{Kind: durable.CallCancel, Charges: charges, ID: r.ID, Expires: r.Expires}).Err
-		}
-		if err := settle(o, brief, one); err != nil {
+		if err := o.Settle(t.Context(), brief.Hold, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.Stop(t.Context()); err != nil {
@@ -94,21 +93,21 @@ func TestWaitAndReserveWithClockBehind(t *testing.T) {
 		}
 		next, _ := owned(t, m, durable.OwnerOptions{})
 		durable.SetClock(next, -time.Hour)
-		got := make(chan durable.Result, 1)
+		got := make(chan outcome, 1)
 		go func() { got <- take(next, time.Hour, one, other) }()
 		time.Sleep(time.Second)
-		if err := settle(next, held, other); err != nil {
+		if err := next.Settle(t.Context(), held.Hold, nil); err != nil {
 			t.Fatal(err)
 		}
 		both := <-got
-		if both.Outcome != durable.Granted {
+		if both.Reason != weir.ReasonNone {
 			t.Fatalf("%+v", both)
 		}
 		time.Sleep(10 * time.Second)
-		if r := take(next, 0, one); r.Outcome != durable.Refused {
-			t.Errorf("%v while it was reserved", r.Outcome)
+		if r := take(next, 0, one); r.Reason != weir.ReasonLimited {
+			t.Errorf("%v while it was reserved", r.Reason)
 		}
-		if err := settle(next, both, one, other); err != nil {
+		if err := next.Settle(t.Context(), both.Hold, nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -121,16 +120,16 @@ func TestStopWithManyReservations(t *testing.T) {
 		o, e := owned(t, m, durable.OwnerOptions{Reserve: 1})
 		limit := weir.TokenBucket(weir.Per(1, time.Hour), 10_000)
 		var mu sync.Mutex
-		last := make(map[string]durable.Reservation)
+		last := make(map[string]store.Hold)
 		for _, key := range []string{"a", "b"} {
 			var work sync.WaitGroup
 			for range 9500 {
 				work.Add(1)
-				r := durable.Request{Policy: "p", Key: key, Limit: limit, N: 1, Reserve: time.Hour}
-				o.Enqueue(r, func(a durable.Answer) {
-					want(t, a, durable.Granted)
+				r := spectest.Request{Policy: "p", Key: key, Limit: limit, N: 1, Hold: time.Hour}
+				enqueue(o, r, func(a spectest.Answer) {
+					want(t, a, weir.ReasonNone)
 					mu.Lock()
-					last[key] = a.Reservation
+					last[key] = a.Hold
 					mu.Unlock()
 					work.Done()
 				})
@@ -139,7 +138,7 @@ func TestStopWithManyReservations(t *testing.T) {
 		}
 		e.Fail(errors.New("the disk is full"))
 		for _, r := range last {
-			if err := o.Cancel(t.Context(), r); err == nil {
+			if err := o.Settle(t.Context(), r, nil); err == nil {
 				t.Error("it was canceled without a write")
 			}
 		}
@@ -149,11 +148,10 @@ func TestStopWithManyReservations(t *testing.T) {
 		}
 		next, _ := owned(t, m, durable.OwnerOptions{})
 		for key := range last {
-			r := next.Call(t.Context(), &durable.Call{
-				Kind: durable.CallInspect, Charges: []store.Charge{{Policy: "p", Key: key, Limit: limit}},
-			})
-			if r.Err != nil || r.State.Reservations != 9499 {
-				t.Errorf("%q has %d reservations, %v", key, r.State.Reservations, r.Err)
+			var kept [1]store.State
+			r := all(t.Context(), next, store.Ask{Mode: store.ModePeek, States: kept[:]}, store.Charge{Policy: "p", Key: key, Limit: limit})
+			if r.Err != nil || kept[0].Reservations != 9499 {
+				t.Errorf("%q has %d reservations, %v", key, kept[0].Reservations, r.Err)
 			}
 		}
 	})

@@ -1,6 +1,11 @@
 package durable
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir"
+)
 
 // inForce is how a record stands to what is in memory.
 type inForce struct {
@@ -62,7 +67,7 @@ func (o *Owner) forget(b *bucket) bool {
 	if !b.quiet() || !b.exact() {
 		return false
 	}
-	b.inForce.gone, b.ended = true, Stopping
+	b.inForce.gone, b.ended = true, weir.ReasonClosed
 	if b.timer != nil {
 		b.timer.Stop()
 	}
@@ -121,13 +126,17 @@ func (b *bucket) drawToLeave() (writes []Write, ok bool) {
 	return writes, true
 }
 
-// enter takes in a request for a key whose bucket was dropped since it was looked for.
+// enter takes in a waiter, at the bucket of its key.
 func (o *Owner) enter(w *waiter) {
-	b, why := o.bucket(w.request.Policy, w.request.Key)
-	if b != nil {
+	b, err := o.bucket(w.charge.Policy, w.charge.Key)
+	if err == nil {
 		b.enter(w)
 		return
 	}
-	w.stage = stageAnswered // so that it cannot be withdrawn from the bucket that is gone
-	w.answer(noBucket(&w.request, why))
+	if w.fail(err); errors.Is(err, errFull) {
+		w.decision[0], w.err = o.noRoom(&w.charge), nil
+		w.counts.count(weir.ReasonTableFull)
+	}
+	w.stage = stageAnswered // so that it cannot be withdrawn from a bucket that is gone
+	w.done(w)
 }

@@ -62,7 +62,7 @@ func ExampleOpenFile() {
 	}
 	decisions := make([]weir.Decision, len(charges))
 	for range 3 {
-		if err := store.Take(context.Background(), durable.NewStore(node), charges, decisions); err != nil {
+		if err := store.Take(context.Background(), node, charges, decisions); err != nil {
 			fmt.Println(err)
 			return
 		}

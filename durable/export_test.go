@@ -1,8 +1,12 @@
 package durable
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
 )
 
 // SetClock sets the clock of an owner ahead.
@@ -48,3 +52,25 @@ func (e *FileEngine) Cut(cut bool) {
 	defer e.mu.Unlock()
 	e.cut = cut
 }
+
+// Enqueue asks an owner for the permits of a charge, as a node does that serves another one, and returns how to withdraw that. done
+// is called with the decision, or with an error.
+func Enqueue(o *Owner, ask store.Ask, c store.Charge, done func(weir.Decision, store.Hold, error)) (cancel func()) {
+	call := &Call{Verb: VerbDo, Ask: ask, Charges: []store.Charge{c}}
+	if err := call.checkSent(); err != nil {
+		done(weir.Decision{}, store.Hold{}, err)
+		return func() {}
+	}
+	var d [1]weir.Decision
+	if o.quick(context.Background(), &ask, call.Charges, d[:]) {
+		done(d[0], store.Hold{}, nil)
+		return func() {}
+	}
+	return o.enqueue(call, func(w *waiter) {
+		r := w.result()
+		done(w.decision[0], held(r.Hold, 0, call.Charges), r.Err)
+	}).cancel
+}
+
+// Carry has an owner carry out a call of another node.
+func Carry(ctx context.Context, o *Owner, c *Call) Result { return o.call(ctx, c) }

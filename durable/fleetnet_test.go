@@ -227,7 +227,14 @@ func gist(b []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprint(m.Kind, " ", m.Request.Policy, m.Reservation.Policy, " ", m.Request.N, " ", m.Request.Wait, " ", m.Answer.Outcome)
+	switch {
+	case m.Call != nil && len(m.Call.Charges) > 0:
+		c := &m.Call.Charges[0]
+		return fmt.Sprint(m.Kind, " ", m.Call.Verb, " ", c.Policy, " ", c.N, " ", m.Call.Ask.Wait)
+	case m.Result != nil:
+		return fmt.Sprint(m.Kind, " ", m.Result.Reason)
+	}
+	return fmt.Sprint(m.Kind)
 }
 
 func (l *lane) end() {

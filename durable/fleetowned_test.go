@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/bounds"
 	"github.com/weirhq/weir/store"
 )
@@ -161,23 +162,23 @@ func (h *hearing) Receive() ([]byte, error) {
 
 // take takes permits, at once or after a while, from the owner itself if that is here.
 func (o *ownedBy) take(n *durable.Node, r *rand.Rand, l *ownedLimit) {
-	q := durable.Request{Policy: l.name, Key: "k", Limit: l.limit, N: 1 + r.Int64N(4), QueueLimit: 50}
+	q := spectest.Request{Policy: l.name, Key: "k", Limit: l.limit, N: 1 + r.Int64N(4), Queue: 50}
 	if r.IntN(3) == 0 {
 		q.Wait = time.Duration(r.Int64N(int64(3 * time.Second)))
 	}
 	e := bounds.Event{Sent: int64(o.net.now()), N: q.N}
-	var a durable.Answer
+	var a spectest.Answer
 	if own := n.Owner(); own != nil {
-		a = own.Acquire(context.Background(), q)
+		a = spectest.Acquire(context.Background(), own, q)
 		e.Epoch = own.Epoch()
 	} else {
-		a = n.Acquire(context.Background(), q)
+		a = spectest.Acquire(context.Background(), n, q)
 	}
 	e.Received = int64(o.net.now())
-	switch a.Outcome {
-	case durable.Granted:
+	switch a.Reason {
+	case weir.ReasonNone:
 		e.Kind = bounds.Granted
-	case durable.Refused, durable.QueueFull, durable.Never:
+	case weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonNever:
 		e.Kind = bounds.Refused
 	default:
 		e.Kind = bounds.Maybe
@@ -187,14 +188,14 @@ func (o *ownedBy) take(n *durable.Node, r *rand.Rand, l *ownedLimit) {
 
 // quota takes of the quota, or reserves of it and settles that.
 func (o *ownedBy) quota(ctx context.Context, n *durable.Node, r *rand.Rand) {
-	q := durable.Request{Policy: ownedQuota.name, Key: "k", Limit: ownedQuota.limit, N: 1 + r.Int64N(3)}
+	q := spectest.Request{Policy: ownedQuota.name, Key: "k", Limit: ownedQuota.limit, N: 1 + r.Int64N(3)}
 	if r.IntN(3) > 0 {
-		o.book.outcome(n.Acquire(context.Background(), q), q.N)
+		o.book.outcome(spectest.Acquire(context.Background(), n, q), q.N)
 		return
 	}
-	q.Reserve = 24 * time.Hour
-	a := n.Acquire(context.Background(), q)
-	if a.Outcome != durable.Granted {
+	q.Hold = 24 * time.Hour
+	a := spectest.Acquire(context.Background(), n, q)
+	if a.Reason != weir.ReasonNone {
 		o.book.outcome(a, q.N)
 		return
 	}
@@ -204,10 +205,10 @@ func (o *ownedBy) quota(ctx context.Context, n *durable.Node, r *rand.Rand) {
 	defer cancel()
 	switch r.IntN(3) {
 	case 0:
-		cost, err = 0, n.Cancel(short, a.Reservation)
+		cost, err = 0, n.Settle(short, a.Hold, nil)
 	case 1:
 		cost = r.Int64N(q.N + 1)
-		err = n.Commit(short, a.Reservation, cost)
+		err = n.Settle(short, a.Hold, []int64{cost})
 	}
 	if err == nil {
 		o.book.note(cost, 0, 0, 0)
@@ -226,10 +227,10 @@ func (o *ownedBy) check() {
 		Dial: func(context.Context, string) (durable.Peer, error) { return nil, errNoPower },
 	}))
 	asked := store.Charge{Policy: ownedQuota.name, Key: "k", Limit: ownedQuota.limit}
-	left, err := store.Inspect(context.Background(), durable.NewStore(node), asked)
+	left, err := store.Inspect(context.Background(), node, asked)
 	for range 20 {
 		if err != nil {
-			left, err = store.Inspect(context.Background(), durable.NewStore(node), asked)
+			left, err = store.Inspect(context.Background(), node, asked)
 		}
 	}
 	_ = node.Close()

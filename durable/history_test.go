@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/limits"
 )
 
@@ -164,12 +165,12 @@ func counted(t *testing.T, r *rand.Rand) {
 	rest := int64(0)
 	late.Wait()
 	for {
-		a := last.Acquire(t.Context(), durable.Request{Policy: "p", Limit: limit, N: 1})
-		if a.Outcome == durable.Refused {
+		a := spectest.Acquire(t.Context(), last, spectest.Request{Policy: "p", Limit: limit, N: 1})
+		if a.Reason == weir.ReasonLimited {
 			break
 		}
-		if rest++; a.Outcome != durable.Granted {
-			t.Fatalf("%v: %v", a.Outcome, a.Err)
+		if rest++; a.Reason != weir.ReasonNone {
+			t.Fatalf("%v: %v", a.Reason, a.Err)
 		}
 	}
 	if k == 0 {
@@ -183,15 +184,15 @@ func counted(t *testing.T, r *rand.Rand) {
 // countedCall makes a call of any kind, and notes what it took.
 func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir.Limit, book *ledger) {
 	n := 1 + r.Int64N(3)
-	ask := durable.Request{Policy: "p", Limit: limit, N: n, QueueLimit: 1000}
+	ask := spectest.Request{Policy: "p", Limit: limit, N: n, Queue: 1000}
 	if r.IntN(2) == 0 {
 		ask.Wait = time.Duration(1+r.IntN(50)) * time.Millisecond
 	}
 	switch kind := r.IntN(12); kind {
 	case 0, 1: // reserved, and settled somehow, or left to itself
-		ask.Reserve = 24 * time.Hour
-		a := o.Acquire(ctx, ask)
-		if a.Outcome != durable.Granted {
+		ask.Hold = 24 * time.Hour
+		a := spectest.Acquire(ctx, o, ask)
+		if a.Reason != weir.ReasonNone {
 			book.unknown(a, n)
 			return
 		}
@@ -199,10 +200,10 @@ func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir
 		cost, err := n, error(nil)
 		switch r.IntN(3) {
 		case 0:
-			cost, err = 0, o.Cancel(ctx, a.Reservation)
+			cost, err = 0, o.Settle(ctx, a.Hold, nil)
 		case 1:
 			cost = r.Int64N(n + 1)
-			err = o.Commit(ctx, a.Reservation, cost)
+			err = o.Settle(ctx, a.Hold, []int64{cost})
 		}
 		switch {
 		case err == nil && cost < n: // across a change of the rate, part of a permit is lost
@@ -213,7 +214,7 @@ func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir
 			book.note(min(cost, n), max(cost, n)-min(cost, n), 0, 0)
 		}
 	case 2: // a gift; there is room for it, or it would be cut off
-		if d, err := o.Inspect(ctx, "p", "", limit); err != nil || d.Remaining > limit.Permits()-20 {
+		if d, err := spectest.Peek(ctx, o, "p", "", limit); err != nil || d.Remaining > limit.Permits()-20 {
 			return
 		}
 		if _, err := o.Adjust(ctx, limit, durable.Adjustment{Policy: "p", Permits: n, By: "x", Reason: "y"}); err == nil {
@@ -224,19 +225,19 @@ func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir
 	case 3: // a caller that goes away
 		short, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(3))*time.Millisecond)
 		defer cancel()
-		book.outcome(o.Acquire(short, ask), n)
+		book.outcome(spectest.Acquire(short, o, ask), n)
 	case 4: // the same limit in other words, and another key
 		ask.Limit = limits.WithRate(ask.Limit, weir.Per(1, 1_400*time.Hour))
-		book.outcome(o.Acquire(ctx, ask), n)
+		book.outcome(spectest.Acquire(ctx, o, ask), n)
 		ask.Key = fmt.Sprint(r.IntN(5))
-		_ = o.Acquire(ctx, ask)
+		_ = spectest.Acquire(ctx, o, ask)
 	default:
-		book.outcome(o.Acquire(ctx, ask), n)
+		book.outcome(spectest.Acquire(ctx, o, ask), n)
 	}
 }
 
-func (l *ledger) outcome(a durable.Answer, n int64) {
-	if a.Outcome == durable.Granted {
+func (l *ledger) outcome(a spectest.Answer, n int64) {
+	if a.Reason == weir.ReasonNone {
 		l.note(n, 0, 0, 0)
 		return
 	}
@@ -244,9 +245,9 @@ func (l *ledger) outcome(a durable.Answer, n int64) {
 }
 
 // unknown notes what a request may have taken that was not granted.
-func (l *ledger) unknown(a durable.Answer, n int64) {
-	switch a.Outcome { //nolint:exhaustive // the others take nothing, or are known
-	case durable.Unavailable, durable.Canceled, durable.Expired, durable.Stopping:
+func (l *ledger) unknown(a spectest.Answer, n int64) {
+	switch a.Reason { //nolint:exhaustive // the others take nothing, or are known
+	case weir.ReasonUnavailable, weir.ReasonCanceled, weir.ReasonDeadline, weir.ReasonClosed:
 		l.note(0, n, 0, 0)
 	}
 }

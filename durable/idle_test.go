@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestIdleKeysAreNotWritten: nothing is written for keys that nobody asks for - full again, not yet, ahead of what was granted, with
@@ -14,21 +15,21 @@ import (
 func TestIdleKeysAreNotWritten(t *testing.T) {
 	bubble(t, durable.OwnerOptions{Sweep: time.Second, Reserve: 40}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
 		fast, slow := weir.TokenBucket(weir.PerSecond(100), 100), weir.TokenBucket(weir.Per(1, time.Hour), 100)
-		for _, r := range []durable.Request{
+		for _, r := range []spectest.Request{
 			{Policy: "p", Key: "full again", Limit: fast, N: 3},
 			{Policy: "p", Key: "spent", Limit: slow, N: 100},
 			{Policy: "p", Key: "some left", Limit: slow, N: 50},
-			{Policy: "p", Key: "expires", Limit: fast, N: 50, Reserve: 5 * time.Minute},
-			{Policy: "p", Key: "reserved", Limit: slow, N: 50, Reserve: time.Hour},
+			{Policy: "p", Key: "expires", Limit: fast, N: 50, Hold: 5 * time.Minute},
+			{Policy: "p", Key: "reserved", Limit: slow, N: 50, Hold: time.Hour},
 		} {
-			want(t, o.Acquire(t.Context(), r), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 		}
 		for range 60 { // so that their records are ahead
 			for _, l := range []weir.Limit{fast, slow} {
-				want(t, o.Acquire(t.Context(), durable.Request{Policy: "p", Key: "ahead" + l.String(), Limit: l, N: 1}), durable.Granted)
+				want(t, spectest.Acquire(t.Context(), o, spectest.Request{Policy: "p", Key: "ahead" + l.String(), Limit: l, N: 1}), weir.ReasonNone)
 			}
 		}
-		waits := durable.Request{Policy: "p", Key: "spent", Limit: slow, N: 2, Wait: time.Hour, QueueLimit: 10}
+		waits := spectest.Request{Policy: "p", Key: "spent", Limit: slow, N: 2, Wait: time.Hour, Queue: 10}
 		waiting, _ := collect(o, waits)
 		time.Sleep(100 * time.Millisecond) // until what they are ahead was written
 		synctest.Wait()
@@ -40,6 +41,6 @@ func TestIdleKeysAreNotWritten(t *testing.T) {
 		if n := m.Records(); n != records-3 { // two that are full again, and one that has expired
 			t.Errorf("%d records, and were %d", n, records)
 		}
-		want(t, waiting.answer(), 0)
+		want(t, waiting.answer(), unanswered)
 	})
 }

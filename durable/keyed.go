@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -54,7 +53,6 @@ type Keyed struct {
 	maxKeys    int
 	file       *File
 	node       *Node
-	store      *Store
 	closed     atomic.Bool
 }
 
@@ -88,9 +86,7 @@ func OpenKeyed(path string, limit weir.Limit, o KeyedOptions) (*Keyed, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Keyed{
-		name: o.Name, limit: limit, queueLimit: o.QueueLimit, maxKeys: o.MaxKeys, file: f, node: n, store: NewStore(n),
-	}, nil
+	return &Keyed{name: o.Name, limit: limit, queueLimit: o.QueueLimit, maxKeys: o.MaxKeys, file: f, node: n}, nil
 }
 
 // check returns what cannot be used.
@@ -154,12 +150,10 @@ func (k *Keyed) Allow(key string) bool { return k.Take(key, 1).Allowed }
 // Take takes n permits of key if they are available, and waits for nothing but the disk, for 5 s at most. With ReasonUnavailable
 // the disk has failed, and the permits may count as used.
 func (k *Keyed) Take(key string, n int64) weir.Decision {
-	if o := k.node.Owner(); o != nil {
-		r := Request{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n}
-		if a, ok := o.quick(&r); ok {
-			a.Decision.Policy = k.name
-			return a.Decision
-		}
+	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
+	if o := k.node.Owner(); o != nil && o.quick(context.Background(), &store.Ask{}, c[:], d[:]) {
+		d[0].Policy = k.name
+		return d[0]
 	}
 	return k.take(key, n)
 }
@@ -169,12 +163,17 @@ func (k *Keyed) take(key string, n int64) weir.Decision {
 	if !k.room(key) {
 		return k.full()
 	}
-	c, d := k.charge(key, n), weir.Decision{}
-	if _, err := k.store.acquireOne(context.Background(), &c, &d, store.Ask{}); err != nil {
+	return k.do(store.ModeTake, key, n)
+}
+
+// do is a call that waits for nothing but the disk.
+func (k *Keyed) do(mode store.Mode, key string, n int64) weir.Decision {
+	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
+	if _, err := k.node.Do(context.Background(), store.Ask{Mode: mode}, c[:], d[:]); err != nil {
 		return k.failed(err)
 	}
-	d.Policy = k.name
-	return d
+	d[0].Policy = k.name
+	return d[0]
 }
 
 // Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0. The error is nil if and only if the
@@ -187,41 +186,37 @@ func (k *Keyed) Wait(ctx context.Context, key string, n int64) error {
 
 // Reserve is Wait with a cost that is settled later, by Commit or Cancel, also by the process that comes after this one. One
 // that is not settled until expiry has passed, which is from 1 ms to 24 h, is canceled by itself.
-func (k *Keyed) Reserve(ctx context.Context, key string, n int64, expiry time.Duration) (Reservation, error) {
+func (k *Keyed) Reserve(ctx context.Context, key string, n int64, expiry time.Duration) (store.Hold, error) {
 	if expiry < store.LeastExpiry || expiry > store.MostExpiry {
-		return Reservation{}, &weir.OptionError{Option: "expiry", Value: expiry.String(), Accepted: "from 1ms to 24h"}
+		return store.Hold{}, &weir.OptionError{Option: "expiry", Value: expiry.String(), Accepted: "from 1ms to 24h"}
 	}
 	return k.acquire(ctx, key, n, expiry)
 }
 
 // Commit ends a reservation with what it really cost: less is given back, more is charged, up to a debt of the limit. The
 // error is [ErrNotReserved] if it has expired or was settled before.
-func (k *Keyed) Commit(ctx context.Context, r Reservation, actual int64) error {
-	return k.node.Commit(ctx, r, actual)
+func (k *Keyed) Commit(ctx context.Context, h store.Hold, actual int64) error {
+	return k.node.Settle(ctx, h, []int64{actual})
 }
 
 // Cancel ends a reservation as if nothing had been taken. The error is that of Commit.
-func (k *Keyed) Cancel(ctx context.Context, r Reservation) error { return k.node.Cancel(ctx, r) }
+func (k *Keyed) Cancel(ctx context.Context, h store.Hold) error { return k.node.Settle(ctx, h, nil) }
 
-func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Duration) (Reservation, error) {
+func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Duration) (store.Hold, error) {
 	mustContext(ctx)
 	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
 	if !k.room(key) {
 		d[0] = k.full()
-		return Reservation{}, store.Refusal(ctx, c[:], d[:]) //nolint:wrapcheck // it is a *weir.RefusedError
+		return store.Hold{}, store.Refusal(ctx, c[:], d[:]) //nolint:wrapcheck // it is a *weir.RefusedError
 	}
-	w := store.Ask{Hold: expiry}
-	if w.Wait = math.MaxInt64; k.queueLimit == 0 {
-		w.Wait = 0
-	}
+	ask := store.Ask{Hold: expiry, Wait: store.MaxWait}
 	if until, ok := ctx.Deadline(); ok {
-		w.Wait = min(w.Wait, max(time.Until(until), 0))
+		ask.Wait = min(ask.Wait, max(time.Until(until), 1))
 	}
-	w.Wait = min(w.Wait, MaxWait)
-	r, err := store.Acquire(ctx, k.store, w, c[:], d[:])
+	h, err := store.Acquire(ctx, k.node, ask, c[:], d[:])
 	switch refused, ok := errors.AsType[*weir.RefusedError](err); {
 	case err == nil:
-		return Reservation{ID: r.ID, Policy: keyedPolicy, Key: key, Permits: n, Expires: r.Expires}, nil
+		return h, nil
 	case ok:
 		refused.Decision.Policy = k.name
 		if k.queueLimit == 0 && refused.Decision.Reason == weir.ReasonLimited {
@@ -230,28 +225,21 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 	case k.closed.Load():
 		err = &weir.RefusedError{Decision: k.failed(err), Permits: n, Err: weir.ErrClosed}
 	}
-	return Reservation{}, err
+	return store.Hold{}, err
 }
 
 // Peek returns what Take would, and takes nothing. It does not tell whether a new key would find room.
-func (k *Keyed) Peek(key string, n int64) weir.Decision {
-	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
-	if err := store.Peek(context.Background(), k.store, c[:], d[:]); err != nil {
-		return k.failed(err)
-	}
-	d[0].Policy = k.name
-	return d[0]
-}
+func (k *Keyed) Peek(key string, n int64) weir.Decision { return k.do(store.ModePeek, key, n) }
 
 // Refund gives key n permits back whatever their origin, at most until all are available. It is for operators: to undo a request,
 // reserve and Cancel, which cannot give back too much.
 func (k *Keyed) Refund(ctx context.Context, key string, n int64) error {
-	return store.Refund(ctx, k.store, []store.Charge{k.charge(key, n)})
+	return store.Refund(ctx, k.node, []store.Charge{k.charge(key, n)})
 }
 
 // Reset makes all permits of key available, as if it had never been seen.
 func (k *Keyed) Reset(ctx context.Context, key string) error {
-	return store.Reset(ctx, k.store, keyedPolicy, key)
+	return store.Reset(ctx, k.node, keyedPolicy, key)
 }
 
 // Limit is the limit of each key.
@@ -266,7 +254,6 @@ func (k *Keyed) Close() error {
 	if k.closed.Swap(true) {
 		return nil
 	}
-	_ = k.store.Close()
 	return errors.Join(k.node.Close(), k.file.Close())
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/store"
 )
@@ -82,7 +83,7 @@ func TestKeyedOfAnotherLimit(t *testing.T) {
 	}
 	f := must(durable.OpenFile(server, durable.FileOptions{}))
 	n := must(durable.NewNode(durable.NodeOptions{Engine: f.Engine(), Address: "here"}))
-	n.TryAcquire(t.Context(), durable.Request{Policy: "tenant-month", Key: "acme", Limit: year(10), N: 1})
+	spectest.Acquire(t.Context(), n, spectest.Request{Policy: "tenant-month", Key: "acme", Limit: year(10), N: 1})
 	if err := errors.Join(n.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}

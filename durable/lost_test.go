@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -15,23 +17,23 @@ import (
 func TestLostConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
-		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(5, 0)), weir.ReasonNone)
 		for range 5 {
-			got := make(chan durable.Answer, 1)
-			go func() { got <- c.nodes["b"].Acquire(t.Context(), ask(4, time.Minute)) }()
+			got := make(chan spectest.Answer, 1)
+			go func() { got <- spectest.Acquire(t.Context(), c.nodes["b"], ask(4, time.Minute)) }()
 			synctest.Wait()
 			_ = c.pipes[len(c.pipes)-1].Close()
-			if a := <-got; a.Outcome != durable.Unavailable || !errors.Is(a.Err, store.ErrUnavailable) {
-				t.Errorf("%v %v", a.Outcome, a.Err)
+			if a := <-got; a.Reason != weir.ReasonUnavailable || !errors.Is(a.Err, store.ErrUnavailable) {
+				t.Errorf("%v %v", a.Reason, a.Err)
 			}
 			begin := time.Now()
-			want(t, c.nodes["b"].Acquire(t.Context(), ask(0, 0)), durable.Refused)
+			want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(0, 0)), weir.ReasonLimited)
 			if d := time.Since(begin); d > 100*time.Millisecond {
 				t.Errorf("connected again after %v", d)
 			}
 		}
 		time.Sleep(5 * time.Second) // who was cut off has withdrawn
-		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(5, 0)), weir.ReasonNone)
 	})
 }
 
@@ -39,19 +41,20 @@ func TestLostConnection(t *testing.T) {
 func TestLongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
-		waiting := make(chan durable.Answer, 1)
-		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
-		go func() { waiting <- c.nodes["b"].Acquire(t.Context(), ask(1, time.Minute)) }()
+		waiting := make(chan spectest.Answer, 1)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(5, 0)), weir.ReasonNone)
+		go func() { waiting <- spectest.Acquire(t.Context(), c.nodes["b"], ask(1, time.Minute)) }()
 		synctest.Wait()
 		for _, n := range []int{1025, 5000, 1 << 20} {
 			r := ask(1, 0)
 			r.Key = strings.Repeat("k", n)
-			want(t, c.nodes["b"].Acquire(t.Context(), r), durable.Unavailable)
-			if err := c.nodes["b"].Commit(t.Context(), durable.Reservation{ID: "x", Policy: "api", Key: r.Key, Permits: 1, Expires: 1}, 1); err == nil {
+			want(t, spectest.Acquire(t.Context(), c.nodes["b"], r), weir.ReasonUnavailable)
+			held := store.Hold{ID: "x", Charges: []store.Charge{{Policy: "api", Key: r.Key, N: 1}}, Expires: 1}
+			if err := c.nodes["b"].Settle(t.Context(), held, []int64{1}); err == nil {
 				t.Error("a reservation was settled that there is not")
 			}
 		}
-		want(t, <-waiting, durable.Granted)
+		want(t, <-waiting, weir.ReasonNone)
 	})
 }
 
@@ -60,13 +63,13 @@ func TestSettleAcrossOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b", "c"}, durable.NodeOptions{})
 		r := ask(5, 0)
-		r.Reserve = time.Hour
-		a := c.nodes["c"].Acquire(t.Context(), r)
-		want(t, a, durable.Granted)
+		r.Hold = time.Hour
+		a := spectest.Acquire(t.Context(), c.nodes["c"], r)
+		want(t, a, weir.ReasonNone)
 		_ = c.nodes["a"].Close()
-		if err := c.nodes["c"].Commit(t.Context(), a.Reservation, 2); err != nil {
+		if err := c.nodes["c"].Settle(t.Context(), a.Hold, []int64{2}); err != nil {
 			t.Fatal(err)
 		}
-		want(t, c.nodes["c"].Acquire(t.Context(), ask(3, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), c.nodes["c"], ask(3, 0)), weir.ReasonNone)
 	})
 }

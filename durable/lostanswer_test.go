@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -56,9 +58,9 @@ func (t *deafTerm) Store(ctx context.Context, writes []durable.Write) (revision 
 func atOnce(o *durable.Owner, most int64) (granted int64) {
 	for granted < most {
 		ok := false
-		ticket := o.Enqueue(durable.Request{Policy: "p", Limit: never(1000), N: 1}, func(a durable.Answer) { ok = a.Outcome == durable.Granted })
+		ticket := enqueue(o, spectest.Request{Policy: "p", Limit: never(1000), N: 1}, func(a spectest.Answer) { ok = a.Reason == weir.ReasonNone })
 		if !ok {
-			ticket.Cancel()
+			ticket()
 			return granted
 		}
 		granted++
@@ -92,16 +94,14 @@ func unheardRecord(t *testing.T, first int64, how int32) (granted int64) {
 	if n := drain(t, o, never(1000), first); n != first {
 		t.Fatalf("%d", n)
 	}
-	lend := &durable.Call{Kind: durable.CallLend, Number: 1, Charges: []store.Charge{{Policy: "p", Limit: never(1000), N: 1}}}
-	lent := o.Call(t.Context(), lend)
-	if lent.Lent != 1 {
+	lent := all(t.Context(), o, store.Ask{Mode: store.ModeLend, Least: 1}, store.Charge{Policy: "p", Limit: never(1000), N: 1})
+	if len(lent.Hold.Charges) != 1 {
 		t.Fatalf("%+v", lent)
 	}
 	time.Sleep(2 * time.Second) // so that the next record is ahead by half as much
 	d.how.Store(how)
-	lend.Kind, lend.Taken = durable.CallReturn, lent.Taken
-	if r := o.Call(t.Context(), lend); r.Err != nil { // which is written, but nobody waits for that
-		t.Fatal(r.Err)
+	if err := o.Settle(t.Context(), lent.Hold, []int64{0}); err != nil { // which is written, but nobody waits for that
+		t.Fatal(err)
 	}
 	time.Sleep(101 * time.Millisecond) // for as long as nothing is granted after a failure
 	d.how.Store(deafUnwritten)
@@ -110,7 +110,7 @@ func unheardRecord(t *testing.T, first int64, how int32) (granted int64) {
 	synctest.Wait()
 	_ = o.Stop(t.Context())
 	next, _ := owned(t, m, durable.OwnerOptions{})
-	left, err := next.Inspect(t.Context(), "p", "", never(1000))
+	left, err := spectest.Peek(t.Context(), next, "p", "", never(1000))
 	if err != nil || first+granted+left.Remaining > 1000 {
 		t.Errorf("%d were granted, %d of them after an unknown write, and %d are left, %v", first+granted, granted, left.Remaining, err)
 	}

@@ -6,7 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestManyAdjustmentsAtOnce: each of them is written with who did it before it is answered, however many there are.
@@ -14,7 +16,7 @@ func TestManyAdjustmentsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: 100 * time.Millisecond}))
 		o, e := owned(t, m, durable.OwnerOptions{WriteTimeout: time.Second})
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonNone)
 		var mu sync.Mutex
 		answered := 0
 		var work sync.WaitGroup

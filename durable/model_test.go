@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/reference"
 )
 
@@ -39,7 +40,7 @@ const (
 
 // verdict is what became of a request, and when.
 type verdict struct {
-	outcome   durable.Outcome
+	outcome   weir.Reason
 	at        time.Duration
 	remaining int64         // of those granted or refused
 	retry     time.Duration // of those refused while nobody waited
@@ -65,7 +66,7 @@ type place struct {
 func (b *book) serve(now time.Duration) {
 	b.queue = slices.DeleteFunc(b.queue, func(p place) bool {
 		if p.deadline <= now {
-			b.out[p.index] = verdict{outcome: durable.Expired, at: now}
+			b.out[p.index] = verdict{outcome: weir.ReasonDeadline, at: now}
 		}
 		return p.deadline <= now
 	})
@@ -74,7 +75,7 @@ func (b *book) serve(now time.Duration) {
 		if !r.Allowed {
 			return
 		}
-		b.out[b.queue[0].index] = verdict{durable.Granted, now, r.Remaining, 0}
+		b.out[b.queue[0].index] = verdict{weir.ReasonNone, now, r.Remaining, 0}
 		b.queue = b.queue[1:]
 	}
 }
@@ -96,7 +97,10 @@ func (b *book) play(from, to time.Duration) {
 }
 
 func (b *book) ask(index int, s *scripted) verdict {
-	waiting := int64(0)
+	waiting, wait := int64(0), s.wait
+	if s.queue == 0 { // for which there is no queue
+		wait = 0
+	}
 	for _, p := range b.queue {
 		waiting += p.n
 	}
@@ -104,23 +108,23 @@ func (b *book) ask(index int, s *scripted) verdict {
 	first := b.law.Peek(now, s.n)
 	switch {
 	case s.n > b.most:
-		return verdict{outcome: durable.Never, at: s.at}
+		return verdict{outcome: weir.ReasonNever, at: s.at}
 	case len(b.queue) == 0 && first.Allowed:
 		r, _ := b.law.Take(now, s.n)
-		return verdict{durable.Granted, s.at, r.Remaining, 0}
-	case s.wait == 0 && len(b.queue) == 0:
-		return verdict{durable.Refused, s.at, first.Remaining, first.RetryAfter}
-	case s.wait == 0:
-		return verdict{durable.Refused, s.at, first.Remaining, 0}
+		return verdict{weir.ReasonNone, s.at, r.Remaining, 0}
+	case wait == 0 && len(b.queue) == 0:
+		return verdict{weir.ReasonLimited, s.at, first.Remaining, first.RetryAfter}
+	case wait == 0:
+		return verdict{weir.ReasonLimited, s.at, first.Remaining, 0}
 	case s.n > 0 && waiting+s.n > s.queue:
-		return verdict{outcome: durable.QueueFull, at: s.at}
+		return verdict{outcome: weir.ReasonQueueFull, at: s.at}
 	}
 	b.queue = append(b.queue, place{index, s.n, s.at + s.wait})
-	return verdict{}
+	return verdict{outcome: unanswered}
 }
 
 // leave ends those who wait for whom it holds.
-func (b *book) leave(now time.Duration, why durable.Outcome, who func(index int) bool) {
+func (b *book) leave(now time.Duration, why weir.Reason, who func(index int) bool) {
 	b.queue = slices.DeleteFunc(b.queue, func(p place) bool {
 		if who(p.index) {
 			b.out[p.index] = verdict{outcome: why, at: now}
@@ -140,11 +144,9 @@ func expected(script []scripted, b *book) []verdict {
 		last = s.at
 		switch s.kind {
 		case scriptAsk:
-			if v := b.ask(i, s); v.outcome != 0 {
-				b.out[i] = v
-			}
+			b.out[i] = b.ask(i, s)
 		case scriptCancel:
-			b.leave(s.at, durable.Canceled, func(index int) bool { return index == s.cancel })
+			b.leave(s.at, weir.ReasonCanceled, func(index int) bool { return index == s.cancel })
 			b.serve(s.at)
 		case scriptAdjust:
 			if s.n > 0 {
@@ -154,9 +156,9 @@ func expected(script []scripted, b *book) []verdict {
 			}
 			b.serve(s.at)
 		case scriptStop:
-			b.leave(s.at, durable.Stopping, all)
+			b.leave(s.at, weir.ReasonClosed, all)
 		case scriptCrash:
-			b.leave(s.at, durable.Unavailable, all)
+			b.leave(s.at, weir.ReasonUnavailable, all)
 		}
 	}
 	b.play(last, last+48*time.Hour)
@@ -279,7 +281,10 @@ func modeled(t *testing.T, seed uint64, k int64, kept func(*testing.T) func() du
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(begin)
 		engine := kept(t)
-		p := &playing{t: t, limit: limit, began: time.Now(), got: make([]verdict, len(script)), tickets: make([]durable.Ticket, len(script))}
+		p := &playing{t: t, limit: limit, began: time.Now(), got: make([]verdict, len(script)), tickets: make([]func(), len(script))}
+		for i := range p.got {
+			p.got[i].outcome = unanswered
+		}
 		options := durable.OwnerOptions{Reserve: k, Sweep: max(span, time.Second)}
 		term := must(engine().Campaign(t.Context(), "first"))
 		p.owner = must(durable.NewOwner(term, options))
@@ -326,7 +331,7 @@ type playing struct {
 	limit   weir.Limit
 	owner   *durable.Owner
 	began   time.Time
-	tickets []durable.Ticket
+	tickets []func()
 
 	mu  sync.Mutex
 	got []verdict
@@ -336,18 +341,20 @@ func (p *playing) play(i int, s *scripted) {
 	p.t.Helper()
 	switch s.kind {
 	case scriptAsk:
-		r := durable.Request{Policy: "p", Limit: p.limit, N: s.n, Wait: s.wait, QueueLimit: s.queue}
-		p.tickets[i] = p.owner.Enqueue(r, func(a durable.Answer) {
-			v := verdict{outcome: a.Outcome, at: time.Since(p.began)}
-			if a.Outcome == durable.Granted || a.Outcome == durable.Refused {
-				v.remaining, v.retry = a.Decision.Remaining, a.Decision.RetryAfter
+		r := spectest.Request{Policy: "p", Limit: p.limit, N: s.n, Wait: s.wait, Queue: s.queue}
+		p.tickets[i] = enqueue(p.owner, r, func(a spectest.Answer) {
+			v := verdict{outcome: a.Reason, at: time.Since(p.began)}
+			if a.Reason == weir.ReasonNone || a.Reason == weir.ReasonLimited {
+				v.remaining, v.retry = a.Remaining, a.RetryAfter
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.got[i] = v
 		})
 	case scriptCancel:
-		p.tickets[s.cancel].Cancel()
+		if leave := p.tickets[s.cancel]; leave != nil {
+			leave()
+		}
 		synctest.Wait()
 	case scriptAdjust:
 		a := durable.Adjustment{Policy: "p", Permits: s.n, By: "x", Reason: "y"}

@@ -24,14 +24,12 @@ func TestNothingGivenFailsAtTheCall(t *testing.T) {
 	node := new(durable.Node)
 	var none context.Context
 	for name, call := range map[string]func(){
-		"NewStore":      func() { durable.NewStore(nil) },
 		"NewStreamPeer": func() { durable.NewStreamPeer(nil) },
 		"Node.Serve":    func() { _ = node.Serve(t.Context(), nil) },
-		"Node.Acquire":  func() { node.Acquire(none, durable.Request{}) },
-		"Node.Call":     func() { node.Call(none, nil) },
-		"Owner.Acquire": func() { new(durable.Owner).Acquire(none, durable.Request{}) },
-		"Owner.Call":    func() { new(durable.Owner).Call(none, nil) },
-		"Store.Take":    func() { _ = store.Take(none, durable.NewStore(node), nil, nil) },
+		"Node.Do":       func() { _, _ = node.Do(none, store.Ask{}, nil, nil) },
+		"Node.Settle":   func() { _ = node.Settle(none, store.Hold{}, nil) },
+		"Owner.Do":      func() { _, _ = new(durable.Owner).Do(none, store.Ask{}, nil, nil) },
+		"Owner.Settle":  func() { _ = new(durable.Owner).Settle(none, store.Hold{}, nil) },
 	} {
 		if got := panicOf(call); !strings.HasPrefix(got, "weir: durable: ") || !strings.Contains(got, "nil") {
 			t.Errorf("%s: %q", name, got)

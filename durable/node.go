@@ -14,19 +14,15 @@ import (
 
 // Peer asks the owner in another process.
 type Peer interface {
-	// Enqueue asks for permits, as [Owner.Enqueue] does, and returns how to withdraw the request. If the connection is lost
-	// before the decision has come, it is Unavailable.
-	Enqueue(r Request, answer func(Answer)) (cancel func())
-	// Settle ends a reservation, as [Owner.Commit] does, or as [Owner.Cancel] if cancel is true.
-	Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error
-	// Call makes a call of the owner, as [Owner.Call] does. One that asks for permits is withdrawn if ctx ends.
+	// Call has the owner carry a call out. One that asks for permits is withdrawn if ctx ends. If the connection is lost before
+	// the result has come, that has an error.
 	Call(ctx context.Context, c *Call) Result
 	// Time is the latest time of the limits that the owner has told, in Unix nanoseconds, and when it was heard. That is the zero
 	// time if it has told none.
 	Time() (unix int64, heard time.Time)
 	// Done is closed when the connection has ended: nothing can be asked any more.
 	Done() <-chan struct{}
-	// Close ends the connection. Waiting requests end as Unavailable.
+	// Close ends the connection. Calls that wait fail.
 	Close() error
 }
 
@@ -44,7 +40,7 @@ type NodeOptions struct {
 	// Owner configures this node as the owner.
 	Owner OwnerOptions
 	// Requeue moves a request whose owner has gone to the end of the next owner's queue, for as long as the request may wait.
-	// Default: false, it ends as Unavailable at once, and the caller decides.
+	// Default: false, it fails at once, and the caller decides.
 	Requeue bool
 	// OwnerWait is how long a request waits at most where there is no owner: from 0 to 1 min. Default: 5 s.
 	OwnerWait time.Duration
@@ -331,8 +327,8 @@ func (n *Node) Owner() *Owner {
 }
 
 var (
-	// ErrNodeClosed is returned if the node was closed.
-	ErrNodeClosed = errors.New("weir: the node is closed")
+	// ErrNodeClosed is returned if the node was closed. It matches [store.ErrClosed].
+	ErrNodeClosed = fmt.Errorf("%w: the node is closed", store.ErrClosed)
 	// ErrNoOwner is returned if no process owned the limits, or none that could be reached, for as long as could be waited.
 	ErrNoOwner = fmt.Errorf("%w: no process owns the limits", store.ErrUnavailable)
 )
@@ -344,174 +340,8 @@ func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed
 	return n.owner, n.peer, n.changed, n.closed
 }
 
-// Acquire asks for permits and waits for the decision of the owner, at whichever node it is. The permits are taken if and only if
-// the Outcome is Granted. A request whose context ends is withdrawn. A nil ctx panics.
-func (n *Node) Acquire(ctx context.Context, r Request) Answer {
-	mustContext(ctx)
-	if r.Wait < 0 || r.Wait > MaxWait { // which the owner would not see, as the time that passes until it is asked is taken off
-		return refusedBy(&r, Unavailable, r.check())
-	}
-	deadline := time.Now().Add(r.Wait)
-	for {
-		a := n.acquire(ctx, r)
-		gone := a.Outcome == Stopping || a.Outcome == Unavailable && errors.Is(a.Err, errOwnerGone)
-		again := n.options.Requeue && r.Wait > 0 && gone
-		if !again {
-			return a
-		}
-		if r.Wait = time.Until(deadline); r.Wait <= 0 {
-			return refusedBy(&r, Expired, nil)
-		}
-	}
-}
-
-// errNotOwner says that whoever was asked does not own the limits, and did nothing: whoever does can be asked instead.
-var errNotOwner = fmt.Errorf("%w: the process that was asked does not own the limits", store.ErrUnavailable)
-
-// errOwnerGone says that an owner has gone before it had answered.
-var errOwnerGone = fmt.Errorf("%w: the owner of the limits has gone", store.ErrUnavailable)
-
-func refusedBy(r *Request, why Outcome, err error) Answer {
-	return Answer{Outcome: why, Err: err, Decision: weir.Decision{Reason: reasons[why], Policy: r.Policy}}
-}
-
-// ended is the answer to a caller whose context has ended.
-func ended(ctx context.Context, r *Request) Answer {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return refusedBy(r, Expired, nil)
-	}
-	return refusedBy(r, Canceled, nil)
-}
-
-// acquire asks once whoever is the owner; those who turn out not to be are not counted.
-func (n *Node) acquire(ctx context.Context, r Request) Answer {
-	begin, wait := time.Now(), r.Wait
-	most := min(n.options.OwnerWait, max(r.Wait, time.Second))
-	for {
-		if ctx.Err() != nil {
-			return ended(ctx, &r)
-		}
-		owner, peer, changed, err := n.find(ctx, most-time.Since(begin))
-		switch {
-		case ctx.Err() != nil:
-			return ended(ctx, &r)
-		case err != nil:
-			return refusedBy(&r, Unavailable, err)
-		}
-		if wait > 0 {
-			if r.Wait = wait - time.Since(begin); r.Wait <= 0 {
-				return refusedBy(&r, Expired, nil)
-			}
-		}
-		a := askOwner(ctx, owner, peer, r)
-		if !errors.Is(a.Err, errNotOwner) {
-			return a
-		}
-		news(ctx, changed)
-	}
-}
-
-// news waits a moment for news of the owner.
-func news(ctx context.Context, changed <-chan struct{}) {
-	short, cancel := context.WithTimeout(ctx, retryNotOwner)
-	defer cancel()
-	select {
-	case <-changed:
-	case <-short.Done():
-	}
-}
-
-// retryNotOwner is how long to wait for news of the owner before somebody who was not it is asked again.
-const retryNotOwner = 20 * time.Millisecond
-
-func askOwner(ctx context.Context, owner *Owner, peer Peer, r Request) Answer {
-	if owner != nil {
-		a := owner.Acquire(ctx, r)
-		if a.Outcome == Unavailable && a.Err == nil {
-			a.Err = errOwnerGone
-		}
-		return a
-	}
-	got := make(chan Answer, 1)
-	cancel := peer.Enqueue(r, func(a Answer) { got <- a })
-	select {
-	case a := <-got:
-		switch {
-		case a.Outcome == Unavailable && a.Err == nil:
-			a.Err = errOwnerGone
-		case a.Outcome == Canceled && ctx.Err() == nil: // it is the owner that goes
-			return refusedBy(&r, Stopping, nil)
-		}
-		return a
-	case <-ctx.Done():
-	}
-	cancel() // which is answered too, or the permits would be lost that were granted a moment ago
-	timer := time.NewTimer(withdrawTime)
-	defer timer.Stop()
-	select {
-	case a := <-got:
-		if a.Outcome == Granted {
-			return a
-		}
-	case <-timer.C:
-	}
-	return ended(ctx, &r)
-}
-
-// withdrawTime is how long to wait for what has become of a request that was withdrawn.
-const withdrawTime = time.Second
-
-// find is whom to ask, for whom it waits at most so long, and what is closed when that changes.
-//
-//nolint:ireturn // there are several kinds of peers
-func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) {
-	if most <= 0 {
-		return nil, nil, nil, ErrNoOwner
-	}
-	owner, peer, changed, closed := n.route()
-	if owner == nil && peer == nil && !closed {
-		timer := time.NewTimer(most)
-		defer timer.Stop()
-		for owner == nil && peer == nil && !closed {
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return nil, nil, nil, fmt.Errorf("weir: no owner was found: %w", ctx.Err())
-			case <-timer.C:
-				return nil, nil, nil, ErrNoOwner
-			}
-			owner, peer, changed, closed = n.route()
-		}
-	}
-	if closed {
-		return nil, nil, nil, ErrNodeClosed
-	}
-	return owner, peer, changed, nil
-}
-
-// Commit ends a reservation with what it really cost: see [Owner.Commit].
-func (n *Node) Commit(ctx context.Context, r Reservation, actual int64) error {
-	return n.settle(ctx, r, actual, false)
-}
-
-// Cancel ends a reservation as if nothing had been taken: see [Owner.Cancel].
-func (n *Node) Cancel(ctx context.Context, r Reservation) error { return n.settle(ctx, r, 0, true) }
-
-func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
-	var u unsure
-	err := n.ask(ctx, n.options.OwnerWait, func(owner *Owner, peer Peer) bool {
-		switch {
-		case owner != nil && cancel:
-			return u.settled(owner.Cancel(ctx, r))
-		case owner != nil:
-			return u.settled(owner.Commit(ctx, r, actual))
-		}
-		return u.settled(peer.Settle(ctx, r, actual, cancel))
-	})
-	return u.result(err)
-}
-
-// Close leaves the cluster. If the node is the owner, waiting requests end as Stopping, and another node can take over at once.
+// Close leaves the cluster. If the node is the owner, waiting requests are refused with ReasonClosed, and another node can take
+// over at once.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	first := !n.closed

@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -114,16 +116,16 @@ func TestNodesAskTheOwner(t *testing.T) {
 			t.Fatalf("%+v", o)
 		}
 		for _, name := range []string{"a", "b", "c", "b", "c"} {
-			want(t, c.nodes[name].Acquire(t.Context(), ask(1, 0)), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), c.nodes[name], ask(1, 0)), weir.ReasonNone)
 		}
-		want(t, c.nodes["c"].Acquire(t.Context(), ask(1, 0)), durable.Refused)
-		want(t, c.nodes["b"].Acquire(t.Context(), ask(6, 0)), durable.Never)
+		want(t, spectest.Acquire(t.Context(), c.nodes["c"], ask(1, 0)), weir.ReasonLimited)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(6, 0)), weir.ReasonNever)
 		var mu sync.Mutex
 		var order []string
 		var work sync.WaitGroup
 		for _, name := range []string{"c", "a", "b"} {
 			work.Go(func() {
-				want(t, c.nodes[name].Acquire(t.Context(), ask(2, time.Minute)), durable.Granted)
+				want(t, spectest.Acquire(t.Context(), c.nodes[name], ask(2, time.Minute)), weir.ReasonNone)
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, name)
@@ -141,12 +143,12 @@ func TestNodesAskTheOwner(t *testing.T) {
 func TestOwnerGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b", "c"}, durable.NodeOptions{})
-		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(5, 0)), weir.ReasonNone)
 		begin := time.Now()
 		var work sync.WaitGroup
 		work.Go(func() {
-			a := c.nodes["c"].Acquire(t.Context(), ask(4, time.Minute))
-			if a.Outcome != durable.Stopping && !errors.Is(a.Err, store.ErrUnavailable) {
+			a := spectest.Acquire(t.Context(), c.nodes["c"], ask(4, time.Minute))
+			if a.Reason != weir.ReasonClosed && !errors.Is(a.Err, store.ErrUnavailable) {
 				t.Errorf("%+v", a)
 			}
 			if d := time.Since(begin); d > 3*time.Second {
@@ -156,8 +158,8 @@ func TestOwnerGoes(t *testing.T) {
 		synctest.Wait()
 		c.engines["a"].Cut(true) // and its term is over a second later
 		work.Wait()
-		a := c.nodes["c"].Acquire(t.Context(), ask(5, time.Minute))
-		if want(t, a, durable.Granted); time.Since(begin) < 5*time.Second {
+		a := spectest.Acquire(t.Context(), c.nodes["c"], ask(5, time.Minute))
+		if want(t, a, weir.ReasonNone); time.Since(begin) < 5*time.Second {
 			t.Errorf("granted after %v", time.Since(begin))
 		}
 	})
@@ -167,10 +169,10 @@ func TestOwnerGoes(t *testing.T) {
 func TestRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{Requeue: true})
-		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(5, 0)), weir.ReasonNone)
 		begin := time.Now()
 		var work sync.WaitGroup
-		work.Go(func() { want(t, c.nodes["b"].Acquire(t.Context(), ask(4, time.Minute)), durable.Granted) })
+		work.Go(func() { want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(4, time.Minute)), weir.ReasonNone) })
 		synctest.Wait()
 		_ = c.nodes["a"].Close()
 		work.Wait()

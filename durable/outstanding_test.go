@@ -28,7 +28,7 @@ func TestOutstandingBytes(t *testing.T) {
 		engine.Cut(true) // nothing is answered until it is told
 		const most = 128 << 20
 		list := durable.Message{Kind: durable.MessageCall, Call: &durable.Call{
-			Kind: durable.CallAdjustments, Number: 1000, Charges: []store.Charge{{Policy: "p"}},
+			Verb: durable.VerbAdjustments, Most: 1000, Charges: []store.Charge{{Policy: "p"}},
 		}}
 		asked := 0
 		for list.ID = 1; ; list.ID++ {
@@ -41,7 +41,7 @@ func TestOutstandingBytes(t *testing.T) {
 				t.Fatalf("%d lists of adjustments are outstanding", asked)
 			}
 		}
-		if r := hear(); r.ID != list.ID || r.Result.Outcome != durable.Unavailable {
+		if r := hear(); r.ID != list.ID || r.Result.Reason != weir.ReasonUnavailable {
 			t.Errorf("%+v", r.Result)
 		}
 		engine.Cut(false)
@@ -65,7 +65,7 @@ func TestUnreadBytes(t *testing.T) {
 		}
 		end, _, _ := talk(t, n)
 		list := durable.Message{Kind: durable.MessageCall, Call: &durable.Call{
-			Kind: durable.CallAdjustments, Number: 1000, Charges: []store.Charge{{Policy: "p"}},
+			Verb: durable.VerbAdjustments, Most: 1000, Charges: []store.Charge{{Policy: "p"}},
 		}}
 		taken := 0
 		for list.ID = 1; list.ID < 200; list.ID++ {
@@ -96,8 +96,8 @@ func TestOutstandingCalls(t *testing.T) {
 		p := durable.NewStreamPeer(mine)
 		a, b := tokens("a", 1, 1, 1), tokens("b", 1, 1, 1)
 		a.Queue, b.Queue, a.Limit = 1e6, 1e6, limits.WithRate(a.Limit, weir.Per(1, time.Hour))
-		take := &durable.Call{Kind: durable.CallTake, Charges: []store.Charge{a, b}, Wait: time.Minute}
-		if r := p.Call(t.Context(), take); r.Outcome != durable.Granted {
+		take := &durable.Call{Verb: durable.VerbDo, Ask: store.Ask{Wait: time.Minute}, Charges: []store.Charge{a, b}}
+		if r := p.Call(t.Context(), take); r.Reason != weir.ReasonNone {
 			t.Fatalf("%+v", r)
 		}
 		most := int64(17_000) // a few more than can wait
@@ -110,7 +110,7 @@ func TestOutstandingCalls(t *testing.T) {
 			for range calls {
 				work.Go(func() {
 					switch r := p.Call(t.Context(), take); {
-					case r.Outcome == durable.Expired:
+					case r.Reason == weir.ReasonDeadline:
 						expired.Add(1)
 					case errors.Is(r.Err, store.ErrUnavailable):
 						busy.Add(1)

@@ -21,13 +21,13 @@ type OwnerOptions struct {
 	// every request is written before it is allowed. A crash loses at most K - 1 permits of each key. From 1 to 10^15. Default:
 	// 0, a tenth of the limit, and at least 1: see [Owner].
 	Reserve int64
-	// WriteTimeout is how long a write may take before the requests that wait for it end as Unavailable: from 10 ms to 1 min.
+	// WriteTimeout is how long a write may take before the requests that wait for it fail: from 10 ms to 1 min.
 	// Default: 5 s.
 	WriteTimeout time.Duration
 	// Writers is how many writes can be on the way at a time: from 1 to 64. Default: 4.
 	Writers int
 	// MaxKeys is how many keys are kept in memory: from 1 to 10^9. Where there is no room, a key without waiting requests is
-	// dropped, and read again when it is used. If there is none, requests for other keys are Refused with ReasonTableFull.
+	// dropped, and read again when it is used. If there is none, requests for other keys are refused with ReasonTableFull.
 	// Default: 1,000,000.
 	MaxKeys int
 	// Sweep is how long to rest between going through the records, to delete those that are not needed: of keys that have had all
@@ -72,8 +72,8 @@ type Owner struct {
 
 	mu      sync.RWMutex
 	buckets map[string]*bucket
-	dropped int64   // permits that were granted by buckets which are not there any more
-	outcome Outcome // what everybody is answered, 0 while the term goes on
+	dropped int64       // permits that were granted by buckets which are not there any more
+	ended   weir.Reason // why nothing is granted any more, 0 while the term goes on
 }
 
 // checked fills in the defaults.
@@ -152,83 +152,91 @@ func (o *Owner) holds() bool { return o.holdsAt(time.Now()) }
 
 func (o *Owner) holdsAt(now time.Time) bool { return now.Before(o.term.Expires()) }
 
-// Ticket is a request that waits.
-type Ticket struct {
-	bucket *bucket
-	waiter *waiter
+// Do implements [store.Home].
+func (o *Owner) Do(
+	ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision,
+) (store.Hold, error) {
+	mustContext(ctx)
+	if o.quick(ctx, &ask, charges, decisions) {
+		return store.Hold{}, nil
+	}
+	return do(ctx, o, ask, charges, decisions)
 }
 
-// Cancel withdraws the request. It does nothing after the decision.
-func (t Ticket) Cancel() {
-	if t.bucket != nil {
-		t.bucket.cancel(t.waiter)
-	}
+// Settle implements [store.Home].
+func (o *Owner) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	return settle(ctx, o, h, actual)
 }
 
-// Enqueue asks for permits. The function is called exactly once with the decision, maybe before Enqueue returns, and by any
-// goroutine: it must not wait for anything.
-func (o *Owner) Enqueue(r Request, answer func(Answer)) Ticket {
-	if a, ok := o.quick(&r); ok {
-		answer(a)
-		return Ticket{}
-	}
-	return o.enqueue(&r, answer)
-}
-
-func (o *Owner) enqueue(r *Request, answer func(Answer)) Ticket {
-	w := o.waiter(r, answer)
-	if err := r.check(); err != nil {
-		answer(unavailable(w, err))
-		return Ticket{}
-	}
-	b, why := o.bucket(r.Policy, r.Key)
-	if b == nil {
-		answer(noBucket(r, why))
-		return Ticket{}
-	}
-	b.enter(w)
-	return Ticket{b, w}
-}
-
-// waiter is that of a request for permits.
-func (o *Owner) waiter(r *Request, answer func(Answer)) *waiter {
-	wait := r.Wait
-	if wait == 0 {
-		wait = o.options.WriteTimeout // for the write alone
-	}
-	return &waiter{request: *r, answer: answer, place: -1, at: time.Now().Add(wait), counts: &o.counts}
-}
-
-// quick decides on a request that is simple enough: see [bucket.quick].
-func (o *Owner) quick(r *Request) (a Answer, ok bool) {
+// quick decides on a request that is simple enough: see [bucket.quick]. It reports whether it did.
+func (o *Owner) quick(ctx context.Context, ask *store.Ask, charges []store.Charge, decisions []weir.Decision) bool {
 	const most = store.MostPolicyBytes + store.MostKeyBytes
-	if r.N < 0 || r.N > maxRecordAhead || r.Wait < 0 || r.Wait > MaxWait || r.QueueLimit < 0 || r.QueueLimit > maxRecordAhead ||
-		r.Reserve != 0 || r.Limit.Algorithm() == weir.AlgorithmConcurrency || len(r.Policy)+len(r.Key) > most {
-		return Answer{}, false
+	if len(charges) != 1 || len(decisions) != 1 || ask.Mode != store.ModeTake || ask.Hold != 0 || ctx.Err() != nil {
+		return false
+	}
+	c := &charges[0]
+	if c.N < 0 || c.N > maxRecordAhead || ask.Wait < 0 || ask.Wait > store.MaxWait || c.Queue < 0 || c.Queue > maxRecordAhead ||
+		c.Limit.Algorithm() == weir.AlgorithmConcurrency || len(c.Policy)+len(c.Key) > most {
+		return false
 	}
 	var name [64]byte
-	key := appendRecordKey(name[:0], r.Policy, r.Key)
+	key := appendRecordKey(name[:0], c.Policy, c.Key)
 	o.mu.RLock()
 	b := o.buckets[string(key)]
-	if o.outcome != 0 {
+	if o.ended != 0 {
 		b = nil
 	}
 	o.mu.RUnlock()
-	if b == nil {
-		return Answer{}, false
-	}
-	return b.quick(r)
+	return b != nil && b.quick(c, ask.Wait > 0 && c.Queue > 0, &decisions[0])
 }
 
-// noBucket is the answer to a request whose key has no place.
-func noBucket(r *Request, why Outcome) Answer {
-	a := refusedBy(r, why, nil)
-	if why == Refused {
-		a.Decision.Reason, a.Decision.RetryAfter = weir.ReasonTableFull, time.Second
-	} else {
-		a.Err = errNotOwner
+// call carries a call out, all of its charges or none, and waits until what it has changed is durable. What goes back of a loan
+// may be lost in a crash, and so may what a failed call gives back of its other charges: both only refuse more.
+func (o *Owner) call(ctx context.Context, c *Call) Result {
+	if err := c.checkSent(); err != nil {
+		return failed(err)
 	}
-	return a
+	switch {
+	case c.Verb == VerbAdjustments:
+		return o.adjustments(ctx, c)
+	case c.takes() && ctx.Err() != nil: // it loses even where permits are free
+		return notBegun(ctx, c)
+	case c.single():
+		return o.takeOne(ctx, c)
+	case c.takes():
+		return o.takeAll(ctx, c)
+	default:
+		return o.change(ctx, c)
+	}
+}
+
+// takeOne takes the permits of one charge.
+func (o *Owner) takeOne(ctx context.Context, c *Call) Result {
+	got := make(chan *waiter, 1)
+	w := o.enqueue(c, func(w *waiter) { got <- w })
+	select {
+	case <-got:
+		return w.result()
+	case <-ctx.Done():
+	}
+	w.cancel()
+	<-got
+	if d := &w.decision[0]; d.Reason == weir.ReasonCanceled {
+		d.Reason = ended(ctx)
+	}
+	return w.result()
+}
+
+// enqueue asks for the permits of the one charge of a call, which was checked. The function is called exactly once, maybe before
+// enqueue returns, and by any goroutine: it must not wait for anything.
+func (o *Owner) enqueue(c *Call, done func(*waiter)) *waiter {
+	charge, now := &c.Charges[0], time.Now()
+	w := newWaiter(charge, charge.N, now.Add(o.options.WriteTimeout), done)
+	if w.hold, w.counts = c.Ask.Hold, &o.counts; c.Ask.Wait > 0 && charge.Queue > 0 {
+		w.waits, w.at = true, now.Add(c.Ask.Wait)
+	}
+	o.enter(w)
+	return w
 }
 
 // mustContext refuses a nil context at the call, and not in another goroutine or once there is something to wait for.
@@ -238,107 +246,39 @@ func mustContext(ctx context.Context) {
 	}
 }
 
-// Acquire asks for permits and waits for the decision. They are taken if and only if the Outcome is Granted. A request whose
-// context ends is withdrawn. A nil ctx panics.
-func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
-	mustContext(ctx)
-	if ctx.Err() != nil { // it loses even where permits are free
-		return ended(ctx, &r)
-	}
-	if a, ok := o.quick(&r); ok {
-		return a
-	}
-	return o.acquire(ctx, r)
-}
+var errFull = fmt.Errorf("%w: the owner of the limits keeps as many keys as it may", store.ErrUnavailable)
 
-func (o *Owner) acquire(ctx context.Context, r Request) Answer {
-	got := make(chan Answer, 1)
-	ticket := o.enqueue(&r, func(a Answer) { got <- a }) //nolint:contextcheck // a record is read for everybody
-	select {
-	case a := <-got:
-		return a
-	case <-ctx.Done():
-	}
-	ticket.Cancel()
-	a := <-got
-	if a.Outcome == Canceled && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		a.Outcome, a.Decision.Reason = Expired, weir.ReasonDeadline
-	}
-	return a
-}
-
-// TryAcquire asks for permits without waiting for them, whatever the Wait of the request is.
-func (o *Owner) TryAcquire(ctx context.Context, r Request) Answer {
-	r.Wait = 0
-	return o.Acquire(ctx, r)
-}
-
-// Commit ends a reservation with what it really cost: less is given back, more is charged, up to a debt of the limit. The error
-// is ErrNotReserved if it has expired or was settled before.
-func (o *Owner) Commit(ctx context.Context, r Reservation, actual int64) error {
-	if actual < 0 || actual > maxRecordAhead {
-		return &weir.OptionError{Option: "actual", Value: fmt.Sprint(actual), Accepted: "from 0 to 10^15"}
-	}
-	return o.settle(ctx, &settlement{reservation: r, actual: actual})
-}
-
-// Cancel ends a reservation as if nothing had been taken.
-func (o *Owner) Cancel(ctx context.Context, r Reservation) error {
-	return o.settle(ctx, &settlement{reservation: r, cancel: true})
-}
-
-func (o *Owner) settle(ctx context.Context, s *settlement) error {
-	r := &s.reservation
-	if r.ID == "" {
-		return nil
-	}
-	named := [1]store.Charge{{Policy: r.Policy, Key: r.Key}}
-	if err := store.CheckSettle(store.Hold{ID: r.ID, Charges: named[:]}, nil); err != nil {
-		return err //nolint:wrapcheck // it names what is wrong
-	}
-	b, why := o.bucket(r.Policy, r.Key)
-	if b == nil {
-		return noBucket(&Request{}, why).reason()
-	}
-	got := make(chan Answer, 1)
-	b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
-		request: Request{Policy: r.Policy, Key: r.Key}, settles: s, answer: func(a Answer) { got <- a }, place: -1,
-		at: time.Now().Add(o.options.WriteTimeout),
-	})
-	select {
-	case a := <-got:
-		if a.Outcome == Granted {
-			return nil
-		}
-		return a.reason()
-	case <-ctx.Done():
-		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w", ctx.Err())
-	}
-}
-
-// bucket is that of a key, made if there is room.
-func (o *Owner) bucket(policy, key string) (*bucket, Outcome) {
+// bucket is that of a key, made if there is room. The error is errNotOwner or errFull.
+func (o *Owner) bucket(policy, key string) (*bucket, error) {
 	name := recordKey(policy, key)
 	o.mu.RLock()
-	b, outcome := o.buckets[name], o.outcome
+	b, ended := o.buckets[name], o.ended
 	o.mu.RUnlock()
-	if b != nil && outcome == 0 {
-		return b, 0
+	if b != nil && ended == 0 {
+		return b, nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.outcome != 0 {
-		return nil, o.outcome
+	if o.ended != 0 {
+		return nil, errNotOwner
 	}
 	if b = o.buckets[name]; b == nil {
 		if len(o.buckets) >= o.options.MaxKeys && !o.drop() {
-			o.counts.count(Refused)
-			return nil, Refused
+			return nil, errFull
 		}
 		b = &bucket{owner: o, name: name, revision: -1}
 		o.buckets[name] = b
 	}
-	return b, 0
+	return b, nil
+}
+
+// noRoom is the decision about a charge whose key is not kept, as there is no room for it.
+func (o *Owner) noRoom(c *store.Charge) weir.Decision {
+	d := weir.Decision{Reason: weir.ReasonTableFull, RetryAfter: time.Second, Policy: c.Policy}
+	if r, err := store.NewRecord(c.Limit, o.unix(time.Now(), c.Limit.Algorithm())); err == nil {
+		d.Limit, d.Remaining = r.Most(), r.Most()
+	}
+	return d
 }
 
 // warn logs that something has failed, at most once a second.
@@ -356,21 +296,21 @@ func (o *Owner) warn(what string, err error) {
 // depose ends the term because it has been lost: nothing is granted any more, and those who wait are told that it can be tried
 // again.
 func (o *Owner) depose(why error) {
-	first := o.finish(Unavailable)
+	first := o.finish(weir.ReasonUnavailable)
 	o.cut()
 	if first && o.options.Logger != nil {
 		o.options.Logger.Warn("the term as owner of the limits was lost", "epoch", o.term.Epoch(), "error", why.Error())
 	}
 }
 
-// finish answers everybody with an outcome, and reports whether that was the first time.
-func (o *Owner) finish(why Outcome) bool {
+// finish refuses all requests, and reports whether that was the first time.
+func (o *Owner) finish(why weir.Reason) bool {
 	o.mu.Lock()
-	if o.outcome != 0 {
+	if o.ended != 0 {
 		o.mu.Unlock()
 		return false
 	}
-	o.outcome = why
+	o.ended = why
 	all := make([]*bucket, 0, len(o.buckets))
 	for _, b := range o.buckets {
 		all = append(all, b)
@@ -382,10 +322,10 @@ func (o *Owner) finish(why Outcome) bool {
 	return true
 }
 
-// Stop ends the term. Waiting requests end as Stopping, and what records are ahead is given back, until ctx or the term ends, as
-// the term does where no majority can write. It can be called again.
+// Stop ends the term. Waiting requests are refused with ReasonClosed, and what records are ahead is given back, until ctx or the
+// term ends, as the term does where no majority can write. It can be called again.
 func (o *Owner) Stop(ctx context.Context) error {
-	first := o.finish(Stopping)
+	first := o.finish(weir.ReasonClosed)
 	if !o.stopped.CompareAndSwap(false, true) {
 		o.work.Wait()
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 func must[T any](v T, err error) T {
@@ -41,14 +42,14 @@ func owned(t *testing.T, m *durable.Memory, o durable.OwnerOptions) (*durable.Ow
 
 var perSecond = weir.TokenBucket(weir.PerSecond(1), 5)
 
-func ask(n int64, wait time.Duration) durable.Request {
-	return durable.Request{Policy: "api", Limit: perSecond, N: n, Wait: wait, QueueLimit: durable.DefaultQueueLimit}
+func ask(n int64, wait time.Duration) spectest.Request {
+	return spectest.Request{Policy: "api", Limit: perSecond, N: n, Wait: wait, Queue: durable.DefaultQueueLimit}
 }
 
-func want(t *testing.T, a durable.Answer, outcome durable.Outcome) {
+func want(t *testing.T, a spectest.Answer, outcome weir.Reason) {
 	t.Helper()
-	if a.Outcome != outcome {
-		t.Errorf("%v (%v), want %v", a.Outcome, a.Err, outcome)
+	if a.Reason != outcome || a.Allowed != (outcome == weir.ReasonNone) {
+		t.Errorf("%v (%v), want %v", a.Reason, a.Err, outcome)
 	}
 }
 
@@ -59,12 +60,12 @@ func TestGrantedAtOnce(t *testing.T) {
 		o, _ := owned(t, m, durable.OwnerOptions{Reserve: 1})
 		for i := range 5 {
 			begin := time.Now()
-			want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonNone)
 			if d := time.Since(begin); i > 0 && d != time.Millisecond {
 				t.Errorf("it took %v", d)
 			}
 		}
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Refused)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonLimited)
 		if n := m.Writes(); n != 5 {
 			t.Errorf("%d writes", n)
 		}
@@ -76,14 +77,14 @@ func TestQueueIsFIFO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 		begin := time.Now()
 		var mu sync.Mutex
 		var order []int
 		var at []time.Duration
 		for i := range 3 {
-			o.Enqueue(ask(int64(1+i), time.Minute), func(a durable.Answer) {
-				want(t, a, durable.Granted)
+			enqueue(o, ask(int64(1+i), time.Minute), func(a spectest.Answer) {
+				want(t, a, weir.ReasonNone)
 				mu.Lock()
 				defer mu.Unlock()
 				order, at = append(order, i), append(at, time.Since(begin))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strconv"
+	"strings"
 
 	"github.com/weirhq/weir/store"
 )
@@ -91,4 +93,24 @@ func decodeRecord(name string, value []byte) (state *store.Record, ahead int64, 
 		return nil, 0, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return state, int64(n), nil
+}
+
+// recordKey is what a record is kept under.
+func recordKey(policy, key string) string {
+	return string(appendRecordKey(make([]byte, 0, 4+len(policy)+len(key)), policy, key))
+}
+
+// recordPolicy is the policy of the key that a record is kept under.
+func recordPolicy(name string) string {
+	length, rest, _ := strings.Cut(name, ":")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
+		return name
+	}
+	return rest[:n]
+}
+
+func appendRecordKey(b []byte, policy, key string) []byte {
+	b = append(strconv.AppendInt(b, int64(len(policy)), 10), ':')
+	return append(append(b, policy...), key...)
 }

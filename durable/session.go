@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir"
 )
 
 // Serve serves the requests of another node until the stream or ctx ends, and then withdraws those that wait. Requests that come
@@ -13,7 +15,7 @@ import (
 func (n *Node) Serve(ctx context.Context, s Stream) error {
 	mustContext(ctx)
 	mustStream(s)
-	session := &session{node: n, asked: make(map[uint64]asked)}
+	session := &session{node: n, asked: make(map[uint64]pending)}
 	session.out.init()
 	session.done.L = &session.mu
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
@@ -43,33 +45,35 @@ type session struct {
 	work sync.WaitGroup
 
 	mu          sync.Mutex
-	asked       map[uint64]asked // what can be withdrawn, nil once the session has ended
-	outstanding outstanding      // that has not been answered
-	done        sync.Cond        // everything has been answered, or the session has ended
+	asked       map[uint64]pending // what can be withdrawn, nil once the session has ended
+	outstanding outstanding        // that has not been answered
+	done        sync.Cond          // everything has been answered, or the session has ended
 	early       []*early
 	draining    bool // early is somebody's
 }
 
-// early is a request that has come while it was not known yet whether this node is the owner.
+// early is a call that has come while it was not known yet whether this node is the owner.
 type early struct {
-	id      uint64
-	request Request
-	weight  int
+	id     uint64
+	call   *Call
+	weight int
 }
 
-// asked is a request, or a call, that has not been answered.
-type asked struct {
-	ticket    Ticket             // of a request that has one
-	cancel    context.CancelFunc // of a call
-	early     *early             // of a request that the owner does not know yet
+// pending is a call that has not been answered.
+type pending struct {
+	waiter    *waiter            // of a single one that the owner knows
+	cancel    context.CancelFunc // of one that has a goroutine
+	early     *early             // of one that the owner does not know yet
 	withdrawn bool
 }
 
-func (a asked) withdraw() {
-	if a.cancel != nil {
-		a.cancel()
+func (p pending) withdraw() {
+	switch {
+	case p.cancel != nil:
+		p.cancel()
+	case p.waiter != nil:
+		p.waiter.cancel()
 	}
-	a.ticket.Cancel()
 }
 
 // tell tells the peer the time of the limits, for as long as this node is the owner.
@@ -106,14 +110,10 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 		}
 		weight := m.weight(len(b))
 		switch m.Kind {
-		case MessageAsk:
-			err = s.ask(ctx, m.ID, m.Request, weight)
+		case MessageCall:
+			err = s.begin(ctx, m.ID, m.Call, weight)
 		case MessageWithdraw:
 			s.withdraw(m.ID)
-		case MessageSettle:
-			err = s.begin(ctx, &m, weight, func(ctx context.Context) { s.settle(ctx, &m, weight) })
-		case MessageCall:
-			err = s.begin(ctx, &m, weight, func(ctx context.Context) { s.call(ctx, &m, weight) })
 		default:
 			err = errMessage
 		}
@@ -123,43 +123,56 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 	}
 }
 
-// enter counts a request, which is refused if it is full. A number that is in use is an error: what it was used for could not
-// be withdrawn any more.
-func (s *session) enter(id uint64, weight int, a asked) (full bool, err error) {
+// begin begins a call, unless there are too many. A single one, which is enqueued in the order in which it has come, needs no
+// goroutine.
+func (s *session) begin(ctx context.Context, id uint64, c *Call, weight int) error {
+	var p pending
+	owner := s.node.Owner()
+	if !c.single() {
+		ctx, p.cancel = context.WithCancel(ctx)
+	} else if owner == nil || s.drains() {
+		p.early = &early{id, c, weight}
+	}
+	full, err := s.enter(id, weight, p)
+	switch {
+	case err != nil:
+		p.withdraw()
+	case full:
+		p.withdraw()
+		r := failed(errBusy)
+		s.send(&Message{Kind: MessageResult, ID: id, Result: &r})
+	case p.cancel != nil:
+		s.work.Go(func() { s.call(ctx, id, c, weight) })
+	case p.early != nil:
+		s.wait(ctx, p.early)
+	default:
+		s.enqueue(owner, id, c, weight) //nolint:contextcheck // a record is read for everybody
+	}
+	return err
+}
+
+// enter counts a call, which is refused if it is full. A number that is in use is an error: what it was used for could not be
+// withdrawn any more.
+func (s *session) enter(id uint64, weight int, p pending) (full bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, used := s.asked[id]; used {
 		return false, errMessage
 	}
-	if full = !s.outstanding.add(weight); !full && (a.cancel != nil || a.early != nil) {
-		s.asked[id] = a
+	if full = !s.outstanding.add(weight); !full && (p.cancel != nil || p.early != nil) {
+		s.asked[id] = p
 	}
 	return full, nil
 }
 
-func (s *session) ask(ctx context.Context, id uint64, r Request, weight int) error {
-	owner := s.node.Owner()
-	var a asked
+// drains reports whether calls wait for the owner, which others must not overtake.
+func (s *session) drains() bool {
 	s.mu.Lock()
-	if owner == nil || s.draining {
-		a.early = &early{id, r, weight}
-	}
-	s.mu.Unlock()
-	full, err := s.enter(id, weight, a)
-	switch {
-	case err != nil:
-		return err
-	case full:
-		s.send(&Message{Kind: MessageAnswer, ID: id, Answer: refusedBy(&r, Unavailable, errBusy)})
-	case a.early != nil:
-		s.wait(ctx, a.early)
-	default:
-		s.enqueue(owner, id, r, weight) //nolint:contextcheck // a record is read for everybody
-	}
-	return nil
+	defer s.mu.Unlock()
+	return s.draining
 }
 
-// wait keeps a request until it is known whether this node is the owner: others may have heard of the election first. The
+// wait keeps a call until it is known whether this node is the owner: others may have heard of the election first. The
 // owner is given them in the order in which they came (TestEarlyKeepOrder).
 func (s *session) wait(ctx context.Context, e *early) {
 	s.mu.Lock()
@@ -184,15 +197,15 @@ func (s *session) drain(owner *Owner) {
 		s.early = s.early[1:]
 		here := s.asked[e.id].early == e // otherwise it was withdrawn
 		if here {
-			s.asked[e.id] = asked{} // from now on it is withdrawn from the owner
+			s.asked[e.id] = pending{} // from now on it is withdrawn from the owner
 		}
 		s.mu.Unlock()
 		switch {
 		case !here:
 		case owner == nil:
-			s.answer(e.id, e.weight, refusedBy(&e.request, Unavailable, errNotOwner))
+			s.reply(e.id, failed(errNotOwner), e.weight)
 		default:
-			s.enqueue(owner, e.id, e.request, e.weight)
+			s.enqueue(owner, e.id, e.call, e.weight)
 		}
 	}
 }
@@ -222,28 +235,37 @@ func (n *Node) elected(ctx context.Context) *Owner {
 	}
 }
 
-func (s *session) enqueue(owner *Owner, id uint64, r Request, weight int) {
+func (s *session) enqueue(owner *Owner, id uint64, c *Call, weight int) {
+	d := make([]weir.Decision, 1)
+	if owner.quick(context.Background(), &c.Ask, c.Charges, d) {
+		s.reply(id, Result{Reason: d[0].Reason, Decisions: d}, weight)
+		return
+	}
+	if err := c.checkSent(); err != nil {
+		s.reply(id, failed(err), weight)
+		return
+	}
 	answered := false
-	ticket := owner.Enqueue(r, func(a Answer) {
+	w := owner.enqueue(c, func(w *waiter) {
 		s.mu.Lock()
 		answered = true
 		s.mu.Unlock()
-		s.answer(id, weight, a)
+		s.reply(id, w.result(), weight)
 	})
 	s.mu.Lock()
 	gone := s.asked == nil || s.asked[id].withdrawn
 	if !answered && !gone {
-		s.asked[id] = asked{ticket: ticket}
+		s.asked[id] = pending{waiter: w}
 	}
 	s.mu.Unlock()
 	if gone {
-		ticket.Cancel()
+		w.cancel()
 	}
 }
 
 // send sends an answer.
 func (s *session) send(m *Message) {
-	b, _ := AppendMessage(nil, m)
+	b, _ := AppendMessage(make([]byte, 0, usualBytes), m)
 	s.out.put(b)
 }
 
@@ -261,19 +283,20 @@ func (s *session) leave(stream Stream) {
 	s.out.flush()
 }
 
-// reply sends the answer to what was asked.
-func (s *session) reply(m *Message, weight int) {
-	b, _ := AppendMessage(nil, m)
+// reply sends the result of a call.
+func (s *session) reply(id uint64, r Result, weight int) {
+	m := &Message{Kind: MessageResult, ID: id, Result: &r}
+	b, _ := AppendMessage(make([]byte, 0, usualBytes), m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outstanding.remove(weight)
-	a := s.asked[m.ID]
-	if a.cancel != nil {
-		a.cancel()
+	p := s.asked[id]
+	if p.cancel != nil {
+		p.cancel()
 	}
-	delete(s.asked, m.ID)
-	if !a.withdrawn && m.again() {
-		b, _ = AppendMessage(nil, m)
+	delete(s.asked, id)
+	if !p.withdrawn && r.again() {
+		b, _ = AppendMessage(make([]byte, 0, usualBytes), m)
 	}
 	s.out.put(b)
 	if s.outstanding.count == 0 {
@@ -281,96 +304,46 @@ func (s *session) reply(m *Message, weight int) {
 	}
 }
 
-// again makes an answer that the caller has gone one that the next owner can be asked, and reports whether it was such an answer.
+// again makes a result that the caller has gone one that the next owner can be asked, and reports whether it was such a result.
 // It is for what the peer has not withdrawn: then it is the session that ends, and the caller may still be there.
-func (m *Message) again() bool {
+func (r *Result) again() bool {
 	switch {
-	case m.Kind == MessageAnswer && m.Answer.Outcome == Canceled:
-		m.Answer.Outcome, m.Answer.Decision.Reason = Stopping, reasons[Stopping]
-	case m.Kind == MessageAnswer && errors.Is(m.Answer.Err, context.Canceled):
-		m.Answer.Err = errOwnerGone
-	case m.Kind == MessageResult && m.Result.Outcome == Canceled:
-		m.Result.Outcome = Stopping
-		for i := range m.Result.Decisions {
-			m.Result.Decisions[i].Reason = reasons[Stopping]
+	case r.Reason == weir.ReasonCanceled:
+		r.Reason = weir.ReasonClosed
+		for i := range r.Decisions {
+			r.Decisions[i].Reason = weir.ReasonClosed
 		}
-	case m.Kind == MessageResult && errors.Is(m.Result.Err, context.Canceled):
-		m.Result.Err = errOwnerGone
+	case errors.Is(r.Err, context.Canceled):
+		r.Err = errOwnerGone
 	default:
 		return false
 	}
 	return true
 }
 
-func (s *session) answer(id uint64, weight int, a Answer) {
-	s.reply(&Message{Kind: MessageAnswer, ID: id, Answer: a}, weight)
-}
-
 // withdraw withdraws what was asked.
 func (s *session) withdraw(id uint64) {
 	s.mu.Lock()
-	a, here := s.asked[id]
+	p, here := s.asked[id]
+	e := p.early
 	if here {
-		a.withdrawn = true
-		s.asked[id] = a
-	}
-	e := a.early
-	if e != nil {
-		a.early = nil // so that it is answered once
-		s.asked[id] = a
+		p.withdrawn, p.early = true, nil // so that it is answered once
+		s.asked[id] = p
 	}
 	s.mu.Unlock()
 	if e != nil {
-		s.answer(id, e.weight, refusedBy(&e.request, Canceled, nil))
+		s.reply(id, refusedAll(e.call, weir.ReasonCanceled), e.weight)
 		return
 	}
-	a.withdraw()
+	p.withdraw()
 }
 
-// begin has a goroutine answer a message, unless there are too many.
-func (s *session) begin(ctx context.Context, m *Message, weight int, f func(ctx context.Context)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	full, err := s.enter(m.ID, weight, asked{cancel: cancel})
-	switch {
-	case err == nil && !full:
-		s.work.Go(func() { f(ctx) })
-		return nil
-	case !full:
-	case m.Kind == MessageCall:
-		r := failed(errBusy)
-		s.send(&Message{Kind: MessageResult, ID: m.ID, Result: &r})
-	default:
-		s.send(&Message{Kind: MessageAnswer, ID: m.ID, Answer: Answer{Outcome: Unavailable, Err: errBusy}})
-	}
-	cancel()
-	return err
-}
-
-func (s *session) settle(ctx context.Context, m *Message, weight int) {
-	owner := s.node.elected(ctx)
-	if owner == nil {
-		s.answer(m.ID, weight, Answer{Outcome: Unavailable, Err: errNotOwner})
-		return
-	}
-	var err error
-	if m.Cancel {
-		err = owner.Cancel(ctx, m.Reservation)
-	} else {
-		err = owner.Commit(ctx, m.Reservation, m.Actual)
-	}
-	a := Answer{Outcome: Granted}
-	if err != nil {
-		a = Answer{Outcome: Unavailable, Err: err}
-	}
-	s.answer(m.ID, weight, a)
-}
-
-func (s *session) call(ctx context.Context, m *Message, weight int) {
+func (s *session) call(ctx context.Context, id uint64, c *Call, weight int) {
 	r := failed(errNotOwner)
 	if owner := s.node.elected(ctx); owner != nil {
-		r = owner.Call(ctx, m.Call)
+		r = owner.call(ctx, c)
 	}
-	s.reply(&Message{Kind: MessageResult, ID: m.ID, Result: &r}, weight)
+	s.reply(id, r, weight)
 }
 
 // end withdraws what waits.
@@ -380,7 +353,7 @@ func (s *session) end() {
 	s.asked = nil
 	s.done.Broadcast()
 	s.mu.Unlock()
-	for _, a := range all {
-		a.withdraw()
+	for _, p := range all {
+		p.withdraw()
 	}
 }

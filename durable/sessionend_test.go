@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -65,20 +66,20 @@ func leaveInOrder(t *testing.T, requeue bool) {
 	for i := range waiting {
 		r := ask(5, time.Minute)
 		r.Key = fmt.Sprint(i)
-		want(t, c.nodes["b"].Acquire(t.Context(), r), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), c.nodes["b"], r), weir.ReasonNone)
 		work.Go(func() {
 			charges := []store.Charge{tokens("x", 5, 5, 1), tokens("y", 1, 5, 1)}
 			charges[0].Key, charges[1].Key = r.Key, r.Key
 			decisions := make([]weir.Decision, len(charges))
 			if i%2 == 0 {
 				r.N = 1
-				a := c.nodes["b"].Acquire(t.Context(), r)
-				if requeue && a.Outcome != durable.Granted || !requeue && a.Outcome != durable.Stopping {
-					t.Errorf("%v (%v)", a.Outcome, a.Err)
+				a := spectest.Acquire(t.Context(), c.nodes["b"], r)
+				if requeue && a.Reason != weir.ReasonNone || !requeue && a.Reason != weir.ReasonClosed {
+					t.Errorf("%v (%v)", a.Reason, a.Err)
 				}
 				return
 			}
-			s := durable.NewStore(c.nodes["b"])
+			s := c.nodes["b"]
 			for range 2 { // of which the second has to wait
 				_, err := store.Acquire(t.Context(), s, store.Ask{Wait: time.Minute}, charges, decisions)
 				d := decisions[0]
@@ -104,18 +105,18 @@ func TestSettledWhileTheOwnerEnds(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
-			var held []durable.Reservation
+			var held []store.Hold
 			for i := range 50 {
 				r := ask(5, time.Minute)
-				r.Key, r.Reserve = fmt.Sprint(i), time.Hour
-				a := c.nodes["b"].Acquire(t.Context(), r)
-				want(t, a, durable.Granted)
-				held = append(held, a.Reservation)
+				r.Key, r.Hold = fmt.Sprint(i), time.Hour
+				a := spectest.Acquire(t.Context(), c.nodes["b"], r)
+				want(t, a, weir.ReasonNone)
+				held = append(held, a.Hold)
 			}
 			var work sync.WaitGroup
 			for _, r := range held {
 				work.Go(func() {
-					err := c.nodes["b"].Cancel(t.Context(), r) // which may have been done without a word
+					err := c.nodes["b"].Settle(t.Context(), r, nil) // which may have been done without a word
 					if err != nil && !errors.Is(err, store.ErrUnavailable) {
 						t.Error(err)
 					}
@@ -125,8 +126,8 @@ func TestSettledWhileTheOwnerEnds(t *testing.T) {
 			work.Wait()
 			for _, r := range held {
 				again := ask(5, 0)
-				again.Key = r.Key
-				want(t, c.nodes["b"].Acquire(t.Context(), again), durable.Granted)
+				again.Key = r.Charges[0].Key
+				want(t, spectest.Acquire(t.Context(), c.nodes["b"], again), weir.ReasonNone)
 			}
 		})
 	}
@@ -147,19 +148,11 @@ func (p *canceling) first() bool {
 	return p.asked == 1
 }
 
-func (p *canceling) Enqueue(r durable.Request, answer func(durable.Answer)) (cancel func()) {
-	if !p.first() {
-		return p.Peer.Enqueue(r, answer)
-	}
-	answer(durable.Answer{Outcome: durable.Canceled})
-	return func() {}
-}
-
 func (p *canceling) Call(ctx context.Context, c *durable.Call) durable.Result {
 	if !p.first() {
 		return p.Peer.Call(ctx, c)
 	}
-	return durable.Result{Outcome: durable.Canceled, Decisions: make([]weir.Decision, len(c.Charges))}
+	return durable.Result{Reason: weir.ReasonCanceled, Decisions: make([]weir.Decision, len(c.Charges))}
 }
 
 // TestOthersDoNotCancel: a node whose caller is still there does not take the word of an owner that it has gone.
@@ -167,18 +160,18 @@ func TestOthersDoNotCancel(t *testing.T) {
 	for name, acquire := range map[string]func(t *testing.T, n *durable.Node) error{
 		"one": func(t *testing.T, n *durable.Node) error {
 			t.Helper()
-			if a := n.Acquire(t.Context(), ask(1, time.Minute)); a.Outcome != durable.Granted {
-				return fmt.Errorf("%v: %w", a.Outcome, a.Err)
+			if a := spectest.Acquire(t.Context(), n, ask(1, time.Minute)); a.Reason != weir.ReasonNone {
+				return fmt.Errorf("%v: %w", a.Reason, a.Err)
 			}
 			return nil
 		},
 		"several": func(t *testing.T, n *durable.Node) error {
 			t.Helper()
-			r := n.Call(t.Context(), &durable.Call{
-				Kind: durable.CallTake, Wait: time.Minute, Charges: []store.Charge{tokens("x", 1, 5, 1), tokens("y", 1, 5, 1)},
-			})
-			if r.Outcome != durable.Granted {
-				return fmt.Errorf("%v: %w", r.Outcome, r.Err)
+			x, y := tokens("x", 1, 5, 1), tokens("y", 1, 5, 1)
+			x.Queue = 10
+			r := all(t.Context(), n, store.Ask{Wait: time.Minute}, x, y)
+			if r.Reason != weir.ReasonNone {
+				return fmt.Errorf("%v: %w", r.Reason, r.Err)
 			}
 			return nil
 		},

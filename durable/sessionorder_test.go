@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 )
 
@@ -26,11 +27,11 @@ func TestEarlyKeepOrder(t *testing.T) {
 				_ = before.Stop(context.Background())
 				_ = e.Close()
 			}
-			say(durable.Message{Kind: durable.MessageAsk, ID: id, Request: ask(1, time.Hour)})
+			say(asking(id, ask(1, time.Hour)))
 		}
 		for id := range uint64(count) {
-			if a := hear(); a.ID != id || a.Answer.Outcome != durable.Granted {
-				t.Fatalf("%d was answered in place of %d: %v %v", a.ID, id, a.Answer.Outcome, a.Answer.Err)
+			if a := hear(); a.ID != id || a.Result.Reason != weir.ReasonNone {
+				t.Fatalf("%d was answered in place of %d: %v %v", a.ID, id, a.Result.Reason, a.Result.Err)
 			}
 		}
 	})

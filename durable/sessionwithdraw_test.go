@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -43,6 +45,13 @@ func talk(t *testing.T, n *durable.Node) (end *pipe, say func(durable.Message), 
 	return mine, say, hear
 }
 
+// asking is the message that asks for permits.
+func asking(id uint64, r spectest.Request) durable.Message {
+	return durable.Message{Kind: durable.MessageCall, ID: id, Call: &durable.Call{
+		Verb: durable.VerbDo, Ask: r.Ask(), Charges: []store.Charge{r.Charge()},
+	}}
+}
+
 // TestWithdrawnDuringElection: what is asked of a node before it has heard that it is the owner can be withdrawn, and takes nothing.
 func TestWithdrawnDuringElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -54,18 +63,18 @@ func TestWithdrawnDuringElection(t *testing.T) {
 		synctest.Wait()
 		_, say, hear := talk(t, n)
 		withdrawn := ask(5, time.Hour)
-		say(durable.Message{Kind: durable.MessageAsk, ID: 1, Request: withdrawn})
+		say(asking(1, withdrawn))
 		synctest.Wait()
 		begin := time.Now()
 		say(durable.Message{Kind: durable.MessageWithdraw, ID: 1})
-		if a := hear(); a.ID != 1 || a.Answer.Outcome != durable.Canceled || time.Since(begin) > 0 {
+		if a := hear(); a.ID != 1 || a.Result.Reason != weir.ReasonCanceled || time.Since(begin) > 0 {
 			t.Errorf("%+v after %v", a, time.Since(begin))
 		}
-		say(durable.Message{Kind: durable.MessageAsk, ID: 2, Request: ask(5, time.Second)})
+		say(asking(2, ask(5, time.Second)))
 		synctest.Wait()
 		_ = before.Stop(t.Context())
 		_ = e.Close()
-		if a := hear(); a.ID != 2 || a.Answer.Outcome != durable.Granted {
+		if a := hear(); a.ID != 2 || a.Result.Reason != weir.ReasonNone {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -75,9 +84,9 @@ func TestWithdrawnDuringElection(t *testing.T) {
 // behind that waits.
 func TestNumberInUse(t *testing.T) {
 	for name, second := range map[string]durable.Message{
-		"asked": {Kind: durable.MessageAsk, ID: 1, Request: ask(4, time.Hour)},
-		"called": {Kind: durable.MessageCall, ID: 1, Call: &durable.Call{
-			Kind: durable.CallTake, Wait: time.Hour, Charges: []store.Charge{tokens("api", 1, 5, 1)},
+		"one": asking(1, ask(4, time.Hour)),
+		"two": {Kind: durable.MessageCall, ID: 1, Call: &durable.Call{
+			Verb: durable.VerbDo, Ask: store.Ask{Wait: time.Hour}, Charges: []store.Charge{tokens("api", 1, 5, 1), tokens("x", 1, 5, 1)},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,9 +95,9 @@ func TestNumberInUse(t *testing.T) {
 				engine := m.Engine()
 				n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
 				defer func() { _, _ = n.Close(), engine.Close() }()
-				want(t, n.Acquire(t.Context(), ask(5, time.Minute)), durable.Granted)
+				want(t, spectest.Acquire(t.Context(), n, ask(5, time.Minute)), weir.ReasonNone)
 				end, say, _ := talk(t, n)
-				say(durable.Message{Kind: durable.MessageAsk, ID: 1, Request: ask(5, time.Hour)})
+				say(asking(1, ask(5, time.Hour)))
 				say(second)
 				synctest.Wait()
 				for { // what was asked before may still be answered
@@ -96,7 +105,7 @@ func TestNumberInUse(t *testing.T) {
 					if errors.Is(err, io.EOF) {
 						break
 					}
-					if m := must(durable.ParseMessage(b)); err != nil || m.Answer.Outcome == durable.Granted {
+					if m := must(durable.ParseMessage(b)); err != nil || m.Result.Reason == weir.ReasonNone {
 						t.Fatalf("%+v, %v", m, err)
 					}
 				}

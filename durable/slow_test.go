@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestSlowWritesAreFewer: where writes take long, records are ahead by more, so that a busy limit does not wait for each of them, and
@@ -25,12 +26,12 @@ func TestSlowWritesAreFewer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := must(durable.NewMemory(durable.MemoryOptions{Latency: c.latency, TTL: time.Minute}))
 			o, _ := owned(t, m, durable.OwnerOptions{})
-			r := durable.Request{
-				Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000), N: 1, Wait: time.Minute, QueueLimit: 10,
+			r := spectest.Request{
+				Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000), N: 1, Wait: time.Minute, Queue: 10,
 			}
 			granted := 0
 			for begin := time.Now(); time.Since(begin) < 20*time.Second; granted++ {
-				want(t, o.Acquire(t.Context(), r), durable.Granted)
+				want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 				time.Sleep(c.every)
 			}
 			if granted < c.atLeast || m.Writes() > c.mostWrites {

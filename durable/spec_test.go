@@ -10,25 +10,61 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/limits"
+	"github.com/weirhq/weir/store"
 )
 
 // later is an answer that may not have come yet.
 type later struct {
-	got atomic.Pointer[durable.Answer]
+	got atomic.Pointer[spectest.Answer]
 }
 
-func (l *later) answer() durable.Answer {
+func (l *later) answer() spectest.Answer {
 	if a := l.got.Load(); a != nil {
 		return *a
 	}
-	return durable.Answer{}
+	return spectest.Answer{Decision: weir.Decision{Reason: unanswered}}
+}
+
+// unanswered is the reason of an answer that has not come yet.
+const unanswered = weir.Reason(255)
+
+// enqueue asks for permits without waiting for the answer, and returns how to withdraw that.
+func enqueue(o *durable.Owner, r spectest.Request, answer func(spectest.Answer)) (cancel func()) {
+	return durable.Enqueue(o, r.Ask(), r.Charge(), func(d weir.Decision, h store.Hold, err error) {
+		if err != nil {
+			d.Reason = weir.ReasonUnavailable
+		}
+		answer(spectest.Answer{Decision: d, Hold: h, Err: err})
+	})
+}
+
+// outcome is how a call of several charges has ended.
+type outcome struct {
+	Reason    weir.Reason // of the charge that binds
+	Decisions []weir.Decision
+	Hold      store.Hold
+	Err       error
+}
+
+// all makes a call with all charges.
+func all(ctx context.Context, who spectest.Asked, ask store.Ask, charges ...store.Charge) outcome {
+	r := outcome{Decisions: make([]weir.Decision, len(charges))}
+	r.Hold, r.Err = who.Do(ctx, ask, charges, r.Decisions)
+	if at := store.Binding(r.Decisions); at >= 0 {
+		r.Reason = r.Decisions[at].Reason
+	}
+	if r.Err != nil {
+		r.Reason = weir.ReasonUnavailable
+	}
+	return r
 }
 
 // collect enqueues a request and returns where its answer appears.
-func collect(o *durable.Owner, r durable.Request) (*later, durable.Ticket) {
+func collect(o *durable.Owner, r spectest.Request) (*later, func()) {
 	l := new(later)
-	return l, o.Enqueue(r, func(a durable.Answer) { l.got.Store(&a) })
+	return l, enqueue(o, r, func(a spectest.Answer) { l.got.Store(&a) })
 }
 
 // bubble runs f in virtual time with an owner in a cluster whose writes take a millisecond.
@@ -46,11 +82,11 @@ func TestDeadlineHasPassed(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 		defer cancel()
-		want(t, o.Acquire(ctx, ask(1, time.Second)), durable.Expired)
+		want(t, spectest.Acquire(ctx, o, ask(1, time.Second)), weir.ReasonDeadline)
 		ctx, cancel = context.WithCancel(t.Context())
 		cancel()
-		want(t, o.Acquire(ctx, ask(1, time.Second)), durable.Canceled)
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(ctx, o, ask(1, time.Second)), weir.ReasonCanceled)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 		if n := m.Writes(); n != 1 {
 			t.Errorf("%d writes", n)
 		}
@@ -60,17 +96,17 @@ func TestDeadlineHasPassed(t *testing.T) {
 // TestQueueIsFull: the sum of the permits that are waited for is bounded, and those who are there stay there.
 func TestQueueIsFull(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 		r := ask(2, time.Minute)
-		r.QueueLimit = 4
+		r.Queue = 4
 		a, _ := collect(o, r)
 		b, _ := collect(o, r)
 		r.N = 1
-		want(t, o.Acquire(t.Context(), r), durable.QueueFull)
+		want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonQueueFull)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		want(t, a.answer(), durable.Granted)
-		want(t, b.answer(), durable.Granted)
+		want(t, a.answer(), weir.ReasonNone)
+		want(t, b.answer(), weir.ReasonNone)
 	})
 }
 
@@ -78,7 +114,7 @@ func TestQueueIsFull(t *testing.T) {
 func TestNoQueue(t *testing.T) {
 	bubble(t, durable.OwnerOptions{Reserve: 1}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
 		r := ask(1, time.Minute)
-		r.QueueLimit = 0
+		r.Queue = 0
 		var all [6]*later
 		for i := range all {
 			all[i], _ = collect(o, r)
@@ -86,11 +122,11 @@ func TestNoQueue(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		for i, a := range all {
-			if want(t, a.answer(), durable.Granted); i == 4 {
+			if want(t, a.answer(), weir.ReasonNone); i == 4 {
 				break
 			}
 		}
-		want(t, all[5].answer(), durable.QueueFull)
+		want(t, all[5].answer(), weir.ReasonLimited)
 	})
 }
 
@@ -98,16 +134,16 @@ func TestNoQueue(t *testing.T) {
 // caller see a full queue.
 func TestExpiresAtItsOwnDeadline(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 		begin := time.Now()
 		first := ask(3, time.Minute)
-		first.QueueLimit = 5
+		first.Queue = 5
 		granted, _ := collect(o, first)
 		short := ask(2, 250*time.Millisecond)
-		short.QueueLimit = 5
+		short.Queue = 5
 		var at time.Duration
-		o.Enqueue(short, func(a durable.Answer) {
-			want(t, a, durable.Expired)
+		enqueue(o, short, func(a spectest.Answer) {
+			want(t, a, weir.ReasonDeadline)
 			at = time.Since(begin)
 		})
 		time.Sleep(300 * time.Millisecond)
@@ -116,12 +152,12 @@ func TestExpiresAtItsOwnDeadline(t *testing.T) {
 			t.Errorf("it expired after %v", at)
 		}
 		live, _ := collect(o, first) // would be too much beside the one that has expired
-		if live.answer().Outcome == durable.QueueFull {
+		if live.answer().Reason == weir.ReasonQueueFull {
 			live, _ = collect(o, ask(2, time.Minute))
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		want(t, granted.answer(), durable.Granted)
+		want(t, granted.answer(), weir.ReasonNone)
 		_ = live
 	})
 }
@@ -129,57 +165,57 @@ func TestExpiresAtItsOwnDeadline(t *testing.T) {
 // TestHeadExpires: when the oldest goes away, those behind it that fit now are granted at once.
 func TestHeadExpires(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(3, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(3, 0)), weir.ReasonNone)
 		head, _ := collect(o, ask(4, 100*time.Millisecond))
 		next, _ := collect(o, ask(2, time.Minute))
 		time.Sleep(99 * time.Millisecond)
 		synctest.Wait()
-		want(t, next.answer(), 0)
+		want(t, next.answer(), unanswered)
 		time.Sleep(3 * time.Millisecond)
 		synctest.Wait()
-		want(t, head.answer(), durable.Expired)
-		want(t, next.answer(), durable.Granted)
+		want(t, head.answer(), weir.ReasonDeadline)
+		want(t, next.answer(), weir.ReasonNone)
 	})
 }
 
 // TestCancelPromotes: a caller that goes away makes room for those behind it.
 func TestCancelPromotes(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(3, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(3, 0)), weir.ReasonNone)
 		head, ticket := collect(o, ask(4, time.Minute))
 		next, _ := collect(o, ask(2, time.Minute))
 		synctest.Wait()
-		ticket.Cancel()
-		ticket.Cancel()
+		ticket()
+		ticket()
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		want(t, head.answer(), durable.Canceled)
-		want(t, next.answer(), durable.Granted)
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Refused)
+		want(t, head.answer(), weir.ReasonCanceled)
+		want(t, next.answer(), weir.ReasonNone)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonLimited)
 	})
 }
 
 // TestCancelWhileWriting: a caller that goes away while its grant is being written gets nothing, and nothing is lost.
 func TestCancelWhileWriting(t *testing.T) {
 	bubble(t, durable.OwnerOptions{Reserve: 1}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(0, 0)), durable.Granted) // which reads the record
+		want(t, spectest.Acquire(t.Context(), o, ask(0, 0)), weir.ReasonNone) // which reads the record
 		a, ticket := collect(o, ask(5, time.Minute))
-		want(t, a.answer(), 0)
-		ticket.Cancel()
-		want(t, a.answer(), durable.Canceled)
+		want(t, a.answer(), unanswered)
+		ticket()
+		want(t, a.answer(), weir.ReasonCanceled)
 		time.Sleep(10 * time.Millisecond)
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 	})
 }
 
 // TestNever: more than there can ever be is told apart, and changes nothing.
 func TestNever(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		a := o.Acquire(t.Context(), ask(6, time.Minute))
-		if want(t, a, durable.Never); a.Decision.RetryAfter != weir.Never {
+		a := spectest.Acquire(t.Context(), o, ask(6, time.Minute))
+		if want(t, a, weir.ReasonNever); a.RetryAfter != weir.Never {
 			t.Errorf("%+v", a.Decision)
 		}
-		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(5, 0)), weir.ReasonNone)
 		if n := m.Writes(); n != 1 {
 			t.Errorf("%d writes", n)
 		}
@@ -191,34 +227,34 @@ func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{Reserve: 4})
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
-		want(t, o.Acquire(t.Context(), ask(2, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonNone)
+		want(t, spectest.Acquire(t.Context(), o, ask(2, 0)), weir.ReasonNone)
 		a, _ := collect(o, ask(5, time.Minute))
 		synctest.Wait()
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want(t, a.answer(), durable.Stopping)
-		want(t, o.Acquire(t.Context(), ask(1, time.Minute)), durable.Stopping)
+		want(t, a.answer(), weir.ReasonClosed)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, time.Minute)), weir.ReasonUnavailable)
 		next, _ := owned(t, m, durable.OwnerOptions{})
-		want(t, next.Acquire(t.Context(), ask(2, 0)), durable.Granted)
-		want(t, next.Acquire(t.Context(), ask(1, 0)), durable.Refused)
+		want(t, spectest.Acquire(t.Context(), next, ask(2, 0)), weir.ReasonNone)
+		want(t, spectest.Acquire(t.Context(), next, ask(1, 0)), weir.ReasonLimited)
 	})
 }
 
 // TestWriteFails: nothing is granted, those who wait for the write are told, and the permits are there afterwards.
 func TestWriteFails(t *testing.T) {
 	bubble(t, durable.OwnerOptions{Reserve: 1}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, e *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonNone)
 		broken := errors.New("the disk is full")
 		e.Fail(broken)
-		a := o.Acquire(t.Context(), ask(4, time.Minute))
-		if want(t, a, durable.Unavailable); !errors.Is(a.Err, broken) {
+		a := spectest.Acquire(t.Context(), o, ask(4, time.Minute))
+		if want(t, a, weir.ReasonUnavailable); !errors.Is(a.Err, broken) {
 			t.Error(a.Err)
 		}
 		e.Fail(nil)
-		want(t, o.Acquire(t.Context(), ask(4, time.Minute)), durable.Granted)
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Refused)
+		want(t, spectest.Acquire(t.Context(), o, ask(4, time.Minute)), weir.ReasonNone)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonLimited)
 	})
 }
 
@@ -227,33 +263,33 @@ func TestSmallerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{Reserve: 1})
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonNone)
 		_ = o.Stop(t.Context())
 		o, _ = owned(t, m, durable.OwnerOptions{Reserve: 1})
 		small := ask(1, 0)
 		small.Limit = limits.WithPermits(small.Limit, 2)
 		before := m.Writes()
-		want(t, o.Acquire(t.Context(), ask(0, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(0, 0)), weir.ReasonNone)
 		small.N = 0
-		want(t, o.Acquire(t.Context(), small), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, small), weir.ReasonNone)
 		time.Sleep(10 * time.Millisecond)
 		if n := m.Writes() - before; n != 1 {
 			t.Errorf("%d writes", n)
 		}
 		small.N = 2
-		want(t, o.Acquire(t.Context(), small), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, small), weir.ReasonNone)
 		small.N = 1
-		want(t, o.Acquire(t.Context(), small), durable.Refused)
+		want(t, spectest.Acquire(t.Context(), o, small), weir.ReasonLimited)
 	})
 }
 
 // TestIdleWritesNothing: time alone causes no write.
 func TestIdleWritesNothing(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, o.Acquire(t.Context(), ask(3, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(3, 0)), weir.ReasonNone)
 		before := m.Writes()
 		time.Sleep(24 * time.Hour)
-		want(t, o.Acquire(t.Context(), ask(0, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(0, 0)), weir.ReasonNone)
 		if n := m.Writes(); n != before {
 			t.Errorf("%d writes", n-before)
 		}
@@ -267,17 +303,17 @@ func TestDeposed(t *testing.T) {
 		e := m.Engine()
 		term := must(e.Campaign(t.Context(), "old"))
 		old := must(durable.NewOwner(term, durable.OwnerOptions{Reserve: 4}))
-		want(t, old.Acquire(t.Context(), ask(1, 0)), durable.Granted)
-		want(t, old.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), old, ask(1, 0)), weir.ReasonNone)
+		want(t, spectest.Acquire(t.Context(), old, ask(1, 0)), weir.ReasonNone)
 		waiting, _ := collect(old, ask(5, time.Minute))
 		e.Cut(true)
 		other, _ := owned(t, m, durable.OwnerOptions{})
 		synctest.Wait()
-		want(t, waiting.answer(), durable.Unavailable)
-		want(t, old.Acquire(t.Context(), ask(1, 0)), durable.Unavailable)
+		want(t, waiting.answer(), weir.ReasonUnavailable)
+		want(t, spectest.Acquire(t.Context(), old, ask(1, 0)), weir.ReasonUnavailable)
 		// 2 were granted, and up to 1 more could have been: it is burned. A permit came back meanwhile.
 		granted := 0
-		for other.Acquire(t.Context(), ask(1, 0)).Outcome == durable.Granted {
+		for spectest.Acquire(t.Context(), other, ask(1, 0)).Reason == weir.ReasonNone {
 			granted++
 		}
 		if granted < 3 || granted > 4 {
@@ -297,20 +333,20 @@ func TestReservations(t *testing.T) {
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		slow := ask(4, 0)
 		slow.Limit = limits.WithRate(slow.Limit, weir.Per(1, time.Hour))
-		slow.Reserve = time.Minute
-		a := o.Acquire(t.Context(), slow)
-		want(t, a, durable.Granted)
+		slow.Hold = time.Minute
+		a := spectest.Acquire(t.Context(), o, slow)
+		want(t, a, weir.ReasonNone)
 		_ = o.Stop(t.Context())
 		o, _ = owned(t, m, durable.OwnerOptions{})
-		if err := o.Commit(t.Context(), a.Reservation, 1); err != nil {
+		if err := o.Settle(t.Context(), a.Hold, []int64{1}); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.Commit(t.Context(), a.Reservation, 1); !errors.Is(err, durable.ErrNotReserved) {
+		if err := o.Settle(t.Context(), a.Hold, []int64{1}); !errors.Is(err, durable.ErrNotReserved) {
 			t.Error(err)
 		}
-		slow.Reserve = 0
-		want(t, o.Acquire(t.Context(), slow), durable.Granted)
+		slow.Hold = 0
+		want(t, spectest.Acquire(t.Context(), o, slow), weir.ReasonNone)
 		slow.N = 1
-		want(t, o.Acquire(t.Context(), slow), durable.Refused)
+		want(t, spectest.Acquire(t.Context(), o, slow), weir.ReasonLimited)
 	})
 }

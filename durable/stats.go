@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -34,7 +35,7 @@ type OwnerStats struct {
 	Rewound int64 `json:"rewound"`
 }
 
-// RefusedStats count requests by the [Outcome], where that was not Granted.
+// RefusedStats count requests by why they were refused. Those for which there was no room are among Refused.
 type RefusedStats struct {
 	Refused     int64 `json:"refused"`
 	Never       int64 `json:"never"`
@@ -63,28 +64,29 @@ type NodeStats struct {
 
 // counts are what an owner counts as it goes.
 type counts struct {
-	answered                [outcomes]tally.Tally
+	answered                [weir.ReasonUnavailable + 1]tally.Tally
 	writes, records, failed atomic.Int64
 	rewound                 atomic.Int64
 }
 
-// count counts an answer to a request for permits; others have no counts.
-func (c *counts) count(o Outcome) {
+// count counts a decision about a charge; calls that ask for no permits have no counts.
+func (c *counts) count(why weir.Reason) {
 	if c != nil {
-		c.answered[o].Add()
+		c.answered[why].Add()
 	}
 }
 
 // Stats are those of the term. It looks at every key, one after the other.
 func (o *Owner) Stats() OwnerStats {
 	c := &o.counts
+	of := func(why weir.Reason) int64 { return c.answered[why].Sum() }
 	s := OwnerStats{
-		Epoch: o.term.Epoch(), Granted: c.answered[Granted].Sum(), Writes: c.writes.Load(), Records: c.records.Load(),
+		Epoch: o.term.Epoch(), Granted: of(weir.ReasonNone), Writes: c.writes.Load(), Records: c.records.Load(),
 		FailedWrites: c.failed.Load(), Rewound: c.rewound.Load(),
 		Refused: RefusedStats{
-			Refused: c.answered[Refused].Sum(), Never: c.answered[Never].Sum(), QueueFull: c.answered[QueueFull].Sum(),
-			Expired: c.answered[Expired].Sum(), Canceled: c.answered[Canceled].Sum(), Stopping: c.answered[Stopping].Sum(),
-			Unavailable: c.answered[Unavailable].Sum(),
+			Refused: of(weir.ReasonLimited) + of(weir.ReasonTableFull), Never: of(weir.ReasonNever),
+			QueueFull: of(weir.ReasonQueueFull), Expired: of(weir.ReasonDeadline), Canceled: of(weir.ReasonCanceled),
+			Stopping: of(weir.ReasonClosed), Unavailable: of(weir.ReasonUnavailable),
 		},
 	}
 	o.mu.RLock()

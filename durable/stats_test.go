@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -19,11 +20,11 @@ func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{Owner: durable.OwnerOptions{Reserve: 4}})
 		for range 3 {
-			want(t, c.nodes["b"].TryAcquire(t.Context(), ask(1, time.Hour)), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(1, 0)), weir.ReasonNone)
 		}
-		want(t, c.nodes["a"].TryAcquire(t.Context(), ask(3, time.Hour)), durable.Refused)
-		want(t, c.nodes["a"].Owner().TryAcquire(t.Context(), ask(6, time.Hour)), durable.Never)
-		s := durable.NewStore(c.nodes["b"])
+		want(t, spectest.Acquire(t.Context(), c.nodes["a"], ask(3, 0)), weir.ReasonLimited)
+		want(t, spectest.Acquire(t.Context(), c.nodes["a"].Owner(), ask(6, 0)), weir.ReasonNever)
+		s := c.nodes["b"]
 		acquire(t.Context(), s, minute, tokens("x", 2, 5, 1), tokens("y", 6, 5, 1)).want(t, "none never 1ms")
 		acquire(t.Context(), s, minute, tokens("x", 2, 5, 1), tokens("y", 5, 5, 1)).want(t, "none none 1ms")
 		waiting, ticket := collect(c.nodes["a"].Owner(), ask(4, time.Minute))
@@ -48,8 +49,8 @@ func TestStats(t *testing.T) {
 				t.Errorf("%s has no %s", text, name)
 			}
 		}
-		ticket.Cancel()
-		want(t, waiting.answer(), durable.Canceled)
+		ticket()
+		want(t, waiting.answer(), weir.ReasonCanceled)
 		c.engines["a"].Cut(true)
 		time.Sleep(5 * time.Second)
 		got, other := c.nodes["a"].Stats(), c.nodes["b"].Stats()
@@ -76,7 +77,7 @@ func TestEveryNodeAdjusts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for _, n := range c.nodes {
-			if d, err := n.Inspect(t.Context(), "tokens", "acme", month); err != nil || d.Remaining != 70 || d.Policy != "tokens" || d.Limit != 100 {
+			if d, err := spectest.Peek(t.Context(), n, "tokens", "acme", month); err != nil || d.Remaining != 70 || d.Policy != "tokens" || d.Limit != 100 {
 				t.Errorf("%+v, %v", d, err)
 			}
 			all, err := n.Adjustments(t.Context(), "tokens", "acme", 2)
@@ -89,7 +90,7 @@ func TestEveryNodeAdjusts(t *testing.T) {
 			}
 		}
 		_ = c.nodes["a"].Close() // the other one takes over, and is asked while it does
-		if d, err := c.nodes["b"].Inspect(t.Context(), "tokens", "acme", month); err != nil || d.Remaining != 70 {
+		if d, err := spectest.Peek(t.Context(), c.nodes["b"], "tokens", "acme", month); err != nil || d.Remaining != 70 {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
@@ -102,34 +103,34 @@ func TestRetryAfterCountsTheQueue(t *testing.T) {
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		window := ask(1, 0)
 		window.Policy, window.Limit = "window", weir.FixedWindow(weir.Per(5, time.Minute))
-		for _, r := range []durable.Request{ask(1, 0), window} {
+		for _, r := range []spectest.Request{ask(1, 0), window} {
 			r.N = 5
-			want(t, o.TryAcquire(t.Context(), r), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 			r.N, r.Wait = 4, time.Hour
 			collect(o, r)
 			collect(o, r)
 			collect(o, r)
-			r.N = 1
-			a := o.TryAcquire(t.Context(), r)
-			want(t, a, durable.Refused)
+			r.N, r.Wait = 1, 0
+			a := spectest.Acquire(t.Context(), o, r)
+			want(t, a, weir.ReasonLimited)
 			turn := 13 * time.Second
 			if r.Policy == "window" {
 				turn = 3*time.Minute - 13*time.Second // which have passed of the first one
 			}
-			if a.Decision.RetryAfter != turn {
-				t.Errorf("%s: %v", r.Policy, a.Decision.RetryAfter)
+			if a.RetryAfter != turn {
+				t.Errorf("%s: %v", r.Policy, a.RetryAfter)
 			}
-			time.Sleep(a.Decision.RetryAfter - time.Millisecond)
-			want(t, o.TryAcquire(t.Context(), r), durable.Refused)
+			time.Sleep(a.RetryAfter - time.Millisecond)
+			want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonLimited)
 			time.Sleep(time.Millisecond)
-			want(t, o.TryAcquire(t.Context(), r), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 		}
 	})
 }
 
 // TestStoreSaysWhy: a store answers as it says for callers that go away, and for an owner that cannot write.
 func TestStoreSaysWhy(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 		c := tokens("a", 5, 5, 1)
 		acquire(t.Context(), s, minute, c).want(t, "none 0s")
 		acquire(t.Context(), s, store.Ask{Wait: time.Second}, c).want(t, "deadline 1s")

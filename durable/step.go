@@ -20,7 +20,7 @@ type step struct {
 	call  *Call
 	parts []part // by name
 	full  int    // a charge for whose key there is no room, -1 if there is none
-	ended chan ending
+	ended chan *part
 }
 
 // part is what a call does to one bucket.
@@ -32,17 +32,11 @@ type part struct {
 	waiter *waiter // for what has to be durable, nil if nothing has
 }
 
-// ending is how the waiter of a part has ended.
-type ending struct {
-	part   *part
-	answer Answer
-}
-
 // join has the owner wait for a call before it hands over, and reports whether it goes on.
 func (o *Owner) join() bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	if o.outcome != 0 {
+	if o.ended != 0 {
 		return false
 	}
 	o.calls.Add(1)
@@ -51,7 +45,7 @@ func (o *Owner) join() bool {
 
 // gather finds the buckets of a call and locks them, once their records have been read.
 func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
-	s := &step{owner: o, call: c, parts: make([]part, len(c.Charges)), ended: make(chan ending, len(c.Charges))}
+	s := &step{owner: o, call: c, parts: make([]part, len(c.Charges)), ended: make(chan *part, len(c.Charges))}
 	for i := range c.Charges {
 		charge := &c.Charges[i]
 		s.parts[i] = part{at: i, charge: charge, name: recordKey(charge.Policy, charge.Key)}
@@ -65,7 +59,7 @@ func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
 		s.release()
 		return nil, errNotOwner
 	}
-	if c.Kind != CallTake { // whatever is undone is undone where it was done
+	if !c.takes() { // whatever is undone is undone where it was done
 		for i := range s.parts {
 			if b := s.parts[i].bucket; b != nil {
 				b.kept--
@@ -76,10 +70,10 @@ func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
 }
 
 // keep is the bucket of a key, which stays in memory until release, and whether its record has been read.
-func (o *Owner) keep(policy, key string) (b *bucket, known bool, why Outcome) {
+func (o *Owner) keep(policy, key string) (b *bucket, known bool, err error) {
 	for {
-		if b, why = o.bucket(policy, key); b == nil {
-			return nil, false, why
+		if b, err = o.bucket(policy, key); err != nil {
+			return nil, false, err
 		}
 		b.mu.Lock()
 		gone := b.inForce.gone
@@ -88,7 +82,7 @@ func (o *Owner) keep(policy, key string) (b *bucket, known bool, why Outcome) {
 		}
 		b.mu.Unlock()
 		if !gone { // otherwise it was dropped a moment ago, to make room
-			return b, known, 0
+			return b, known, nil
 		}
 	}
 }
@@ -96,40 +90,40 @@ func (o *Owner) keep(policy, key string) (b *bucket, known bool, why Outcome) {
 func (o *Owner) goesOn() bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	return o.outcome == 0
+	return o.ended == 0
 }
 
 // load has the buckets kept in memory until release, and waits until the records of all of them have been read.
 func (s *step) load(ctx context.Context) error {
 	s.full = -1
 	asked := 0
-	read := make(chan Answer, len(s.parts))
+	read := make(chan *waiter, len(s.parts))
 	for i := range s.parts {
 		p := &s.parts[i]
-		b, known, why := s.owner.keep(p.charge.Policy, p.charge.Key)
-		if p.bucket = b; b == nil {
-			if why != Refused {
-				return errNotOwner
+		b, known, err := s.owner.keep(p.charge.Policy, p.charge.Key)
+		if p.bucket = b; err != nil {
+			if errors.Is(err, errNotOwner) {
+				return err
 			}
 			s.full = p.at
 			continue
 		}
 		if !known {
 			asked++
-			b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
-				request: Request{Policy: p.charge.Policy, Key: p.charge.Key}, loads: true, place: -1,
-				at: time.Now().Add(s.owner.options.WriteTimeout), answer: func(a Answer) { read <- a },
-			})
+			w := newWaiter(p.charge, 0, time.Now().Add(s.owner.options.WriteTimeout), func(w *waiter) { read <- w })
+			w.loads = true
+			b.enter(w) //nolint:contextcheck // a record is read for everybody
 		}
 	}
 	for ; asked > 0; asked-- {
 		select {
-		case a := <-read:
-			if a.Outcome == Unavailable && a.Err != nil {
-				return a.Err
-			}
-			if a.Outcome != Granted && !s.owner.goesOn() {
+		case w := <-read:
+			switch {
+			case w.granted():
+			case !s.owner.goesOn():
 				return errNotOwner
+			default:
+				return w.failure()
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("weir: the records were not read in time: %w", ctx.Err())
@@ -181,12 +175,10 @@ func (s *step) unlock(after *answers) {
 
 // waiter is that of a part, for n permits.
 func (s *step) waiter(p *part, n int64) *waiter {
-	p.waiter = &waiter{
-		request: Request{Policy: p.charge.Policy, Key: p.charge.Key, Limit: p.charge.Limit, N: n, Reserve: s.call.Expiry},
-		place:   -1, at: time.Now().Add(s.owner.options.WriteTimeout),
-		answer: func(a Answer) { s.ended <- ending{p, a} },
-	}
-	return p.waiter
+	w := newWaiter(p.charge, n, time.Now().Add(s.owner.options.WriteTimeout), func(*waiter) { s.ended <- p })
+	w.hold, w.bucket = s.call.Ask.Hold, p.bucket
+	p.waiter = w
+	return w
 }
 
 // wait waits until what the parts have done is durable.
@@ -196,10 +188,8 @@ func (s *step) wait(ctx context.Context) (err error) {
 			continue
 		}
 		select {
-		case e := <-s.ended:
-			if e.answer.Outcome != Granted {
-				err = errors.Join(err, e.answer.reason())
-			}
+		case p := <-s.ended:
+			err = errors.Join(err, p.waiter.failure())
 		case <-ctx.Done():
 			return fmt.Errorf("weir: it is not known whether it was done: %w", ctx.Err())
 		}
@@ -207,29 +197,13 @@ func (s *step) wait(ctx context.Context) (err error) {
 	return err
 }
 
-// reason is why a call that is not for permits was not granted.
-func (a Answer) reason() error {
-	switch {
-	case a.Err != nil:
-		return a.Err
-	case a.Decision.Reason == weir.ReasonTableFull:
-		return errFull
-	case a.Outcome == Stopping || a.Outcome == Unavailable:
-		return errOwnerGone
-	}
-	return fmt.Errorf("%w: it is not known whether it was done: %v", store.ErrUnavailable, a.Outcome)
-}
-
-// take takes the permits of all charges, or none, as one step; those who may wait then wait for one charge after the other.
-func (o *Owner) take(ctx context.Context, c *Call) Result {
-	if ctx.Err() != nil {
-		return notBegun(ctx, c)
-	}
+// takeAll takes the permits of all charges, or none, as one step; those who may wait then wait for one charge after the other.
+func (o *Owner) takeAll(ctx context.Context, c *Call) Result {
 	if !o.join() {
 		return failed(errNotOwner)
 	}
 	defer o.calls.Done()
-	deadline := time.Now().Add(c.Wait)
+	deadline := time.Now().Add(c.Ask.Wait)
 	s, err := o.gather(ctx, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -238,40 +212,26 @@ func (o *Owner) take(ctx context.Context, c *Call) Result {
 		return failed(err)
 	}
 	defer s.release()
-	result, err := s.takeAll(time.Now())
+	result, err := s.take(time.Now())
 	switch {
 	case err != nil:
 		return failed(err)
-	case result.Outcome == Granted:
+	case result.Reason == weir.ReasonNone:
 		result = s.durable(ctx, result)
 	case s.mayWait(&result):
 		result = s.queue(ctx, deadline)
 	}
 	for range c.Charges {
-		o.counts.count(result.Outcome)
+		o.counts.count(result.Reason)
 	}
 	return result
 }
 
-// notBegun is the result of a call whose caller has gone.
-func notBegun(ctx context.Context, c *Call) Result {
-	return refusedAll(c, ended(ctx, &Request{}).Outcome)
-}
-
-// refusedAll is a result that says the same of all charges.
-func refusedAll(c *Call, why Outcome) Result {
-	result := Result{Outcome: why, Decisions: make([]weir.Decision, len(c.Charges))}
-	for i := range result.Decisions {
-		result.Decisions[i] = weir.Decision{Reason: reasons[why], Policy: c.Charges[i].Policy}
-	}
-	return result
-}
-
-// takeAll takes the permits of all charges if they are there, and unlocks the buckets.
-func (s *step) takeAll(now time.Time) (result Result, err error) {
+// take takes the permits of all charges if they are there, and unlocks the buckets.
+func (s *step) take(now time.Time) (result Result, err error) {
 	var after answers
 	defer func() { s.unlock(&after) }()
-	result = Result{Outcome: Granted, Decisions: make([]weir.Decision, len(s.parts))}
+	result = Result{Decisions: make([]weir.Decision, len(s.parts))}
 	for i := range s.parts {
 		p := &s.parts[i]
 		d := &result.Decisions[p.at]
@@ -280,26 +240,26 @@ func (s *step) takeAll(now time.Time) (result Result, err error) {
 		}
 		switch {
 		case d.Reason == weir.ReasonNever:
-			result.Outcome = Never
-		case !d.Allowed && result.Outcome == Granted:
-			result.Outcome = Refused
+			result.Reason = weir.ReasonNever
+		case !d.Allowed && result.Reason == weir.ReasonNone:
+			result.Reason = weir.ReasonLimited
 		}
 	}
-	if result.Outcome != Granted {
+	if result.Reason != weir.ReasonNone {
 		return result, nil
 	}
-	if s.call.Expiry != 0 {
-		result.ID = rand.Text()
+	if s.call.Ask.Hold != 0 {
+		result.Hold.ID = rand.Text()
 		for i := range s.parts {
-			result.Expires = max(result.Expires, s.parts[i].bucket.state.Time()+int64(s.call.Expiry))
+			result.Hold.Expires = max(result.Hold.Expires, s.parts[i].bucket.state.Time()+int64(s.call.Ask.Hold))
 		}
 	}
 	for i := range s.parts {
 		p := &s.parts[i]
 		w := s.waiter(p, p.charge.N)
-		w.id, w.expires = result.ID, result.Expires
+		w.id, w.expires = result.Hold.ID, result.Hold.Expires
 		p.bucket.take(w, &after)
-		result.Decisions[p.at] = w.final.Decision
+		result.Decisions[p.at] = w.decision[0]
 	}
 	return result, nil
 }
@@ -308,15 +268,14 @@ func (s *step) takeAll(now time.Time) (result Result, err error) {
 func (s *step) offer(p *part, now time.Time, after *answers) (weir.Decision, error) {
 	b := p.bucket
 	if b == nil {
-		return s.noRoom(p.charge), nil
+		return s.owner.noRoom(p.charge), nil
 	}
-	r := Request{Policy: p.charge.Policy, Key: p.charge.Key, Limit: p.charge.Limit}
-	if err := b.ready(now, &r, after); err != nil {
+	if err := b.ready(now, p.charge.Limit, after); err != nil {
 		return weir.Decision{}, err
 	}
-	d := b.judge(p.charge, b.state, s.call.Expiry != 0)
+	d := b.judge(p.charge, b.state, s.call.Ask.Hold != 0)
 	if d.Allowed && b.paused(now) { // it is not the limit that refuses
-		if s.call.Wait == 0 {
+		if s.call.Ask.Wait == 0 {
 			return weir.Decision{}, b.failure
 		}
 		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonLimited, b.retryAt.Sub(now)
@@ -324,29 +283,15 @@ func (s *step) offer(p *part, now time.Time, after *answers) (weir.Decision, err
 	return d, nil
 }
 
-// noRoom is the decision about a charge whose key is not kept, as there is no room for it.
-func (s *step) noRoom(c *store.Charge) weir.Decision {
-	d := weir.Decision{Reason: weir.ReasonTableFull, RetryAfter: time.Second, Policy: c.Policy}
-	if r, err := store.NewRecord(c.Limit, s.owner.unix(time.Now(), c.Limit.Algorithm())); err == nil {
-		d.Limit, d.Remaining = r.Most(), r.Most()
-	}
-	return d
-}
-
 // durable waits until what was taken is durable. If a part of it cannot be, the others are given back.
 func (s *step) durable(ctx context.Context, result Result) Result {
-	var failure *ending
+	var first *part // that was not granted
 	done := ctx.Done()
 	for waiting := len(s.parts); waiting > 0; {
 		select {
-		case e := <-s.ended:
-			waiting--
-			if e.answer.Outcome == Granted {
-				continue
-			}
-			e.part.waiter = nil
-			if failure == nil {
-				failure = &e
+		case p := <-s.ended:
+			if waiting--; !p.waiter.granted() && first == nil {
+				first = p
 				s.withdraw()
 			}
 		case <-done:
@@ -354,49 +299,37 @@ func (s *step) durable(ctx context.Context, result Result) Result {
 			s.withdraw()
 		}
 	}
-	if failure == nil {
+	if first == nil {
 		return result
 	}
-	s.revoke()
-	return s.refused(ctx, failure)
+	return s.refused(ctx, first)
 }
 
 // withdraw ends the parts that are not durable yet.
 func (s *step) withdraw() {
 	for i := range s.parts {
-		if p := &s.parts[i]; p.waiter != nil {
-			p.bucket.cancel(p.waiter)
-		}
-	}
-}
-
-// revoke gives back what the parts were granted.
-func (s *step) revoke() {
-	for i := range s.parts {
-		if p := &s.parts[i]; p.waiter != nil {
-			p.bucket.revoke(p.waiter)
-			p.waiter = nil
-		}
+		s.parts[i].waiter.cancel()
 	}
 }
 
 // refused is the result of a call one part of which was not granted, after the others were given back.
-func (s *step) refused(ctx context.Context, e *ending) Result {
-	why := e.answer.Outcome
-	switch {
-	case why == Unavailable:
-		if e.answer.Err == nil {
-			return failed(errOwnerGone)
+func (s *step) refused(ctx context.Context, failure *part) Result {
+	for i := range s.parts {
+		if p := &s.parts[i]; p.waiter != nil && p.waiter.granted() {
+			p.bucket.revoke(p.waiter)
 		}
-		return failed(e.answer.Err)
-	case why == Canceled:
-		why = ended(ctx, &Request{}).Outcome
-		e.answer.Decision.Reason = reasons[why]
-	case why == Stopping && errors.Is(e.answer.Err, errNotOwner):
-		return failed(errNotOwner)
 	}
-	result := refusedAll(s.call, why)
-	if why != Stopping && s.lock() {
+	d := &failure.waiter.decision[0]
+	switch d.Reason { //nolint:exhaustive // the others are of the limit
+	case weir.ReasonUnavailable:
+		return failed(failure.waiter.err)
+	case weir.ReasonCanceled:
+		d.Reason = ended(ctx)
+	case weir.ReasonClosed:
+		return refusedAll(s.call, d.Reason)
+	}
+	result := refusedAll(s.call, d.Reason)
+	if s.lock() {
 		var after answers
 		now := time.Now()
 		for i := range s.parts {
@@ -407,8 +340,6 @@ func (s *step) refused(ctx context.Context, e *ending) Result {
 		}
 		s.unlock(&after)
 	}
-	if e.part != nil {
-		result.Decisions[e.part.at] = e.answer.Decision
-	}
+	result.Decisions[failure.at] = *d
 	return result
 }

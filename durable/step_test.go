@@ -69,7 +69,7 @@ func TestPartCannotBeWritten(t *testing.T) {
 						_ = n.Close()
 						_ = inner.Close()
 					}()
-					s := durable.NewStore(n)
+					s := n
 					a, b := tokens("a", 2, 50, 1), tokens("b", 2, 5, 1)
 					a.Limit, b.Limit = limits.WithRate(a.Limit, weir.Per(1, time.Hour)), limits.WithRate(b.Limit, weir.Per(1, time.Hour))
 					one := a
@@ -134,7 +134,7 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 			_ = n.Close()
 			_ = inner.Close()
 		})
-		s := durable.NewStore(n)
+		s := n
 		c := tokens("a", 40, 100, 1)
 		c.Limit = limits.WithRate(c.Limit, weir.Per(1, time.Hour))
 		ds := make([]weir.Decision, 1)
@@ -167,7 +167,7 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 		_ = inner.Close()
 		next := m.Engine()
 		other := must(durable.NewNode(durable.NodeOptions{Engine: next, Address: "b"}))
-		s = durable.NewStore(other)
+		s = other
 		time.Sleep(2 * time.Minute) // the reservation has expired
 		for store.Take(t.Context(), s, []store.Charge{c}, ds) == nil && ds[0].Allowed {
 			granted++

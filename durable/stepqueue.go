@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 )
 
 // mayWait reports whether a call that was refused can wait for what it asks for.
 func (s *step) mayWait(result *Result) bool {
-	if s.call.Wait == 0 || result.Outcome != Refused || s.full >= 0 {
+	if s.call.Ask.Wait == 0 || result.Reason != weir.ReasonLimited || s.full >= 0 {
 		return false
 	}
 	for i := range s.call.Charges {
@@ -28,33 +29,35 @@ func (s *step) queue(ctx context.Context, deadline time.Time) Result {
 	order := make([]*part, len(s.parts))
 	for i := range s.parts {
 		order[i] = &s.parts[i]
-		order[i].waiter = nil
 	}
 	slices.SortStableFunc(order, func(a, b *part) int { return waits(a.charge) - waits(b.charge) })
-	result := Result{Outcome: Granted, Decisions: refusedAll(s.call, Refused).Decisions}
-	if s.call.Expiry != 0 {
-		result.ID = rand.Text()
+	result := Result{Decisions: make([]weir.Decision, len(s.parts))}
+	if s.call.Ask.Hold != 0 {
+		result.Hold.ID = rand.Text()
 	}
 	for _, p := range order {
 		left := time.Until(deadline)
 		w := s.waiter(p, p.charge.N)
-		w.id = result.ID
-		if w.request.Reserve > 0 { // at least for as long as it is asked for, from when all permits are there
-			w.request.Reserve += max(left, 0)
+		w.id = result.Hold.ID
+		if w.hold > 0 { // at least for as long as it is asked for, from when all permits are there
+			w.hold += max(left, 0)
 		}
 		if p.charge.Queue > 0 {
-			w.request.QueueLimit, w.request.Wait, w.at = p.charge.Queue, max(left, 1), deadline
+			w.waits, w.at = true, deadline
 		}
 		p.bucket.enter(w) //nolint:contextcheck // a record is read for everybody
-		e := s.next(ctx, p)
-		if e.answer.Outcome != Granted {
-			p.waiter = nil
-			s.revoke()
-			return s.refused(ctx, &e)
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+			w.cancel()
+			<-s.ended
 		}
-		result.Decisions[p.at] = e.answer.Decision
+		if !w.granted() {
+			return s.refused(ctx, p)
+		}
+		result.Decisions[p.at] = w.decision[0]
 	}
-	s.retime(&result)
+	s.retime(&result.Hold)
 	return result
 }
 
@@ -65,20 +68,9 @@ func waits(c *store.Charge) int {
 	return 0
 }
 
-// next is the ending of a part, which is withdrawn if ctx ends before.
-func (s *step) next(ctx context.Context, p *part) ending {
-	select {
-	case e := <-s.ended:
-		return e
-	case <-ctx.Done():
-	}
-	p.bucket.cancel(p.waiter)
-	return <-s.ended
-}
-
 // retime has what was reserved bit by bit end at one time. Nobody waits until that is durable: what a crash leaves ends later.
-func (s *step) retime(result *Result) {
-	if result.ID == "" {
+func (s *step) retime(h *store.Hold) {
+	if h.ID == "" {
 		return
 	}
 	now := time.Now()
@@ -86,14 +78,14 @@ func (s *step) retime(result *Result) {
 		b := s.parts[i].bucket
 		b.mu.Lock()
 		at := max(s.owner.unix(now, b.state.Limit().Algorithm()), b.state.Time())
-		result.Expires = max(result.Expires, at+int64(s.call.Expiry))
+		h.Expires = max(h.Expires, at+int64(s.call.Ask.Hold))
 		b.mu.Unlock()
 	}
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.bucket.mu.Lock()
-		until := p.bucket.until(result.Expires, s.call.Expiry)
-		p.bucket.state.Retime(result.ID, p.waiter.final.Reservation.Expires, until)
+		until := p.bucket.until(h.Expires, s.call.Ask.Hold)
+		p.bucket.state.Retime(h.ID, p.waiter.expires, until)
 		if p.bucket.ended == 0 {
 			p.bucket.ask()
 			p.bucket.arm()

@@ -17,7 +17,7 @@ import (
 )
 
 // inBubble runs f in virtual time with the limits of a cluster, asked at the owner or at another node.
-func inBubble(t *testing.T, f func(t *testing.T, s *durable.Store, owner *durable.Node)) {
+func inBubble(t *testing.T, f func(t *testing.T, s, owner *durable.Node)) {
 	t.Helper()
 	for _, asked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("asked elsewhere %v", asked), func(t *testing.T) {
@@ -25,9 +25,9 @@ func inBubble(t *testing.T, f func(t *testing.T, s *durable.Store, owner *durabl
 				owner, asking, _ := pair(t, durable.OwnerOptions{})
 				synctest.Wait()
 				if asked {
-					f(t, durable.NewStore(asking), owner)
+					f(t, asking, owner)
 				} else {
-					f(t, durable.NewStore(owner), owner)
+					f(t, owner, owner)
 				}
 			})
 		})
@@ -54,7 +54,7 @@ func (w *waited) reasons() string {
 	return text.String() + w.after.String()
 }
 
-func acquire(ctx context.Context, s *durable.Store, w store.Ask, charges ...store.Charge) *waited {
+func acquire(ctx context.Context, s *durable.Node, w store.Ask, charges ...store.Charge) *waited {
 	got := &waited{decisions: make([]weir.Decision, len(charges))}
 	begin := time.Now()
 	got.reservation, got.err = store.Acquire(ctx, s, w, charges, got.decisions)
@@ -82,7 +82,7 @@ func contract(ctx context.Context, got *waited) error {
 }
 
 // begin is acquire that goes on.
-func begin(ctx context.Context, s *durable.Store, w store.Ask, charges ...store.Charge) (ended func() *waited) {
+func begin(ctx context.Context, s *durable.Node, w store.Ask, charges ...store.Charge) (ended func() *waited) {
 	result := make(chan *waited, 1)
 	go func() { result <- acquire(ctx, s, w, charges...) }()
 	synctest.Wait()
@@ -96,7 +96,7 @@ func (w *waited) want(t *testing.T, want string) {
 	}
 }
 
-func left(t *testing.T, s *durable.Store, c store.Charge, want int64) {
+func left(t *testing.T, s *durable.Node, c store.Charge, want int64) {
 	t.Helper()
 	c.N = 0
 	st, err := store.Inspect(t.Context(), s, c)
@@ -110,7 +110,7 @@ var minute = store.Ask{Wait: time.Minute}
 // TestWaitForSeveralLimits: a request of several limits is granted when the permits of all are there, in the order of arrival at
 // each of them, whatever the order of its charges.
 func TestWaitForSeveralLimits(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 2)
 		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
 		a.N, b.N = 2, 3
@@ -140,7 +140,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 		"queue full":  {minute, 0, 3, "none queue-full 0s", "none 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+			inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 				a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
 				b.Limit = limits.WithRate(b.Limit, weir.Per(1, time.Hour))
 				acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
@@ -170,7 +170,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 
 // TestNoQueueRefusesAtOnce: a limit for which nobody waits refuses at once, and nothing is taken or held.
 func TestNoQueueRefusesAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
 		acquire(t.Context(), s, minute, b).want(t, "none 0s")
 		b.Queue = 0
@@ -186,7 +186,7 @@ func TestNoQueueRefusesAtOnce(t *testing.T) {
 
 // TestWaitAndReserve: what was got bit by bit is one reservation, which ends as a whole when it was asked to after it was granted.
 func TestWaitAndReserve(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 1)
 		slots := store.Charge{Policy: "c", Limit: weir.AtOnce(2), N: 2, Queue: 10}
 		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
@@ -213,7 +213,7 @@ func TestWaitAndReserve(t *testing.T) {
 
 // TestOppositeOrders: requests that name their limits in different orders do not wait for each other for ever.
 func TestOppositeOrders(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 		charges := make([]store.Charge, 3)
 		for i := range charges {
 			charges[i] = store.Charge{
@@ -243,7 +243,7 @@ func TestOppositeOrders(t *testing.T) {
 
 // TestStopWhileWaiting: those who wait for several limits are told, and what they held is not burned.
 func TestStopWhileWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *durable.Store, owner *durable.Node) {
+	inBubble(t, func(t *testing.T, s, owner *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
 		a.Limit = limits.WithRate(a.Limit, weir.Per(1, time.Hour))
 		acquire(t.Context(), s, minute, b).want(t, "none 0s")

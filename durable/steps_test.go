@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -84,7 +85,7 @@ func steps(t *testing.T, r *rand.Rand) {
 		k = max(1, burst/10)
 	}
 	for i := range book {
-		d, err := last.Inspect(t.Context(), stepPolicy(i), "", yearly(burst))
+		d, err := spectest.Peek(t.Context(), last, stepPolicy(i), "", yearly(burst))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,15 +103,16 @@ func steps(t *testing.T, r *rand.Rand) {
 // stepCall makes a call of some keys, and notes what it took of each.
 func stepCall(ctx context.Context, o *durable.Owner, r *rand.Rand, burst int64, book *[stepKeys]ledger) {
 	keys := r.Perm(stepKeys)[:2+r.IntN(stepKeys-1)]
-	call := &durable.Call{Kind: durable.CallTake}
+	var charges []store.Charge
+	var ask store.Ask
 	for _, i := range keys {
-		call.Charges = append(call.Charges, store.Charge{Policy: stepPolicy(i), Limit: yearly(burst), N: 1 + r.Int64N(3), Queue: 100})
+		charges = append(charges, store.Charge{Policy: stepPolicy(i), Limit: yearly(burst), N: 1 + r.Int64N(3), Queue: 100})
 	}
 	if r.IntN(2) == 0 {
-		call.Wait = time.Duration(1+r.IntN(50)) * time.Millisecond
+		ask.Wait = time.Duration(1+r.IntN(50)) * time.Millisecond
 	}
 	if r.IntN(2) == 0 {
-		call.Expiry = 24 * time.Hour
+		ask.Hold = 24 * time.Hour
 	}
 	asked := ctx
 	if r.IntN(6) == 0 {
@@ -120,39 +122,39 @@ func stepCall(ctx context.Context, o *durable.Owner, r *rand.Rand, burst int64, 
 	}
 	note := func(taken, perhaps, reserved func(n int64, i int) int64) {
 		for i, key := range keys {
-			n := call.Charges[i].N
+			n := charges[i].N
 			book[key].note(taken(n, i), perhaps(n, i), 0, reserved(n, i))
 		}
 	}
 	none := func(int64, int) int64 { return 0 }
-	all := func(n int64, _ int) int64 { return n }
-	result := o.Call(asked, call)
+	whole := func(n int64, _ int) int64 { return n }
+	result := all(asked, o, ask, charges...)
 	switch {
-	case result.Outcome == durable.Refused && call.Wait == 0, result.Outcome == durable.Never: // it has taken nothing
+	case result.Reason == weir.ReasonLimited && ask.Wait == 0, result.Reason == weir.ReasonNever: // it has taken nothing
 		return
-	case result.Outcome != durable.Granted:
-		note(none, all, none)
+	case result.Reason != weir.ReasonNone:
+		note(none, whole, none)
 		return
-	case call.Expiry == 0:
-		note(all, none, none)
+	case ask.Hold == 0:
+		note(whole, none, none)
 		return
 	}
 	time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
-	end := &durable.Call{Kind: durable.CallCancel, Charges: call.Charges, ID: result.ID, Expires: result.Expires}
 	cost := make([]int64, len(keys))
+	var actual []int64
 	switch r.IntN(3) {
 	case 0: // left to itself
-		note(all, none, none)
+		note(whole, none, none)
 		return
 	case 1:
-		end.Kind, end.Actual = durable.CallCommit, cost
+		actual = cost
 		for i := range cost {
-			cost[i] = r.Int64N(call.Charges[i].N + 1)
+			cost[i] = r.Int64N(charges[i].N + 1)
 		}
 	}
 	paid := func(_ int64, i int) int64 { return cost[i] }
 	rest := func(n int64, i int) int64 { return n - cost[i] }
-	if r := o.Call(ctx, end); r.Err == nil {
+	if o.Settle(ctx, result.Hold, actual) == nil {
 		note(paid, none, none)
 	} else { // it may have ended
 		note(paid, none, rest)

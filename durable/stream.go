@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 )
 
@@ -25,8 +26,8 @@ const (
 	// answers can take: more are answered Unavailable at once.
 	mostOutstanding      = 100_000
 	mostOutstandingBytes = 128 << 20
-	// outstandingBytes is what a request takes beside its message, callBytes a call, which has a goroutine, and
-	// adjustmentBytes an adjustment that is asked for.
+	// outstandingBytes is what a call takes beside its message, callBytes one that has a goroutine, and adjustmentBytes an
+	// adjustment that is asked for.
 	outstandingBytes = 256
 	callBytes        = 8 << 10
 	adjustmentBytes  = 640
@@ -34,16 +35,14 @@ const (
 
 // weight is how much room a message of a length takes until it has been answered.
 func (m *Message) weight(length int) int {
-	switch {
-	case m.Kind == MessageSettle:
-		length += callBytes
-	case m.Kind != MessageCall:
-	case m.Call.Kind == CallAdjustments:
-		length += callBytes + adjustmentBytes*int(min(max(m.Call.Number, 0), mostListed))
-	default:
-		length += callBytes
+	length += outstandingBytes
+	if m.Kind != MessageCall || m.Call.single() {
+		return length
 	}
-	return outstandingBytes + length
+	if m.Call.Verb == VerbAdjustments {
+		length += adjustmentBytes * min(max(m.Call.Most, 0), mostAdjustments)
+	}
+	return length + callBytes
 }
 
 // outstanding is what has not been answered of a stream.
@@ -81,19 +80,10 @@ type StreamPeer struct {
 	outstanding outstanding
 }
 
-// asking is who waits for a message: for an answer, or for a result.
+// asking is a call that waits for its result.
 type asking struct {
-	answer func(Answer)
 	result func(*Result)
 	weight int
-}
-
-func (a asking) unavailable(err error) {
-	if a.result != nil {
-		a.result(&Result{Outcome: Unavailable, Err: err})
-		return
-	}
-	a.answer(Answer{Outcome: Unavailable, Err: err})
 }
 
 var _ Peer = (*StreamPeer)(nil)
@@ -130,7 +120,7 @@ func (p *StreamPeer) receive() error {
 			p.hear(told{m.Time, time.Now()})
 			continue
 		}
-		if m.Kind != MessageAnswer && m.Kind != MessageResult {
+		if m.Kind != MessageResult {
 			return errMessage
 		}
 		p.mu.Lock()
@@ -140,15 +130,8 @@ func (p *StreamPeer) receive() error {
 			p.outstanding.remove(a.weight)
 		}
 		p.mu.Unlock()
-		switch {
-		case !ok:
-		case m.Kind == MessageAnswer && a.answer != nil:
-			a.answer(m.Answer)
-		case m.Kind == MessageResult && a.result != nil:
+		if ok {
 			a.result(m.Result)
-		default:
-			a.unavailable(errOwnerGone)
-			return errMessage
 		}
 	}
 }
@@ -182,122 +165,84 @@ func (p *StreamPeer) fail(err error) {
 	p.out.close()
 	_ = p.stream.Close()
 	for _, a := range asked {
-		a.unavailable(closed)
+		r := failed(closed)
+		a.result(&r)
 	}
 }
 
 // Done implements [Peer].
 func (p *StreamPeer) Done() <-chan struct{} { return p.done }
 
-// Enqueue implements [Peer].
-func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {
-	id, err := p.ask(&Message{Kind: MessageAsk, Request: r}, asking{answer: answer})
-	if err != nil {
-		answer(refusedBy(&r, Unavailable, err))
-		return func() {}
-	}
-	return func() { p.withdraw(id) }
-}
-
 var errMessageLength = errors.New("weir: a request is too long: its policies, keys and reservations do not fit into a message")
 
 var errBusy = fmt.Errorf("%w: too many requests wait for the owner of the limits", store.ErrUnavailable)
 
-// ask sends a message that will be answered.
-func (p *StreamPeer) ask(m *Message, a asking) (id uint64, err error) {
+// Enqueue is Call without waiting: calls of one charge join their queues in the order in which they are enqueued. The function is
+// called exactly once with the result, in which names are left out, maybe before Enqueue returns, and must not wait for anything.
+// Enqueue returns how to withdraw a call that asks for permits, which has a result then, too.
+func (p *StreamPeer) Enqueue(c *Call, result func(*Result)) (withdraw func()) {
+	id, err := p.send(c, result)
+	if err != nil {
+		r := failed(err)
+		result(&r)
+		return func() {}
+	}
+	return func() {
+		b, _ := AppendMessage(nil, &Message{Kind: MessageWithdraw, ID: id})
+		p.out.put(b)
+	}
+}
+
+func (p *StreamPeer) send(c *Call, result func(*Result)) (id uint64, err error) {
+	m := &Message{Kind: MessageCall, Call: c}
 	p.mu.Lock()
 	p.last++
 	m.ID = p.last
 	p.mu.Unlock()
-	b, err := p.message(m)
+	b, err := AppendMessage(make([]byte, 0, usualBytes), m)
+	if err == nil && len(b) > mostCallBytes {
+		err = errMessageLength
+	}
 	if err != nil {
 		return 0, err
 	}
-	a.weight = m.weight(len(b))
+	a := asking{result, m.weight(len(b))}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case p.closed != nil:
-		err = errNotOwner
+		return 0, errNotOwner
 	case !p.outstanding.add(a.weight):
-		err = errBusy
-	default:
-		p.asked[m.ID] = a
-		p.out.put(b) // which does not wait
+		return 0, errBusy
 	}
-	p.mu.Unlock()
-	return m.ID, err
-}
-
-// message is the binary form of a message that is not too long.
-func (p *StreamPeer) message(m *Message) ([]byte, error) {
-	b, err := AppendMessage(nil, m)
-	if err == nil && len(b) > m.Kind.mostBytes() {
-		err = errMessageLength
-	}
-	return b, err
-}
-
-// withdraw sends that a request is withdrawn.
-func (p *StreamPeer) withdraw(id uint64) {
-	b, _ := AppendMessage(nil, &Message{Kind: MessageWithdraw, ID: id})
-	p.out.put(b)
+	p.asked[m.ID] = a
+	p.out.put(b) // which does not wait
+	return m.ID, nil
 }
 
 // Call implements [Peer].
 func (p *StreamPeer) Call(ctx context.Context, c *Call) Result {
 	got := make(chan *Result, 1)
-	id, err := p.ask(&Message{Kind: MessageCall, Call: c}, asking{result: func(r *Result) { got <- r }})
-	if err != nil {
-		return failed(err)
-	}
+	withdraw := p.Enqueue(c, func(r *Result) { got <- r })
 	select {
 	case r := <-got:
-		return named(r, c)
+		return r.of(c)
 	case <-ctx.Done():
 	}
-	if c.Kind != CallTake {
+	if !c.takes() {
 		return failed(fmt.Errorf("weir: it is not known whether it was done: %w", ctx.Err()))
 	}
-	p.withdraw(id) // which is answered too, or what was granted a moment ago would be lost
+	withdraw() // which is answered too, or what was granted a moment ago would be lost
 	timer := time.NewTimer(withdrawTime)
 	defer timer.Stop()
 	select {
 	case r := <-got:
-		if r.Outcome == Granted {
-			return named(r, c)
+		if r.Reason == weir.ReasonNone {
+			return r.of(c)
 		}
 	case <-timer.C:
 	}
 	return notBegun(ctx, c)
-}
-
-// named is a result with the names of its call.
-func named(r *Result, c *Call) Result {
-	if !r.name(c) {
-		return failed(fmt.Errorf("%w: %w", store.ErrUnavailable, errMessage))
-	}
-	return *r
-}
-
-// Settle implements [Peer].
-func (p *StreamPeer) Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
-	got := make(chan Answer, 1)
-	m := &Message{Kind: MessageSettle, Reservation: r, Actual: actual, Cancel: cancel}
-	if _, err := p.ask(m, asking{answer: func(a Answer) { got <- a }}); err != nil {
-		return err
-	}
-	select {
-	case a := <-got:
-		if a.Outcome == Granted {
-			return nil
-		}
-		if a.Err != nil {
-			return a.Err
-		}
-		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w: %v", store.ErrUnavailable, a.Outcome)
-	case <-ctx.Done():
-		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w", ctx.Err())
-	}
 }
 
 // Close implements [Peer].

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/limits"
 )
 
@@ -23,9 +24,9 @@ func TestSweepDeletes(t *testing.T) {
 		for i := range 300 {
 			r := ask(1, 0)
 			r.Key = fmt.Sprint(i)
-			want(t, o.Acquire(t.Context(), r), durable.Granted)
+			want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 		}
-		want(t, o.Acquire(t.Context(), slow), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, slow), weir.ReasonNone)
 		before := m.Writes()
 		if n := m.Records(); n != 301 {
 			t.Fatalf("%d records", n)
@@ -40,7 +41,7 @@ func TestSweepDeletes(t *testing.T) {
 		r := ask(1, 0)
 		for range 10 {
 			r.Key = "ahead"
-			o.Acquire(t.Context(), r)
+			spectest.Acquire(t.Context(), o, r)
 		}
 		e.Cut(true)
 		time.Sleep(2 * time.Second)
@@ -50,9 +51,9 @@ func TestSweepDeletes(t *testing.T) {
 			t.Errorf("%d records after a crash", n)
 		}
 		r.N = 5
-		want(t, other.Acquire(t.Context(), r), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), other, r), weir.ReasonNone)
 		slow.N = 5
-		want(t, other.Acquire(t.Context(), slow), durable.Refused)
+		want(t, spectest.Acquire(t.Context(), other, slow), weir.ReasonLimited)
 		e.Cut(false)
 	})
 }
@@ -63,8 +64,8 @@ func TestSweepKeepsWhatIsUsed(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: 20 * time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{Sweep: time.Second})
 		for i := range 400 {
-			want(t, o.Acquire(t.Context(), ask(4, 0)), durable.Granted)
-			want(t, o.Acquire(t.Context(), ask(2, 0)), durable.Refused)
+			want(t, spectest.Acquire(t.Context(), o, ask(4, 0)), weir.ReasonNone)
+			want(t, spectest.Acquire(t.Context(), o, ask(2, 0)), weir.ReasonLimited)
 			time.Sleep(70*time.Second + time.Duration(i)*10*time.Millisecond)
 		}
 	})
@@ -79,15 +80,15 @@ func TestKeysMakeRoom(t *testing.T) {
 				for i := range 1000 {
 					r := ask(1, 0)
 					r.Key, r.Limit = fmt.Sprint(i%40), limits.WithRate(r.Limit, weir.Per(1, 1000*time.Hour))
-					a := o.Acquire(t.Context(), r)
-					if a.Decision.Reason == weir.ReasonTableFull { // those that are ahead are being written
+					a := spectest.Acquire(t.Context(), o, r)
+					if a.Reason == weir.ReasonTableFull { // those that are ahead are being written
 						time.Sleep(2 * time.Millisecond)
-						a = o.Acquire(t.Context(), r)
+						a = spectest.Acquire(t.Context(), o, r)
 					}
-					if a.Outcome == durable.Granted {
+					if a.Reason == weir.ReasonNone {
 						granted[r.Key]++
-					} else if a.Decision.Reason != weir.ReasonLimited {
-						t.Fatalf("%d: %v %+v", i, a.Outcome, a.Decision)
+					} else if a.Reason != weir.ReasonLimited {
+						t.Fatalf("%d: %v %+v", i, a.Reason, a.Decision)
 					}
 				}
 				for key, n := range granted {

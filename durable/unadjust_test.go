@@ -10,6 +10,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestFailedAdjustment: an adjustment that could not be written leaves what there was, however much it was to give or to take, and
@@ -28,8 +29,8 @@ func TestFailedAdjustment(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 						o, e := owned(t, m, durable.OwnerOptions{Reserve: 1})
-						r := durable.Request{Policy: "p", Limit: limit, N: used}
-						want(t, o.Acquire(t.Context(), r), durable.Granted)
+						r := spectest.Request{Policy: "p", Limit: limit, N: used}
+						want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 						e.Fail(errors.New("the disk is full"))
 						a := durable.Adjustment{Policy: "p", Permits: permits, By: "x", Reason: "y"}
 						if _, err := o.Adjust(t.Context(), limit, a); err == nil {
@@ -37,7 +38,7 @@ func TestFailedAdjustment(t *testing.T) {
 						}
 						e.Fail(nil)
 						time.Sleep(time.Second)
-						d, err := o.Inspect(t.Context(), "p", "", limit)
+						d, err := spectest.Peek(t.Context(), o, "p", "", limit)
 						if err != nil || d.Remaining != 100-used {
 							t.Errorf("%d are left, %v", d.Remaining, err)
 						}

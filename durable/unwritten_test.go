@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // never is a limit whose permits do not come back.
@@ -18,7 +19,7 @@ func never(burst int64) weir.Limit { return weir.TokenBucket(weir.Per(1, 400*tim
 // drain takes single permits until there is no grant any more, and returns how many there were.
 func drain(t *testing.T, o *durable.Owner, l weir.Limit, most int64) (granted int64) {
 	t.Helper()
-	for granted < most && o.Acquire(t.Context(), durable.Request{Policy: "p", Limit: l, N: 1}).Outcome == durable.Granted {
+	for granted < most && spectest.Acquire(t.Context(), o, spectest.Request{Policy: "p", Limit: l, N: 1}).Reason == weir.ReasonNone {
 		granted++
 	}
 	return granted
@@ -81,17 +82,17 @@ func TestLostWrite(t *testing.T) {
 // would give it back once more.
 func TestCanceledReservationIsWrittenFirst(t *testing.T) {
 	dying(t, 110, func(t *testing.T, o *durable.Owner, u *unreliable) int64 {
-		a := o.Acquire(t.Context(), durable.Request{Policy: "p", Limit: never(110), N: 10, Reserve: time.Hour})
-		want(t, a, durable.Granted)
+		a := spectest.Acquire(t.Context(), o, spectest.Request{Policy: "p", Limit: never(110), N: 10, Hold: time.Hour})
+		want(t, a, weir.ReasonNone)
 		u.Cut(true)
-		if err := o.Cancel(t.Context(), a.Reservation); err == nil {
+		if err := o.Settle(t.Context(), a.Hold, nil); err == nil {
 			t.Error("it was canceled without a write")
 		}
 		time.Sleep(time.Second)
 		granted := 100 + drain(t, o, never(110), 100)
 		u.Cut(false)
 		time.Sleep(20 * time.Second) // it is written again by itself
-		if err := o.Cancel(t.Context(), a.Reservation); err == nil {
+		if err := o.Settle(t.Context(), a.Hold, nil); err == nil {
 			t.Error("it was canceled twice")
 		}
 		return granted
@@ -107,18 +108,18 @@ func TestConcurrencySurvivesCrashes(t *testing.T) {
 			e := m.Engine()
 			o := must(durable.NewOwner(must(e.Campaign(t.Context(), "x")), durable.OwnerOptions{}))
 			for range 25 {
-				r := durable.Request{Policy: "p", Limit: limit, N: 1, Reserve: time.Hour}
-				want(t, o.Acquire(t.Context(), r), durable.Granted)
+				r := spectest.Request{Policy: "p", Limit: limit, N: 1, Hold: time.Hour}
+				want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 			}
 			e.Cut(true)
 			time.Sleep(2 * time.Second)
 			_ = o.Stop(t.Context())
 		}
 		o, _ := owned(t, m, durable.OwnerOptions{})
-		r := durable.Request{Policy: "p", Limit: limit, N: 100, Reserve: time.Minute}
-		want(t, o.Acquire(t.Context(), r), durable.Refused)
+		r := spectest.Request{Policy: "p", Limit: limit, N: 100, Hold: time.Minute}
+		want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonLimited)
 		time.Sleep(2 * time.Hour)
-		want(t, o.Acquire(t.Context(), r), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 	})
 }
 
@@ -131,7 +132,7 @@ func TestClockOfNextOwner(t *testing.T) {
 				m := must(durable.NewMemory(durable.MemoryOptions{}))
 				o, e := owned(t, m, durable.OwnerOptions{})
 				limit := weir.TokenBucket(weir.PerSecond(1), 100)
-				want(t, o.Acquire(t.Context(), durable.Request{Policy: "p", Limit: limit, N: 100}), durable.Granted)
+				want(t, spectest.Acquire(t.Context(), o, spectest.Request{Policy: "p", Limit: limit, N: 100}), weir.ReasonNone)
 				_ = o.Stop(t.Context())
 				_ = e
 				next, _ := owned(t, m, durable.OwnerOptions{})
@@ -150,9 +151,9 @@ func TestStopTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{}))
 		o, e := owned(t, m, durable.OwnerOptions{WriteTimeout: time.Minute})
-		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+		want(t, spectest.Acquire(t.Context(), o, ask(1, 0)), weir.ReasonNone)
 		e.Cut(true)
-		go o.Acquire(t.Context(), ask(1, time.Minute))
+		go spectest.Acquire(t.Context(), o, ask(1, time.Minute))
 		synctest.Wait()
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -3,7 +3,6 @@ package durable
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -18,25 +17,19 @@ import (
 type MessageKind uint8
 
 const (
-	// MessageAsk asks for permits.
-	MessageAsk MessageKind = 1 + iota
-	// MessageWithdraw withdraws what was asked. A MessageAnswer to that follows.
-	MessageWithdraw
-	// MessageSettle ends a reservation.
-	MessageSettle
-	// MessageAnswer is the reply to MessageAsk and MessageSettle.
-	MessageAnswer
 	// MessageCall makes a call, which MessageWithdraw withdraws if it asks for permits.
-	MessageCall
+	MessageCall MessageKind = 1 + iota
+	// MessageWithdraw withdraws a call. A MessageResult to that follows.
+	MessageWithdraw
 	// MessageResult is the reply to MessageCall.
 	MessageResult
-	// MessageTime has the time of the limits. It belongs to no request.
+	// MessageTime has the time of the limits. It belongs to no call.
 	MessageTime
 
 	messageKinds
 )
 
-const messageVersion = 1
+const messageVersion = 2
 
 // mostTime bounds the times that nodes tell each other.
 const mostTime = 1 << 62
@@ -44,6 +37,9 @@ const mostTime = 1 << 62
 const (
 	// MostMessageBytes is how long a message can be, which is that of some results. Others are shorter.
 	MostMessageBytes = 1 << 20
+
+	// usualBytes is how long most messages are at most.
+	usualBytes = 128
 
 	mostCallBytes  = 128 << 10
 	mostShortBytes = 4096
@@ -64,19 +60,11 @@ func (k MessageKind) mostBytes() int {
 // Message is what one node sends to another. Which fields count depends on its kind.
 type Message struct {
 	Kind MessageKind
-	// ID numbers the requests of a connection.
+	// ID numbers the calls of a connection.
 	ID uint64
-	// Request is that of MessageAsk.
-	Request Request
-	// Reservation, Actual and Cancel are those of MessageSettle.
-	Reservation Reservation
-	Actual      int64
-	Cancel      bool
-	// Answer is that of MessageAnswer. Its Err survives as a text, and as whether it was ErrNotReserved, an *weir.OptionError or
-	// store.ErrUnavailable.
-	Answer Answer
-	// Call is that of MessageCall, and Result that of MessageResult, with an Err as that of Answer. Decisions and adjustments
-	// travel without the names that they have in common with the call.
+	// Call is that of MessageCall, and Result that of MessageResult. An error survives as a text, and as whether it was
+	// ErrNotReserved, an *weir.OptionError or store.ErrUnavailable. Decisions and adjustments travel without the names that they
+	// have in common with the call, and states of a call as whether they are asked for.
 	Call   *Call
 	Result *Result
 	// Time is that of MessageTime, in Unix nanoseconds.
@@ -90,23 +78,6 @@ func AppendMessage(b []byte, m *Message) ([]byte, error) {
 	b = append(b, messageVersion, byte(m.Kind))
 	b = binary.AppendUvarint(b, m.ID)
 	switch m.Kind { //nolint:exhaustive // the others have nothing of their own
-	case MessageAsk:
-		r := &m.Request
-		limit, err := store.AppendLimit(nil, r.Limit)
-		if err != nil {
-			return b, fmt.Errorf("%w", err)
-		}
-		b = appendString(appendString(appendString(b, r.Policy), r.Key), string(limit))
-		b = appendNumbers(b, r.N, int64(r.Wait), r.QueueLimit, int64(r.Reserve))
-	case MessageSettle:
-		b = appendReservation(b, &m.Reservation)
-		b = appendNumbers(b, m.Actual, number(m.Cancel))
-	case MessageAnswer:
-		a := &m.Answer
-		b = append(b, byte(a.Outcome))
-		b = appendString(appendDecision(b, &a.Decision), a.Decision.Policy)
-		b = appendReservation(b, &a.Reservation)
-		b = appendError(b, a.Err)
 	case MessageCall:
 		return appendCall(b, m.Call)
 	case MessageResult:
@@ -135,11 +106,6 @@ func appendString[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendReservation(b []byte, r *Reservation) []byte {
-	b = appendString(appendString(appendString(b, r.ID), r.Policy), r.Key)
-	return appendNumbers(b, r.Permits, r.Expires)
-}
-
 // ParseMessage reads a message, which may be anything: what is not a message is an error.
 func ParseMessage(b []byte) (m Message, err error) {
 	if len(b) < 3 || b[0] != messageVersion || b[1] == 0 || b[1] >= byte(messageKinds) {
@@ -151,22 +117,6 @@ func ParseMessage(b []byte) (m Message, err error) {
 	d := reader{rest: b[2:]}
 	m.ID = d.unsigned()
 	switch m.Kind { //nolint:exhaustive // the others have nothing of their own
-	case MessageAsk:
-		r := &m.Request
-		r.Policy, r.Key, r.Limit = d.text(), d.text(), d.limit()
-		r.N, r.Wait, r.QueueLimit, r.Reserve = d.signed(), time.Duration(d.signed()), d.signed(), time.Duration(d.signed())
-	case MessageSettle:
-		m.Reservation = d.reservation()
-		m.Actual, m.Cancel = d.signed(), d.bool()
-	case MessageAnswer:
-		a := &m.Answer
-		if a.Outcome = Outcome(d.byte()); a.Outcome == 0 || a.Outcome >= outcomes {
-			return Message{}, errMessage
-		}
-		a.Decision = d.decision()
-		a.Decision.Policy = d.text()
-		a.Reservation = d.reservation()
-		a.Err = d.err()
 	case MessageCall:
 		m.Call = d.call()
 	case MessageResult:
@@ -247,20 +197,19 @@ func (d *reader) text() string {
 	return s
 }
 
-func (d *reader) reservation() Reservation {
-	return Reservation{ID: d.text(), Policy: d.text(), Key: d.text(), Permits: d.signed(), Expires: d.signed()}
-}
-
 func (d *reader) duration() time.Duration { return time.Duration(d.signed()) }
 
-func (d *reader) decision() (v weir.Decision) {
-	v.Allowed = d.bool()
-	reason := d.signed()
-	if reason < 0 || reason > int64(weir.ReasonUnavailable) {
+func (d *reader) reason(v int64) weir.Reason {
+	if v < 0 || v > int64(weir.ReasonUnavailable) {
 		d.fail()
-		return v
+		return weir.ReasonNone
 	}
-	v.Reason, v.Limit, v.Remaining = weir.Reason(reason), d.signed(), d.signed()
+	return weir.Reason(v)
+}
+
+func (d *reader) decision() (v weir.Decision) {
+	v.Allowed, v.Reason = d.bool(), d.reason(d.signed())
+	v.Limit, v.Remaining = d.signed(), d.signed()
 	v.RetryAfter, v.ResetAfter = d.duration(), d.duration()
 	return v
 }

@@ -8,24 +8,25 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestThoseBehindAWithdrawalLoseNoTime: who stands behind a request that is withdrawn gets its permit when that is there, and not
 // by as much later as the withdrawal came after the last grant.
 func TestThoseBehindAWithdrawalLoseNoTime(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		r := durable.Request{Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 1, Wait: time.Minute, QueueLimit: 10}
-		want(t, o.Acquire(t.Context(), r), durable.Granted)
+		r := spectest.Request{Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 1, Wait: time.Minute, Queue: 10}
+		want(t, spectest.Acquire(t.Context(), o, r), weir.ReasonNone)
 		granted := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
-		first := make(chan durable.Answer, 1)
-		go func() { first <- o.Acquire(ctx, r) }()
+		first := make(chan spectest.Answer, 1)
+		go func() { first <- spectest.Acquire(ctx, o, r) }()
 		synctest.Wait()
 		second, _ := collect(o, r)
 		time.Sleep(600 * time.Millisecond)
 		cancel()
-		want(t, <-first, durable.Canceled)
+		want(t, <-first, weir.ReasonCanceled)
 		time.Sleep(410*time.Millisecond - time.Since(granted) + 600*time.Millisecond)
-		want(t, second.answer(), durable.Granted)
+		want(t, second.answer(), weir.ReasonNone)
 	})
 }

@@ -277,7 +277,8 @@ func (b *bucket) wrote(revision int64, err error) {
 			b.deadlines.remove(w)
 			b.writing.Remove(&w.queued)
 			b.undo(w)
-			after.add(w, unavailable(w, b.failure))
+			w.fail(b.failure)
+			after.add(w)
 		}
 	default:
 		b.revision, b.covered, b.inForce.ahead = revision, b.next, b.inForce.drawn
@@ -303,7 +304,7 @@ func (b *bucket) wrote(revision int64, err error) {
 func (b *bucket) confirm(after *answers) {
 	for b.writing.Len() > 0 {
 		w := b.writing.Oldest().Value
-		switch n := w.request.N; {
+		switch n := w.charge.N; {
 		case !b.owner.holds(): // they get their answer from depose, unless a sign of life comes late
 			b.ask()
 			return
@@ -316,8 +317,8 @@ func (b *bucket) confirm(after *answers) {
 		}
 		b.writing.Remove(&w.queued)
 		b.deadlines.remove(w)
-		b.granted += w.request.N
-		after.add(w, w.final)
+		b.granted += w.charge.N
+		after.add(w)
 	}
 	if b.stale {
 		b.ask()

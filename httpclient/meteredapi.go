@@ -10,6 +10,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/store"
 )
 
 // Metered is an [http.RoundTripper] for clients of a paid API. Every request that is sent has its permits from a limit that the
@@ -36,23 +37,13 @@ import (
 // requests again, make it the Base of a [Transport]: then each attempt has its permits.
 type Metered struct{ options MeteredOptions }
 
-// DurableLimits are the limits of a cluster. A [durable.Node] is one.
-type DurableLimits interface {
-	// Acquire asks for permits and waits for the decision.
-	Acquire(ctx context.Context, r durable.Request) durable.Answer
-	// Commit ends a reservation with what it really cost.
-	Commit(ctx context.Context, r durable.Reservation, actual int64) error
-	// Cancel ends a reservation as if nothing had been taken.
-	Cancel(ctx context.Context, r durable.Reservation) error
-}
-
 // NoQueue as QueueLimit refuses a request at once whose permits are not there.
 const NoQueue = -1
 
 // MeteredOptions configure a [Metered]. Only Limits is required.
 type MeteredOptions struct {
-	// Limits are those of the cluster. Required. They are not closed.
-	Limits DurableLimits
+	// Limits are those of the cluster, such as a [durable.Node]. Required. They are not closed.
+	Limits store.Home
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper
 	// Policy names the limit, in errors as well: from 1 to 256 bytes. Default: "metered-api".
@@ -123,7 +114,7 @@ func (m *Metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := o.Base.RoundTrip(r)
 	switch {
-	case owed.reservation.ID == "":
+	case owed.hold.ID == "":
 	case settlement != nil:
 		settlement.holdMetered(&owed)
 	case err != nil: // nobody knows whether the server has counted it
@@ -144,38 +135,44 @@ func (m *Metered) acquire(r *http.Request, cost int64, reserve bool, owed *meter
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	request := durable.Request{Policy: o.Policy, Limit: o.Limit, N: cost, Wait: o.MaxWait, QueueLimit: o.QueueLimit}
+	charge := [1]store.Charge{{Policy: o.Policy, Limit: o.Limit, N: cost, Queue: o.QueueLimit}}
 	if o.Key != nil {
-		request.Key = keytext.Whole(o.Key(r))
+		charge[0].Key = keytext.Whole(o.Key(r))
 	}
+	ask := store.Ask{Wait: o.MaxWait}
 	if reserve {
-		request.Reserve = o.ReserveFor
+		ask.Hold = o.ReserveFor
 	}
 	deadline, bounded := ctx.Deadline()
 	if bounded {
-		request.Wait = min(time.Until(deadline), durable.MaxWait)
+		ask.Wait = min(time.Until(deadline), store.MaxWait)
 	}
-	answer := durable.Answer{Outcome: durable.Expired, Decision: weir.Decision{Reason: weir.ReasonDeadline, Policy: o.Policy}}
-	if request.Wait > 0 { // otherwise its context is about to end
-		answer = o.Limits.Acquire(ctx, request)
+	decision := [1]weir.Decision{{Reason: weir.ReasonDeadline}}
+	var err error
+	if ask.Wait > 0 { // otherwise its context is about to end
+		owed.hold, err = o.Limits.Do(ctx, ask, charge[:], decision[:])
 	}
-	owed.reservation = answer.Reservation
+	d := &decision[0]
 	switch cause := context.Cause(ctx); {
-	case answer.Outcome == durable.Granted && cause == nil:
+	case err == nil && d.Allowed && cause == nil:
 		return nil
-	case answer.Outcome == durable.Granted:
+	case err == nil && d.Allowed:
 		owed.cancel(ctx)
 		return cause
 	case cause != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return cause
 	}
-	d := &answer.Decision
-	refusal := &LimitedError{Host: hostOf(r), Limit: o.Policy, Reason: d.Reason, RetryAfter: d.RetryAfter, Err: answer.Err}
-	if bounded && answer.Outcome == durable.Expired {
-		refusal.Err = context.DeadlineExceeded
-	}
-	if _, wrong := errors.AsType[*weir.OptionError](answer.Err); wrong {
+	refusal := &LimitedError{Host: hostOf(r), Limit: o.Policy, Reason: d.Reason, RetryAfter: d.RetryAfter, Err: err}
+	_, wrong := errors.AsType[*weir.OptionError](err)
+	switch {
+	case wrong:
 		refusal.Reason = weir.ReasonInvalid
+	case err != nil:
+		refusal.Reason, refusal.RetryAfter = weir.ReasonUnavailable, 0
+	case bounded && d.Reason == weir.ReasonDeadline:
+		refusal.Err = context.DeadlineExceeded
+	case d.Reason == weir.ReasonLimited: // as there is no queue
+		refusal.Reason = weir.ReasonQueueFull
 	}
 	return refusal
 }
@@ -189,8 +186,8 @@ func (m *Metered) CloseIdleConnections() {
 
 // meteredCost is what a request has reserved.
 type meteredCost struct {
-	of          *Metered
-	reservation durable.Reservation
+	of   *Metered
+	hold store.Hold
 }
 
 const (
@@ -201,22 +198,19 @@ const (
 )
 
 func (c *meteredCost) commit(ctx context.Context, actual int64) bool {
-	return c.settle(ctx, func(ctx context.Context) error { return c.of.options.Limits.Commit(ctx, c.reservation, actual) })
+	return c.settle(ctx, []int64{actual})
 }
 
 func (c *meteredCost) cancel(ctx context.Context) bool {
-	if c.reservation.ID == "" {
-		return false
-	}
-	return c.settle(ctx, func(ctx context.Context) error { return c.of.options.Limits.Cancel(ctx, c.reservation) })
+	return c.hold.ID != "" && c.settle(ctx, nil)
 }
 
 // settle tells the owner, whoever that is by now, and whether that was done. The end of the request does not count.
-func (c *meteredCost) settle(ctx context.Context, how func(context.Context) error) bool {
+func (c *meteredCost) settle(ctx context.Context, actual []int64) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	for {
-		err := how(ctx)
+		err := c.of.options.Limits.Settle(ctx, c.hold, actual)
 		if err == nil {
 			return true
 		}
@@ -232,7 +226,7 @@ func (c *meteredCost) settle(ctx context.Context, how func(context.Context) erro
 		}
 		pause.Stop()
 		c.of.options.Logger.LogAttrs(ctx, slog.LevelWarn, "httpclient: the cost of a request was not settled",
-			slog.String("policy", c.reservation.Policy), slog.Int64("reserved", c.reservation.Permits), slog.Any("error", err))
+			slog.String("policy", c.hold.Charges[0].Policy), slog.Int64("reserved", c.hold.Charges[0].N), slog.Any("error", err))
 		return false
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/nils"
+	"github.com/weirhq/weir/store"
 )
 
 // mostQueued is how many permits can be waited for at most.
@@ -30,9 +30,9 @@ func (o *MeteredOptions) check() error {
 		return optionError(of+"Policy", fmt.Sprintf("%.40q of %d bytes", o.Policy, len(o.Policy)), "at most 256 bytes")
 	case o.Limit.Algorithm() == weir.AlgorithmConcurrency:
 		return optionError(of+"Limit", o.Limit.String(), "of another algorithm than concurrency")
-	case o.ReserveFor < millisecond || o.ReserveFor > durable.MaxWait:
+	case o.ReserveFor < millisecond || o.ReserveFor > store.MaxWait:
 		return optionError(of+"ReserveFor", o.ReserveFor.String(), "from 1ms to 24h, or 0 for 10m")
-	case o.MaxWait < millisecond || o.MaxWait > durable.MaxWait:
+	case o.MaxWait < millisecond || o.MaxWait > store.MaxWait:
 		return optionError(of+"MaxWait", o.MaxWait.String(), "from 1ms to 24h, or 0 for 30s")
 	case o.QueueLimit < NoQueue || o.QueueLimit > mostQueued:
 		return optionError(of+"QueueLimit", strconv.FormatInt(o.QueueLimit, 10), "from 1 to 10^15, or NoQueue, or 0 for 10000")

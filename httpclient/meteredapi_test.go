@@ -15,7 +15,9 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/httpclient"
+	"github.com/weirhq/weir/store"
 )
 
 // fleet is a cluster in memory whose only node owns the limits, with writes of a millisecond.
@@ -48,8 +50,8 @@ func newFleet(t *testing.T) *fleet {
 // left is how many permits of a key are available.
 func (f *fleet) left(t *testing.T, o httpclient.MeteredOptions) int64 {
 	t.Helper()
-	a := f.Acquire(t.Context(), durable.Request{Policy: "metered-api", Limit: o.Limit})
-	return a.Decision.Remaining
+	a := spectest.Acquire(t.Context(), f, spectest.Request{Policy: "metered-api", Limit: o.Limit})
+	return a.Remaining
 }
 
 func metered(t *testing.T, o httpclient.MeteredOptions, server roundTrip) *httpclient.Metered {
@@ -366,9 +368,9 @@ func TestMeteredSettlesWithTheNextOwner(t *testing.T) {
 			t.Errorf("it was not settled: %s", &log)
 		}
 		next := <-started
-		a := next.Acquire(t.Context(), durable.Request{Policy: "metered-api", Limit: o.Limit})
-		if a.Decision.Remaining != 990 {
-			t.Errorf("%d are left, want 990", a.Decision.Remaining)
+		a := spectest.Acquire(t.Context(), next, spectest.Request{Policy: "metered-api", Limit: o.Limit})
+		if a.Remaining != 990 {
+			t.Errorf("%d are left, want 990", a.Remaining)
 		}
 		ctx, settlement = httpclient.WithSettlement(t.Context())
 		if _, err := fetchFrom(ctx, m, apiURL); err != nil {
@@ -389,32 +391,30 @@ func TestMeteredSettlesWithTheNextOwner(t *testing.T) {
 // switched is limits of a node that can be replaced.
 type switched struct {
 	mu sync.Mutex
-	of httpclient.DurableLimits
+	of store.Home
 }
 
-func (s *switched) use(l httpclient.DurableLimits) {
+func (s *switched) use(l store.Home) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of = l
 }
 
-func (s *switched) now() httpclient.DurableLimits {
+func (s *switched) now() store.Home {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of
 }
 
-func (s *switched) Acquire(ctx context.Context, r durable.Request) durable.Answer {
-	return s.now().Acquire(ctx, r)
+func (s *switched) Do(ctx context.Context, ask store.Ask, c []store.Charge, ds []weir.Decision) (store.Hold, error) {
+	return s.now().Do(ctx, ask, c, ds)
 }
 
-func (s *switched) Commit(ctx context.Context, r durable.Reservation, actual int64) error {
-	return s.now().Commit(ctx, r, actual)
+func (s *switched) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	return s.now().Settle(ctx, h, actual)
 }
 
-func (s *switched) Cancel(ctx context.Context, r durable.Reservation) error {
-	return s.now().Cancel(ctx, r)
-}
+func (s *switched) Close() error { return s.now().Close() }
 
 // TestMeteredBelowATransport: every attempt has its permits where a Transport obeys what the server says, and of those that a
 // settlement is for, the last one counts.

@@ -110,7 +110,7 @@ func TestDurableClusterIsOneLimiter(t *testing.T) {
 		return func(set *policy.Set) *policy.Engine {
 			nodes++
 			n := newNode(t, c, func(o *durable.NodeOptions) { o.Follower = nodes > 1 })
-			return ownedBy(t, durable.NewStore(n), nil, clock, set)
+			return ownedBy(t, n, nil, clock, set)
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 		}
 		first := newNode(t, c, nil)
 		second := newNode(t, c, nil)
-		a, b := ownedBy(t, durable.NewStore(first), nil, nil, set), ownedBy(t, durable.NewStore(second), nil, nil, set)
+		a, b := ownedBy(t, first, nil, nil, set), ownedBy(t, second, nil, nil, set)
 		ask := func(e *policy.Engine, cost int64) *policy.Verdict {
 			v := new(policy.Verdict)
 			e.Take(&policy.Request{Host: "acme", Cost: cost}, v)
@@ -156,7 +156,7 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Error(err)
 		}
-		if v = ask(a, 1); v.Allowed || v.Decision().Reason != weir.ReasonUnavailable || v.Decision().RetryAfter != time.Second {
+		if v = ask(a, 1); v.Allowed || v.Decision().Reason != weir.ReasonClosed {
 			t.Errorf("its node has left: %+v", v.Decision())
 		}
 		time.Sleep(2 * time.Second) // the other one takes over
@@ -196,7 +196,7 @@ func TestDurableOwnerEndsWhileSomebodyWaits(t *testing.T) {
 			Rules: []policy.Rule{{Name: "all", Limits: uses("use", "p")}},
 		}
 		first := newNode(t, c, nil)
-		e := ownedBy(t, durable.NewStore(first), nil, nil, set)
+		e := ownedBy(t, first, nil, nil, set)
 		var v policy.Verdict
 		if e.Take(&policy.Request{}, &v); !v.Allowed {
 			t.Fatalf("%+v", v)
@@ -210,7 +210,7 @@ func TestDurableOwnerEndsWhileSomebodyWaits(t *testing.T) {
 			t.Errorf("%v after %v: %+v", err, took, v.Decision())
 		}
 		wantLeft(t, e, "use", "", 2)
-		other := ownedBy(t, durable.NewStore(newNode(t, c, nil)), nil, nil, set)
+		other := ownedBy(t, newNode(t, c, nil), nil, nil, set)
 		time.Sleep(2 * time.Second) // it takes over
 		if err := verdictOf(other.Wait(t.Context(), &policy.Request{}, &v), &v); err != nil || !v.Allowed || time.Since(began).Round(time.Minute) != time.Hour {
 			t.Errorf("%v after %v: %+v", err, time.Since(began), v.Decision())
@@ -234,7 +234,7 @@ func TestDurableClusterContention(t *testing.T) {
 		}
 		var engines []*policy.Engine
 		for range 2 {
-			engines = append(engines, ownedBy(t, durable.NewStore(newNode(t, c, nil)), s, nil, set))
+			engines = append(engines, ownedBy(t, newNode(t, c, nil), s, nil, set))
 		}
 		var spent atomic.Int64
 		var all sync.WaitGroup

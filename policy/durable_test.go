@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
@@ -233,7 +232,7 @@ func TestDurableWaitsInOneQueue(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) store.Home{
 		"a store with a queue": func(t *testing.T) store.Home { return newOwner(t, nil) },
 		"the owner of a cluster": func(t *testing.T) store.Home {
-			return durable.NewStore(newNode(t, newCluster(t), nil))
+			return newNode(t, newCluster(t), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { waitsInOneQueue(t, open(t)) }) })

@@ -30,7 +30,7 @@ type EngineOptions struct {
 	// shared limits, and bounds how long that may take. It belongs to the caller: Close of the engine does not close it, and
 	// several engines may have one. Default: nil, then sets with shared policies are refused.
 	Store store.Home
-	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Store. It belongs to the caller, as Store
+	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Node. It belongs to the caller, as Store
 	// does. Default: nil, then sets with such policies are refused.
 	Durable store.Home
 	// OnRefused is called for every verdict that refuses, but not for probes, nor for requests whose callers have gone. It

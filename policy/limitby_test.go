@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/durable"
 	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/manualclock"
@@ -45,7 +44,7 @@ func kinds(t *testing.T, clock weir.Clock, set func(func(all ...policy.Policy) [
 		"local":   engine(t, set(inThisProcess), func(o *policy.EngineOptions) { o.Clock = clock }),
 		"shared":  over(t, memory(t, clock), clock, set(shared)),
 		"durable": ownedBy(t, newOwner(t, clock), nil, clock, set(durably)),
-		"owner":   ownedBy(t, durable.NewStore(newNode(t, newCluster(t), nil)), nil, nil, set(durably)),
+		"owner":   ownedBy(t, newNode(t, newCluster(t), nil), nil, nil, set(durably)),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
@@ -145,7 +144,7 @@ func TestTakeAllSharedContention(t *testing.T) {
 			return []*policy.Engine{over(t, s, nil, set), over(t, s, nil, set)}
 		}},
 		"durable": {durably, 60, func(set *policy.Set) []*policy.Engine {
-			s := durable.NewStore(newNode(t, newCluster(t), nil))
+			s := newNode(t, newCluster(t), nil)
 			return []*policy.Engine{ownedBy(t, s, nil, nil, set), ownedBy(t, s, nil, nil, set)}
 		}},
 	} {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
@@ -303,7 +302,7 @@ func TestTakeAllOfAnOwner(t *testing.T) {
 	set := byPath(policy.Policy{Name: "p", Limits: one(perHour(9))})
 	set.Policies = append(set.Policies, p)
 	set.Rules = append(set.Rules, policy.Rule{Name: "owned", Limits: uses("owned")})
-	e := ownedBy(t, durable.NewStore(newNode(t, newCluster(t), nil)), nil, nil, set)
+	e := ownedBy(t, newNode(t, newCluster(t), nil), nil, nil, set)
 	v := takeAll(t, e, asks("/a", "/b", "/a")...)
 	if !v.Allowed || len(v.Parts) != 6 {
 		t.Fatalf("%+v", v.Decision())

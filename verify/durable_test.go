@@ -17,20 +17,15 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/store"
 )
 
 // still is a limit whose permits do not come back while a test lasts: a window of ten years has begun long ago. A bucket would have
 // less than a whole permit missing for a moment after others were given back, which is as it should be, and which no model here has.
 func still(burst int64) weir.Limit {
 	return weir.FixedWindow(weir.Per(burst, 3652*24*time.Hour))
-}
-
-// durableAsked is whoever can be asked: an owner, or a node.
-type durableAsked interface {
-	Acquire(ctx context.Context, r durable.Request) durable.Answer
-	Commit(ctx context.Context, r durable.Reservation, actual int64) error
-	Cancel(ctx context.Context, r durable.Reservation) error
 }
 
 // durableCall is a call, and durableState what it is made of: what is available, and which of the takings whose outcome is not
@@ -117,15 +112,15 @@ func (p *durablePlay) note(client int, in durableCall, granted bool, began, ende
 func (p *durablePlay) now() int64 { return time.Since(p.start).Nanoseconds() }
 
 // acquire asks for permits and notes what has become of that.
-func (p *durablePlay) acquire(ctx context.Context, client int, who durableAsked, r durable.Request) durable.Answer {
+func (p *durablePlay) acquire(ctx context.Context, client int, who spectest.Asked, r spectest.Request) spectest.Answer {
 	began := p.now()
-	a := who.Acquire(ctx, r)
+	a := spectest.Acquire(ctx, who, r)
 	ended := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch a.Outcome {
-	case durable.Granted, durable.Refused:
-		p.note(client, durableCall{op: "take", n: r.N}, a.Outcome == durable.Granted, began, ended)
+	switch a.Reason {
+	case weir.ReasonNone, weir.ReasonLimited:
+		p.note(client, durableCall{op: "take", n: r.N}, a.Reason == weir.ReasonNone, began, ended)
 	default: // each of what may have happened is a client of its own, as it has no end
 		id := p.unknown % 64
 		p.unknown++
@@ -136,18 +131,18 @@ func (p *durablePlay) acquire(ctx context.Context, client int, who durableAsked,
 }
 
 // settle ends a reservation.
-func (p *durablePlay) settle(ctx context.Context, client int, who durableAsked, r durable.Reservation, actual int64) {
+func (p *durablePlay) settle(ctx context.Context, client int, who spectest.Asked, r store.Hold, actual int64) {
 	began := p.now()
 	var err error
 	if actual == 0 {
-		err = who.Cancel(ctx, r)
+		err = who.Settle(ctx, r, nil)
 	} else {
-		err = who.Commit(ctx, r, actual)
+		err = who.Settle(ctx, r, []int64{actual})
 	}
 	ended := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if back := r.Permits - actual; err == nil {
+	if back := r.Charges[0].N - actual; err == nil {
 		p.note(client, durableCall{op: "give", n: back}, true, began, ended)
 	} else {
 		p.unknown++
@@ -156,15 +151,15 @@ func (p *durablePlay) settle(ctx context.Context, client int, who durableAsked, 
 }
 
 // client makes some calls.
-func (p *durablePlay) client(client, calls int, who []durableAsked, rng *rand.Rand) {
+func (p *durablePlay) client(client, calls int, who []spectest.Asked, rng *rand.Rand) {
 	for range calls {
 		asked := who[rng.IntN(len(who))]
-		r := durable.Request{Policy: "p", Limit: still(12), N: 1 + rng.Int64N(3)}
+		r := spectest.Request{Policy: "p", Limit: still(12), N: 1 + rng.Int64N(3)}
 		switch rng.IntN(6) {
 		case 0, 1:
-			r.Reserve = time.Hour
-			if a := p.acquire(context.Background(), client, asked, r); a.Outcome == durable.Granted {
-				p.settle(context.Background(), client, asked, a.Reservation, rng.Int64N(r.N+1))
+			r.Hold = time.Hour
+			if a := p.acquire(context.Background(), client, asked, r); a.Reason == weir.ReasonNone {
+				p.settle(context.Background(), client, asked, a.Hold, rng.Int64N(r.N+1))
 			}
 		case 2:
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(300))*time.Microsecond)
@@ -219,7 +214,7 @@ func TestDurableOwnerLinearizable(t *testing.T) {
 		var clients sync.WaitGroup
 		for c := range 4 {
 			own := rand.New(rand.NewPCG(rng.Uint64(), 1))
-			clients.Go(func() { p.client(c, 8, []durableAsked{o}, own) })
+			clients.Go(func() { p.client(c, 8, []spectest.Asked{o}, own) })
 		}
 		clients.Wait()
 		if err := o.Stop(t.Context()); err != nil {
@@ -324,7 +319,7 @@ func TestDurableNodesLinearizable(t *testing.T) {
 		c := newNodes(durable.MemoryOptions{Latency: 50 * time.Microsecond, TTL: 20 * time.Millisecond},
 			durable.OwnerOptions{Reserve: k, WriteTimeout: 15 * time.Millisecond}, "a", "b")
 		p := &durablePlay{start: time.Now()}
-		who := []durableAsked{c.all["a"], c.all["b"]}
+		who := []spectest.Asked{c.all["a"], c.all["b"]}
 		var clients sync.WaitGroup
 		for i := range 3 {
 			own := rand.New(rand.NewPCG(rng.Uint64(), 1))
@@ -382,10 +377,10 @@ func TestDurableNothingIsLeft(t *testing.T) {
 		for i := range 60 {
 			node := c.all[[]string{"a", "b", "c"}[i%3]]
 			callers.Go(func() {
-				a := node.Acquire(ctx, durable.Request{
-					Policy: "p", Key: fmt.Sprint(i % 5), Limit: still(2), N: 1 + int64(i%2), Wait: time.Minute, QueueLimit: 1000,
+				a := spectest.Acquire(ctx, node, spectest.Request{
+					Policy: "p", Key: fmt.Sprint(i % 5), Limit: still(2), N: 1 + int64(i%2), Wait: time.Minute, Queue: 1000,
 				})
-				if a.Outcome != 0 {
+				if a.Allowed || a.Reason != weir.ReasonNone {
 					answered.Add(1)
 				}
 			})
@@ -437,11 +432,11 @@ func TestDurableContention(t *testing.T) {
 			var next atomic.Uint64
 			h := hammer(func() bool {
 				i := int(next.Add(1) % uint64(keys))
-				a := o.Acquire(context.Background(), durable.Request{Policy: "p", Key: names[i], Limit: limit, N: 1})
-				if a.Outcome == durable.Granted {
+				a := spectest.Acquire(context.Background(), o, spectest.Request{Policy: "p", Key: names[i], Limit: limit, N: 1})
+				if a.Reason == weir.ReasonNone {
 					admitted[i].Add(1)
 				}
-				return a.Outcome == durable.Granted
+				return a.Reason == weir.ReasonNone
 			})
 			if err := o.Stop(t.Context()); err != nil {
 				t.Error(err)

@@ -112,26 +112,28 @@ func (p *stepPlay) note(client int, in stepCall, granted bool, began, ended int6
 }
 
 // take makes a call and notes what has become of it.
-func (p *stepPlay) take(ctx context.Context, t *testing.T, client int, o *durable.Owner, c *durable.Call, n permitsOf) durable.Result {
+func (p *stepPlay) take(ctx context.Context, t *testing.T, client int, o *durable.Owner, ask store.Ask, charges []store.Charge, n permitsOf) (store.Hold, bool) {
 	t.Helper()
 	began := p.now()
-	r := o.Call(ctx, c)
+	decisions := make([]weir.Decision, len(charges))
+	h, err := o.Do(ctx, ask, charges, decisions)
 	ended := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch r.Outcome {
-	case durable.Granted, durable.Refused:
-		p.note(client, stepCall{op: "take", n: n}, r.Outcome == durable.Granted, began, ended)
-	case durable.Canceled, durable.Expired: // what may have happened are clients of their own, as they have no end
+	granted := err == nil && decisions[store.Binding(decisions)].Allowed
+	switch {
+	case err == nil:
+		p.note(client, stepCall{op: "take", n: n}, granted, began, ended)
+	case ctx.Err() != nil: // what may have happened are clients of their own, as they have no end
 		p.unknown++
 		p.note(1000*p.unknown, stepCall{op: "may take", n: n, id: p.unknown}, false, began, forever)
 		for key := range stepKeys {
 			p.note(1000*p.unknown+1+key, stepCall{op: "may be undone", n: n, id: p.unknown, key: key}, false, began, forever)
 		}
 	default:
-		t.Errorf("%v: %v", r.Outcome, r.Err)
+		t.Error(err)
 	}
-	return r
+	return h, granted
 }
 
 // client makes some calls of two or three keys.
@@ -139,32 +141,31 @@ func (p *stepPlay) client(t *testing.T, client, calls int, o *durable.Owner, rng
 	t.Helper()
 	for range calls {
 		var n permitsOf
-		c := &durable.Call{Kind: durable.CallTake}
+		var ask store.Ask
+		var charges []store.Charge
 		for _, key := range rng.Perm(stepKeys)[:2+rng.IntN(2)] {
 			n[key] = 1 + rng.Int64N(3)
-			c.Charges = append(c.Charges, store.Charge{Policy: "p", Key: fmt.Sprint(key), Limit: yearly, N: n[key]})
+			charges = append(charges, store.Charge{Policy: "p", Key: fmt.Sprint(key), Limit: yearly, N: n[key]})
 		}
 		p.mu.Lock()
 		leaves := p.unknown < 5 && rng.IntN(6) == 0
 		p.mu.Unlock()
 		if leaves {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(300))*time.Microsecond)
-			p.take(ctx, t, client, o, c, n)
+			p.take(ctx, t, client, o, ask, charges, n)
 			cancel()
 			continue
 		}
 		if rng.IntN(2) == 0 {
-			c.Expiry = time.Hour
+			ask.Hold = time.Hour
 		}
-		r := p.take(context.Background(), t, client, o, c, n)
-		if r.Outcome != durable.Granted || c.Expiry == 0 {
+		held, granted := p.take(context.Background(), t, client, o, ask, charges, n)
+		if !granted || ask.Hold == 0 {
 			continue
 		}
 		began := p.now()
-		if end := o.Call(context.Background(), &durable.Call{
-			Kind: durable.CallCancel, Charges: c.Charges, ID: r.ID, Expires: r.Expires,
-		}); end.Err != nil {
-			t.Error(end.Err)
+		if err := o.Settle(context.Background(), held, nil); err != nil {
+			t.Error(err)
 		}
 		ended := p.now()
 		p.mu.Lock()

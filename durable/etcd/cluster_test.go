@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // patient is how long the terms last of tests in which none is to be lost: longer by far than a machine stands still that others
@@ -45,14 +46,14 @@ func lasting(o etcd.ClusterOptions) etcd.ClusterOptions {
 // ready waits until a node knows an owner: one that does not wait for permits is not told to for long.
 func ready(t *testing.T, n *durable.Node) {
 	t.Helper()
-	r := durable.Request{Policy: "ready", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 0, Wait: inTheEnd}
+	r := spectest.Request{Policy: "ready", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 0, Wait: inTheEnd}
 	for end := time.Now().Add(inTheEnd); ; {
-		a := n.Acquire(t.Context(), r)
-		if a.Outcome == durable.Granted {
+		a := spectest.Acquire(t.Context(), n, r)
+		if a.Reason == weir.ReasonNone {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("there is no owner: %v %v", a.Outcome, a.Err)
+			t.Fatalf("there is no owner: %v %v", a.Reason, a.Err)
 		}
 	}
 }
@@ -108,13 +109,13 @@ func TestThreeNodes(t *testing.T) {
 	limit := weir.TokenBucket(weir.Per(1, time.Hour), 6)
 	granted := 0
 	for i := range 9 {
-		a := nodes[i%3].Node().Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})
-		switch a.Outcome {
-		case durable.Granted:
+		a := spectest.Acquire(t.Context(), nodes[i%3].Node(), spectest.Request{Policy: "api", Limit: limit, N: 1})
+		switch a.Reason {
+		case weir.ReasonNone:
 			granted++
-		case durable.Refused:
+		case weir.ReasonLimited:
 		default:
-			t.Errorf("%v %v", a.Outcome, a.Err)
+			t.Errorf("%v %v", a.Reason, a.Err)
 		}
 	}
 	if granted != 6 {

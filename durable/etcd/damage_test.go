@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // used is a directory in which a node has granted 900 of 1000 permits, and how long its database is.
@@ -27,7 +29,7 @@ func used(t *testing.T) (dir, db string) {
 		t.Fatal(err)
 	}
 	for range 9 {
-		if got := take(t, c, 100); got != durable.Granted {
+		if got := take(t, c, 100); got != weir.ReasonNone {
 			t.Fatal(got)
 		}
 	}
@@ -75,11 +77,11 @@ func startDamaged(t *testing.T, what, dir string) (refused bool) {
 	}
 	defer c.Close()
 	ready(t, c.Node())
-	a := c.Node().Acquire(t.Context(), quota(101))
-	if a.Outcome == durable.Granted {
+	a := spectest.Acquire(t.Context(), c.Node(), quota(101))
+	if a.Reason == weir.ReasonNone {
 		t.Errorf("%s: 1001 of 1000 were granted", what)
 	}
-	if a.Outcome == durable.Unavailable && !errors.Is(a.Err, durable.ErrDamaged) && c.Server().Err() == nil {
+	if a.Reason == weir.ReasonUnavailable && !errors.Is(a.Err, durable.ErrDamaged) && c.Server().Err() == nil {
 		t.Errorf("%s: %v", what, a.Err)
 	}
 	return false
@@ -235,7 +237,7 @@ func TestDamageWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got := take(t, c, 900); got != durable.Granted {
+	if got := take(t, c, 900); got != weir.ReasonNone {
 		t.Fatal(got)
 	}
 	eventually(t, "the database is sealed", func() bool { // which it is when it has rested
@@ -267,8 +269,8 @@ func TestDamageWhileRunning(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "it decides on nothing any more", func() bool { // until it hears of it, it may grant what a record was ahead by
-		a := c.Node().Acquire(t.Context(), quota(1))
-		return a.Outcome != durable.Granted && a.Outcome != durable.Refused
+		a := spectest.Acquire(t.Context(), c.Node(), quota(1))
+		return a.Reason != weir.ReasonNone && a.Reason != weir.ReasonLimited
 	})
 	eventually(t, "it is logged what happens now", func() bool {
 		return strings.Contains(log.String(), "this node takes no part until it has joined again")

@@ -7,6 +7,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // inTheEnd is by when something must have come about, however slow the machine is. It says nothing about how long that should take.
@@ -55,13 +56,13 @@ func TestEmbeddedAlone(t *testing.T) {
 		ready(t, n)
 		limit := weir.TokenBucket(weir.Per(1, time.Hour), 5)
 		for i := range 4 {
-			a := n.Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})
-			want := durable.Granted
+			a := spectest.Acquire(t.Context(), n, spectest.Request{Policy: "api", Limit: limit, N: 1})
+			want := weir.ReasonNone
 			if round == 1 && i > 0 {
-				want = durable.Refused
+				want = weir.ReasonLimited
 			}
-			if a.Outcome != want {
-				t.Errorf("round %d, %d: %v %v", round, i, a.Outcome, a.Err)
+			if a.Reason != want {
+				t.Errorf("round %d, %d: %v %v", round, i, a.Reason, a.Err)
 			}
 		}
 		t.Logf("granted after %v", time.Since(begin))

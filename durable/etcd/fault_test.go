@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir"
 )
 
 // totals is what all rounds of all tests have seen.
@@ -126,7 +126,7 @@ func (r *round) more(grants int) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for i := range h.events {
-			if h.events[i].Key == busyKey && h.events[i].Outcome == durable.Granted {
+			if h.events[i].Key == busyKey && h.events[i].Reason == weir.ReasonNone {
 				n++
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/bounds"
 	"github.com/weirhq/weir/internal/rangemax"
 )
@@ -31,7 +31,7 @@ func (r *round) check() {
 	ids := make(map[string]bool)
 	for _, e := range events {
 		by[e.Key] = append(by[e.Key], e)
-		if e.Outcome != durable.Granted || e.ID == "" {
+		if e.Reason != weir.ReasonNone || e.ID == "" {
 			continue
 		}
 		if ids[e.ID] {
@@ -60,8 +60,8 @@ func (r *round) check() {
 	r.service = withoutService(by[busyKey], r.fault, r.away)
 	counts := make(map[string]int)
 	for _, e := range events {
-		counts[keyNames[e.Key]+" "+e.Outcome.String()]++
-		if e.Outcome == durable.Granted {
+		counts[keyNames[e.Key]+" "+e.Reason.String()]++
+		if e.Reason == weir.ReasonNone {
 			totals.granted.Add(1)
 		}
 	}
@@ -76,8 +76,8 @@ func (r *round) check() {
 const manyTerms = 4
 
 // certain tells outcomes that took nothing from those of which that is not known.
-func certain(o durable.Outcome) bool {
-	return o == durable.Refused || o == durable.Never || o == durable.QueueFull
+func certain(o weir.Reason) bool {
+	return o == weir.ReasonLimited || o == weir.ReasonNever || o == weir.ReasonQueueFull
 }
 
 // burned is how many permits an owner burns at most by its end.
@@ -94,9 +94,9 @@ func (r *round) burned(limit int64) int64 {
 func (r *round) checkQuota(events []event, terms int, fail func(string, ...any)) {
 	var granted, maybe int64
 	for _, e := range events {
-		if e.Outcome == durable.Granted {
+		if e.Reason == weir.ReasonNone {
 			granted += e.N
-		} else if !certain(e.Outcome) {
+		} else if !certain(e.Reason) {
 			maybe += e.N
 		}
 	}
@@ -114,7 +114,7 @@ func (r *round) checkQuota(events []event, terms int, fail func(string, ...any))
 	totals.quotaBurned.Add(taken - granted)
 	var operations []porcupine.Operation
 	for _, e := range events {
-		if e.Outcome == durable.Granted || e.Outcome == durable.Refused {
+		if e.Reason == weir.ReasonNone || e.Reason == weir.ReasonLimited {
 			operations = append(operations, porcupine.Operation{
 				ClientId: e.Process*100 + e.Caller, Input: e.N, Output: e, Call: e.Asked, Return: e.Answered,
 			})
@@ -137,7 +137,7 @@ var quotaModel = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, output any) (bool, any) {
 		taken, n, e := state.(int64), input.(int64), output.(event) //nolint:forcetypeassert // as they were made
-		if e.Outcome == durable.Granted {
+		if e.Reason == weir.ReasonNone {
 			return taken+n+e.Remaining <= quotaPermits, taken + n
 		}
 		return taken+e.Remaining <= quotaPermits, taken
@@ -149,8 +149,8 @@ func (r *round) checkReserved(events []event, terms int, fail func(string, ...an
 	var least, most int64
 	for _, e := range events {
 		switch {
-		case e.Outcome != durable.Granted && certain(e.Outcome):
-		case e.Outcome != durable.Granted:
+		case e.Reason != weir.ReasonNone && certain(e.Reason):
+		case e.Reason != weir.ReasonNone:
 			most += e.N
 		case e.Settled == unsettled:
 			least, most = least+e.N, most+e.N
@@ -179,7 +179,7 @@ func (r *round) checkReserved(events []event, terms int, fail func(string, ...an
 func bucketDemand(events []event, rate, burst float64) (where string, over float64) {
 	var granted []event
 	for _, e := range events {
-		if e.Outcome == durable.Granted && e.N > 0 {
+		if e.Reason == weir.ReasonNone && e.N > 0 {
 			granted = append(granted, e)
 		}
 	}
@@ -214,7 +214,7 @@ func windowDemand(events []event, wall, slack int64) string {
 	counts := make(map[int64]int64)
 	for _, e := range events {
 		from, to := (e.Asked+wall-slack)/int64(windowLength), (e.Answered+wall+slack)/int64(windowLength)
-		if e.Outcome != durable.Granted || from != to {
+		if e.Reason != weir.ReasonNone || from != to {
 			continue
 		}
 		if counts[from] += e.N; counts[from] > windowPermits {
@@ -235,14 +235,14 @@ func outOfOrder(events []event) string {
 	for q, asked := range all {
 		ended := int64(math.MaxInt64) // when the first of them heard that the owner has gone
 		for _, e := range asked {
-			if e.Outcome == durable.Unavailable || e.Outcome == durable.Stopping {
+			if e.Reason == weir.ReasonUnavailable || e.Reason == weir.ReasonClosed {
 				ended = min(ended, e.Answered)
 			}
 		}
 		slices.SortFunc(asked, func(a, b event) int { return a.Number - b.Number })
 		var last event
 		for _, e := range asked {
-			if e.Outcome != durable.Granted || e.Answered >= ended {
+			if e.Reason != weir.ReasonNone || e.Answered >= ended {
 				continue
 			}
 			if e.Expires < last.Expires {
@@ -260,7 +260,7 @@ func outOfOrder(events []event) string {
 func deposed(events []event) string {
 	var granted []bounds.Event
 	for _, e := range events {
-		if e.Outcome == durable.Granted {
+		if e.Reason == weir.ReasonNone {
 			granted = append(granted, bounds.Event{Sent: e.Asked, Received: e.Answered, N: e.N, Epoch: e.Epoch})
 		}
 	}
@@ -275,7 +275,7 @@ func deposed(events []event) string {
 func withoutService(events []event, fault int64, away []int) time.Duration {
 	var times []int64
 	for _, e := range events {
-		if e.Outcome == durable.Granted && !slices.Contains(away, e.Process) {
+		if e.Reason == weir.ReasonNone && !slices.Contains(away, e.Process) {
 			times = append(times, e.Answered)
 		}
 	}

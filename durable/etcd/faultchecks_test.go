@@ -8,13 +8,13 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir"
 )
 
 // grant is one that was asked for and answered so many milliseconds after the beginning.
 func grant(n, asked, answered int64) event {
 	const ms = int64(time.Millisecond)
-	return event{N: n, Asked: asked * ms, Answered: answered * ms, Outcome: durable.Granted}
+	return event{N: n, Asked: asked * ms, Answered: answered * ms, Reason: weir.ReasonNone}
 }
 
 // TestFaultChecks: what the tests of faults look for is found, and nothing else.
@@ -49,7 +49,7 @@ func TestFaultChecks(t *testing.T) {
 	if over := windowDemand(append(window, grant(1, 530, 540)), 0, 0); over == "" {
 		t.Error("one too many in a window is not found")
 	}
-	first, second, gone := grant(1, 0, 50), grant(1, 1, 40), event{Outcome: durable.Unavailable, Answered: int64(45 * time.Millisecond)}
+	first, second, gone := grant(1, 0, 50), grant(1, 1, 40), event{Reason: weir.ReasonUnavailable, Answered: int64(45 * time.Millisecond)}
 	first.Number, first.Expires, second.Number, second.Expires, gone.Number = 1, 100, 2, 101, 3
 	if wrong := outOfOrder([]event{second, first}); wrong != "" {
 		t.Error(wrong)
@@ -73,7 +73,7 @@ func TestFaultChecks(t *testing.T) {
 	operations := func(late int64) (all []porcupine.Operation) {
 		for i, left := range []int64{quotaPermits - 2, late} {
 			all = append(all, porcupine.Operation{
-				ClientId: i, Input: int64(2), Output: event{Outcome: durable.Granted, Remaining: left}, Call: int64(10 * i), Return: int64(10*i + 5),
+				ClientId: i, Input: int64(2), Output: event{Reason: weir.ReasonNone, Remaining: left}, Call: int64(10 * i), Return: int64(10*i + 5),
 			})
 		}
 		return all

@@ -21,8 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // cluster is three processes, each with an etcd server and a node, and a node in this process that is never the owner.
@@ -351,9 +353,9 @@ func (r *round) left(kind int) int64 {
 	r.cluster.until("what is left is told", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
-		a := r.cluster.follower.Acquire(ctx, ask)
-		left = a.Decision.Remaining
-		return a.Outcome == durable.Granted || a.Outcome == durable.Refused
+		a := spectest.Acquire(ctx, r.cluster.follower, ask)
+		left = a.Remaining
+		return a.Reason == weir.ReasonNone || a.Reason == weir.ReasonLimited
 	})
 	return left
 }
@@ -392,10 +394,10 @@ func (h *history) add(e event) {
 		return
 	}
 	h.events = append(h.events, e)
-	if e.Outcome == durable.Granted && e.N > 0 {
+	if e.Reason == weir.ReasonNone && e.N > 0 {
 		h.some[e.Key] = true
 	}
-	if e.Key == busyKey && e.Outcome == durable.Granted {
+	if e.Key == busyKey && e.Reason == weir.ReasonNone {
 		h.last[e.Process] = max(h.last[e.Process], e.Asked)
 	}
 }

@@ -17,7 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // tinyFile is how far files can be written at the end of a disk that is full.
@@ -240,10 +241,10 @@ func spoiledRecord(r *round) {
 	ask.N = 2
 	const taken = 10
 	for n := int64(0); n < taken; {
-		if a := c.follower.Acquire(ctx, ask); a.Outcome == durable.Granted {
+		if a := spectest.Acquire(ctx, c.follower, ask); a.Reason == weir.ReasonNone {
 			n += ask.N
 		} else if ctx.Err() != nil {
-			c.tb.Fatal(a.Outcome, a.Err)
+			c.tb.Fatal(a.Reason, a.Err)
 		}
 	}
 	name := fmt.Sprintf("/weir/state/%d:%s%s", len(faultPolicy), faultPolicy, ask.Key)
@@ -267,19 +268,19 @@ func spoiledRecord(r *round) {
 	r.died(1)
 	r.settle(r.fault, owner.config.Index)
 	c.until("the key is refused by name", func() bool {
-		a := c.follower.Acquire(ctx, ask)
-		if a.Outcome == durable.Granted {
+		a := spectest.Acquire(ctx, c.follower, ask)
+		if a.Reason == weir.ReasonNone {
 			c.tb.Fatalf("%s, round %d: permits are granted of a key whose record is %q", c.name, c.round, bad)
 		}
-		return a.Outcome == durable.Unavailable && a.Err != nil && strings.Contains(a.Err.Error(), ask.Key)
+		return a.Reason == weir.ReasonUnavailable && a.Err != nil && strings.Contains(a.Err.Error(), ask.Key)
 	})
 	put(good)
-	var last durable.Answer
+	var last spectest.Answer
 	c.until("the key is back with its record", func() bool {
-		last = c.follower.Acquire(ctx, ask)
-		return last.Outcome == durable.Granted
+		last = spectest.Acquire(ctx, c.follower, ask)
+		return last.Reason == weir.ReasonNone
 	})
-	if left := last.Decision.Remaining; left > quotaPermits-taken-ask.N {
+	if left := last.Remaining; left > quotaPermits-taken-ask.N {
 		c.tb.Errorf("%s, round %d: %d permits are left of %d, of which %d were granted", c.name, c.round, left, quotaPermits, taken+ask.N)
 	}
 	c.startAll()

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // The keys of a round, each with a limit and callers of its own kind.
@@ -74,8 +75,8 @@ func (c loadConfig) limit(kind int) weir.Limit {
 	}[kind]
 }
 
-func (c loadConfig) request(kind int) durable.Request {
-	return durable.Request{Policy: faultPolicy, Key: c.key(kind), Limit: c.limit(kind), QueueLimit: 200}
+func (c loadConfig) request(kind int) spectest.Request {
+	return spectest.Request{Policy: faultPolicy, Key: c.key(kind), Limit: c.limit(kind), Queue: 200}
 }
 
 // event is a request and what has become of it.
@@ -83,7 +84,7 @@ type event struct {
 	Round, Process, Caller, Key int
 	N                           int64
 	Asked, Answered             int64 // when, on the clock of monotonic
-	Outcome                     durable.Outcome
+	Reason                      weir.Reason
 	Remaining                   int64
 	Epoch                       int64 // of the owner that was asked, if it was that of the same process and was asked directly
 	ID                          string
@@ -149,7 +150,7 @@ func (l *load) call(kind, id int) {
 		case kind == bucketKey && id%2 == 0:
 			r.Wait = 50*time.Millisecond + time.Duration(random.Int64N(int64(500*time.Millisecond)))
 		case kind == reservedKey:
-			r.N, r.Reserve = reservedAsked, time.Hour
+			r.N, r.Hold = reservedAsked, time.Hour
 		}
 		l.log(l.ask(kind, id, r, random))
 		timer := time.NewTimer(callPause)
@@ -161,20 +162,20 @@ func (l *load) call(kind, id int) {
 }
 
 // ask makes one request, and settles what it has reserved.
-func (l *load) ask(kind, id int, r durable.Request, random *rand.Rand) event {
+func (l *load) ask(kind, id int, r spectest.Request, random *rand.Rand) event {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout+r.Wait)
 	defer cancel()
 	e := event{Round: l.config.Round, Process: l.process, Caller: id, Key: kind, N: r.N, Asked: monotonic()}
-	var a durable.Answer
+	var a spectest.Answer
 	if owner := l.node.Owner(); owner != nil && random.IntN(2) == 0 {
-		a = owner.Acquire(ctx, r)
+		a = spectest.Acquire(ctx, owner, r)
 		e.Epoch = owner.Epoch()
 	} else {
-		a = l.node.Acquire(ctx, r)
+		a = spectest.Acquire(ctx, l.node, r)
 	}
 	e.Answered = monotonic()
-	e.Outcome, e.Remaining = a.Outcome, a.Decision.Remaining
-	e.ID, e.Expires = a.Reservation.ID, a.Reservation.Expires
+	e.Reason, e.Remaining = a.Reason, a.Remaining
+	e.ID, e.Expires = a.Hold.ID, a.Hold.Expires
 	if a.Err != nil {
 		e.Err = a.Err.Error()
 	}
@@ -185,10 +186,10 @@ func (l *load) ask(kind, id int, r durable.Request, random *rand.Rand) event {
 	e.Settled = committed
 	if random.IntN(4) == 0 {
 		e.Settled = cancelled
-		err = l.node.Cancel(ctx, a.Reservation)
+		err = l.node.Settle(ctx, a.Hold, nil)
 	} else {
 		e.Actual = random.Int64N(reservedAsked + 1)
-		err = l.node.Commit(ctx, a.Reservation, e.Actual)
+		err = l.node.Settle(ctx, a.Hold, []int64{e.Actual})
 	}
 	if err != nil {
 		if errors.Is(err, durable.ErrNotReserved) {

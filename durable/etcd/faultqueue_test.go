@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd/forward"
+	"github.com/weirhq/weir/durable/spectest"
+	"github.com/weirhq/weir/store"
 )
 
 // queueClient lets requests wait at the owner, in an order that is known: those of one stream arrive in the order in which they
@@ -62,21 +65,22 @@ func (q *queueClient) connect(address string, stream int) {
 		return
 	}
 	defer peer.Close()
+	sent := peer.(*durable.StreamPeer) //nolint:forcetypeassert // as it was made
 	// A generation is requests that were sent to an owner that goes on: it ends when one is answered by an owner that does not.
-	for generation := 1; q.ctx.Err() == nil && q.owns(peer); generation++ {
-		q.generation(peer, event{Round: q.config.Round, Process: testProcess, Key: queuedKey, N: 1, Stream: stream, Generation: generation})
+	for generation := 1; q.ctx.Err() == nil && q.owns(sent); generation++ {
+		q.generation(sent, event{Round: q.config.Round, Process: testProcess, Key: queuedKey, N: 1, Stream: stream, Generation: generation})
 	}
 }
 
 // owns waits until the node at the other end is the owner, or the stream has failed.
-func (q *queueClient) owns(peer durable.Peer) bool {
+func (q *queueClient) owns(peer *durable.StreamPeer) bool {
 	r := q.config.request(queuedKey)
 	for q.ctx.Err() == nil {
-		got := make(chan durable.Answer, 1)
-		peer.Enqueue(r, func(a durable.Answer) { got <- a })
+		got := make(chan *durable.Result, 1)
+		peer.Enqueue(callOf(r), func(a *durable.Result) { got <- a })
 		select {
 		case a := <-got:
-			if a.Outcome == durable.Granted || a.Outcome == durable.Refused {
+			if a.Reason == weir.ReasonNone || a.Reason == weir.ReasonLimited {
 				return true
 			}
 			if a.Err != nil && a.Err.Error() == goneText {
@@ -92,11 +96,16 @@ func (q *queueClient) owns(peer durable.Peer) bool {
 	return false
 }
 
+// callOf is the call of a request.
+func callOf(r spectest.Request) *durable.Call {
+	return &durable.Call{Verb: durable.VerbDo, Ask: r.Ask(), Charges: []store.Charge{r.Charge()}}
+}
+
 // goneText is the error of a stream that has ended.
 const goneText = "weir: the connection was closed"
 
 // generation sends requests until one of them is answered by an owner that has lost its term.
-func (q *queueClient) generation(peer durable.Peer, e event) {
+func (q *queueClient) generation(peer *durable.StreamPeer, e event) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	ctx, lost := context.WithCancel(q.ctx)
@@ -112,21 +121,23 @@ func (q *queueClient) generation(peer durable.Peer, e event) {
 		}
 		e.Number++
 		r := q.config.request(queuedKey)
-		r.N, r.Reserve, r.Wait = 1, queuedExpiry, callTimeout
+		r.N, r.Hold, r.Wait = 1, queuedExpiry, callTimeout
 		if random.IntN(4) == 0 { // its deadline comes before its turn, in most cases
 			r.Wait = time.Duration(1+random.IntN(300)) * time.Millisecond
 		}
 		own := e
 		own.Asked = monotonic()
 		wait.Add(1)
-		cancel := peer.Enqueue(r, func(a durable.Answer) {
+		cancel := peer.Enqueue(callOf(r), func(a *durable.Result) {
 			own.Answered = monotonic()
-			own.Outcome, own.Remaining, own.ID, own.Expires = a.Outcome, a.Decision.Remaining, a.Reservation.ID, a.Reservation.Expires
+			own.Reason, own.ID, own.Expires = a.Reason, a.Hold.ID, a.Hold.Expires
 			if a.Err != nil {
 				own.Err = a.Err.Error()
+			} else {
+				own.Remaining = a.Decisions[0].Remaining
 			}
 			q.cluster.history.add(own)
-			if a.Outcome == durable.Unavailable || a.Outcome == durable.Stopping {
+			if a.Reason == weir.ReasonUnavailable || a.Reason == weir.ReasonClosed {
 				lost()
 			}
 			<-room

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable/spectest"
 )
 
@@ -37,5 +37,5 @@ func (c *cluster) serves() {
 	c.tb.Helper()
 	r := newLoadConfig(0).request(busyKey)
 	r.N = 1
-	c.until("permits are granted", func() bool { return c.follower.Acquire(c.tb.Context(), r).Outcome == durable.Granted })
+	c.until("permits are granted", func() bool { return spectest.Acquire(c.tb.Context(), c.follower, r).Reason == weir.ReasonNone })
 }

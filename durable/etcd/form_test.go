@@ -12,26 +12,26 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // quota is a limit of a thousand that does not come back while a test runs.
-func quota(n int64) durable.Request {
-	return durable.Request{
+func quota(n int64) spectest.Request {
+	return spectest.Request{
 		Policy: "quota", Limit: weir.TokenBucket(weir.Per(1, 10*time.Hour), 1000), N: n,
 	}
 }
 
 // take takes permits, and waits for an owner where there is none.
-func take(t *testing.T, c *etcd.Cluster, n int64) durable.Outcome {
+func take(t *testing.T, c *etcd.Cluster, n int64) weir.Reason {
 	t.Helper()
 	ready(t, c.Node())
-	a := c.Node().Acquire(t.Context(), quota(n))
-	if a.Outcome != durable.Granted && a.Outcome != durable.Refused {
-		t.Fatalf("%v %v", a.Outcome, a.Err)
+	a := spectest.Acquire(t.Context(), c.Node(), quota(n))
+	if a.Reason != weir.ReasonNone && a.Reason != weir.ReasonLimited {
+		t.Fatalf("%v %v", a.Reason, a.Err)
 	}
-	return a.Outcome
+	return a.Reason
 }
 
 // empty empties the directory of a node, as a disk that was replaced.
@@ -61,7 +61,7 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if got := take(t, nodes[0], 100); got != durable.Granted {
+	if got := take(t, nodes[0], 100); got != weir.ReasonNone {
 		t.Fatal(got)
 	}
 	closeNode := func(i int) {
@@ -69,7 +69,7 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 		_ = nodes[i].Close()
 	}
 	closeNode(2) // which does not have what follows
-	if got := take(t, nodes[0], 900); got != durable.Granted {
+	if got := take(t, nodes[0], 900); got != weir.ReasonNone {
 		t.Fatal(got)
 	}
 	closeNode(0)
@@ -131,12 +131,12 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 		found, failed := members.Members(t.Context())
 		return failed == nil && len(found) == 3 && !found[0].Learner && found[0].Name == "node0" && found[0].Started
 	})
-	if got := take(t, c, 1); got != durable.Refused {
+	if got := take(t, c, 1); got != weir.ReasonLimited {
 		t.Errorf("1001 of 1000: %v", got)
 	}
 	// With the mended node and one other there is a majority that knows.
 	_ = nodes[1].Close()
-	if got := take(t, c, 1); got != durable.Refused {
+	if got := take(t, c, 1); got != weir.ReasonLimited {
 		t.Errorf("1001 of 1000: %v", got)
 	}
 	// What was mended and lost its disk again is refused, although its file still says join.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestHandOverOfThree: when the owner leaves, another node grants soon, and the limit is the same.
@@ -18,22 +18,22 @@ func TestHandOverOfThree(t *testing.T) {
 	}
 	nodes := joinAll(t, all)
 	limit := weir.TokenBucket(weir.Per(1, time.Hour), 10)
-	ask := func(n int, want durable.Outcome) time.Duration {
+	ask := func(n int, want weir.Reason) time.Duration {
 		t.Helper()
 		begin := time.Now()
 		for {
 			ctx, cancel := context.WithTimeout(t.Context(), inTheEnd)
-			a := nodes[n].Node().Acquire(ctx, durable.Request{Policy: "api", Limit: limit, N: 5})
+			a := spectest.Acquire(ctx, nodes[n].Node(), spectest.Request{Policy: "api", Limit: limit, N: 5})
 			cancel()
-			if a.Outcome == want {
+			if a.Reason == want {
 				return time.Since(begin)
 			}
-			if a.Outcome != durable.Unavailable && a.Outcome != durable.Stopping || time.Since(begin) > inTheEnd {
-				t.Fatalf("%v (%v), want %v", a.Outcome, a.Err, want)
+			if a.Reason != weir.ReasonUnavailable && a.Reason != weir.ReasonClosed || time.Since(begin) > inTheEnd {
+				t.Fatalf("%v (%v), want %v", a.Reason, a.Err, want)
 			}
 		}
 	}
-	ask(0, durable.Granted)
+	ask(0, weir.ReasonNone)
 	owner := 0
 	for i, c := range nodes {
 		if c.Node().Owner() != nil {
@@ -45,6 +45,6 @@ func TestHandOverOfThree(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("left in %v", time.Since(begin))
-	t.Logf("granted by another owner %v later", ask((owner+1)%3, durable.Granted))
-	ask((owner+2)%3, durable.Refused)
+	t.Logf("granted by another owner %v later", ask((owner+1)%3, weir.ReasonNone))
+	ask((owner+2)%3, weir.ReasonLimited)
 }

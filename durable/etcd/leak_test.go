@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestNothingIsLeftBehind: two nodes, one of which only follows, with all that belongs to them and certificates in both directions, end
@@ -28,9 +28,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready(t, c.Node())
-	r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 2), N: 1}
-	if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Granted {
-		t.Errorf("%v %v", a.Outcome, a.Err)
+	r := spectest.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 2), N: 1}
+	if a := spectest.Acquire(t.Context(), c.Node(), r); a.Reason != weir.ReasonNone {
+		t.Errorf("%v %v", a.Reason, a.Err)
 	}
 	// A node that is known to nobody may not ask.
 	stranger := secure.Clone()
@@ -80,9 +80,9 @@ func TestPeersWithCertificates(t *testing.T) {
 		all[i].PeerCertFile, all[i].PeerKeyFile, all[i].PeerCAFile = a.file("node.pem"), a.file("node.key"), a.file("ca.pem")
 	}
 	for _, c := range joinAll(t, all) {
-		r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 1, Wait: inTheEnd}
-		if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Granted {
-			t.Errorf("%v %v", a.Outcome, a.Err)
+		r := spectest.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 1, Wait: inTheEnd}
+		if a := spectest.Acquire(t.Context(), c.Node(), r); a.Reason != weir.ReasonNone {
+			t.Errorf("%v %v", a.Reason, a.Err)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestLeaveInTurns: three nodes end one after the other, soon even where no majority is left, and again all at once, and none takes that
@@ -23,14 +23,14 @@ func TestLeaveInTurns(t *testing.T) {
 	}
 	granted := func(c *etcd.Cluster) {
 		t.Helper()
-		r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.PerSecond(1000), 100), N: 1, Wait: inTheEnd}
-		a := c.Node().Acquire(context.Background(), r)
-		lost := func() bool { return a.Outcome == durable.Unavailable || a.Outcome == durable.Stopping }
+		r := spectest.Request{Policy: "api", Limit: weir.TokenBucket(weir.PerSecond(1000), 100), N: 1, Wait: inTheEnd}
+		a := spectest.Acquire(context.Background(), c.Node(), r)
+		lost := func() bool { return a.Reason == weir.ReasonUnavailable || a.Reason == weir.ReasonClosed }
 		for end := time.Now().Add(inTheEnd); lost() && time.Now().Before(end); {
-			a = c.Node().Acquire(context.Background(), r) // an owner may be lost where the machine stands still
+			a = spectest.Acquire(context.Background(), c.Node(), r) // an owner may be lost where the machine stands still
 		}
-		if a.Outcome != durable.Granted {
-			t.Errorf("%v %v", a.Outcome, a.Err)
+		if a.Reason != weir.ReasonNone {
+			t.Errorf("%v %v", a.Reason, a.Err)
 		}
 	}
 	left := func(what string, f func()) {

@@ -17,6 +17,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // logged is what was logged.
@@ -47,9 +48,9 @@ func filled(t *testing.T) string {
 	}
 	ready(t, c.Node())
 	for range 5 {
-		r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 1, Reserve: time.Hour}
-		if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Granted {
-			t.Fatalf("%v %v", a.Outcome, a.Err)
+		r := spectest.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 1, Hold: time.Hour}
+		if a := spectest.Acquire(t.Context(), c.Node(), r); a.Reason != weir.ReasonNone {
+			t.Fatalf("%v %v", a.Reason, a.Err)
 		}
 	}
 	if err := c.Close(); err != nil {
@@ -147,9 +148,9 @@ func TestTornRecord(t *testing.T) {
 	}
 	defer c.Close()
 	ready(t, c.Node()) // which may take as long as a term, if its end was cut off
-	r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 6}
-	if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Refused {
-		t.Errorf("5 of 10 were granted before, and 6 afterwards: %v %v", a.Outcome, a.Err)
+	r := spectest.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 6}
+	if a := spectest.Acquire(t.Context(), c.Node(), r); a.Reason != weir.ReasonLimited {
+		t.Errorf("5 of 10 were granted before, and 6 afterwards: %v %v", a.Reason, a.Err)
 	}
 }
 
@@ -320,8 +321,8 @@ func TestCannotGoOn(t *testing.T) {
 	}
 	t.Logf("failed after %v: %v", time.Since(start), c.Server().Err())
 	begin := time.Now()
-	r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.PerSecond(1), 10), N: 1, Wait: 2 * time.Second}
-	if a := c.Node().Acquire(t.Context(), r); a.Outcome == durable.Granted {
+	r := spectest.Request{Policy: "api", Limit: weir.TokenBucket(weir.PerSecond(1), 10), N: 1, Wait: 2 * time.Second}
+	if a := spectest.Acquire(t.Context(), c.Node(), r); a.Reason == weir.ReasonNone {
 		t.Error("it was granted")
 	}
 	if d := time.Since(begin); d > inTheEnd {

@@ -17,13 +17,6 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Asked can be asked for permits: a *durable.Owner, or a *durable.Node.
-type Asked interface {
-	Acquire(ctx context.Context, r durable.Request) durable.Answer
-	Commit(ctx context.Context, r durable.Reservation, actual int64) error
-	Cancel(ctx context.Context, r durable.Reservation) error
-}
-
 // Subject is what is tested.
 type Subject struct {
 	// Asked are asked in turns: at least one. Nodes must not re-queue.
@@ -117,9 +110,9 @@ func every(interval time.Duration, burst int64) weir.Limit {
 	return weir.TokenBucket(weir.Per(1, interval), burst)
 }
 
-func (b *bench) ask(n int64, wait time.Duration) durable.Request {
-	return durable.Request{
-		Policy: "spec", Key: b.key, Limit: b.limit, N: n, Wait: wait, QueueLimit: durable.DefaultQueueLimit,
+func (b *bench) ask(n int64, wait time.Duration) Request {
+	return Request{
+		Policy: "spec", Key: b.key, Limit: b.limit, N: n, Wait: wait, Queue: durable.DefaultQueueLimit,
 	}
 }
 
@@ -129,17 +122,17 @@ func (b *bench) next() Asked { //nolint:ireturn // there are several
 }
 
 // get asks and wants an outcome.
-func (b *bench) get(r durable.Request, outcome durable.Outcome) durable.Answer {
+func (b *bench) get(r Request, outcome weir.Reason) Answer {
 	b.t.Helper()
-	a := b.next().Acquire(b.t.Context(), r)
+	a := Acquire(b.t.Context(), b.next(), r)
 	b.want(a, outcome)
 	return a
 }
 
-func (b *bench) want(a durable.Answer, outcome durable.Outcome) {
+func (b *bench) want(a Answer, outcome weir.Reason) {
 	b.t.Helper()
-	if a.Outcome != outcome {
-		b.t.Errorf("%v (%v), want %v", a.Outcome, a.Err, outcome)
+	if a.Reason != outcome || a.Allowed != (outcome == weir.ReasonNone) {
+		b.t.Errorf("%v (%v), want %v", a.Reason, a.Err, outcome)
 	}
 }
 
@@ -148,25 +141,25 @@ type waits struct {
 	begin  time.Time
 	done   chan struct{}
 	cancel context.CancelFunc
-	answer durable.Answer
+	answer Answer
 	took   time.Duration
 }
 
 // start asks without waiting for the answer.
-func (b *bench) start(r durable.Request) *waits {
+func (b *bench) start(r Request) *waits {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	w := &waits{begin: time.Now(), done: make(chan struct{}), cancel: cancel}
 	who := b.next()
 	go func() {
 		defer close(w.done)
-		w.answer = who.Acquire(ctx, r)
+		w.answer = Acquire(ctx, who, r)
 		w.took = time.Since(w.begin)
 	}()
 	return w
 }
 
 // end waits for an answer and wants an outcome.
-func (b *bench) end(w *waits, outcome durable.Outcome) {
+func (b *bench) end(w *waits, outcome weir.Reason) {
 	b.t.Helper()
 	<-w.done
 	w.cancel()
@@ -186,13 +179,13 @@ func (b *bench) queued(permits int64, brief ...*waits) {
 			}
 		}
 		r := b.ask(b.limit.Permits(), time.Millisecond)
-		r.QueueLimit = permits + r.N - 1
-		switch a := b.s.Asked[0].Acquire(b.t.Context(), r); a.Outcome {
-		case durable.QueueFull:
+		r.Queue = permits + r.N - 1
+		switch a := Acquire(b.t.Context(), b.s.Asked[0], r); a.Reason {
+		case weir.ReasonQueueFull:
 			return
-		case durable.Expired:
+		case weir.ReasonDeadline:
 		default:
-			b.t.Fatalf("while the queue was to grow: %v (%v)", a.Outcome, a.Err)
+			b.t.Fatalf("while the queue was to grow: %v (%v)", a.Reason, a.Err)
 		}
 	}
 	b.t.Fatalf("the queue never had %d permits", permits)
@@ -200,10 +193,10 @@ func (b *bench) queued(permits int64, brief ...*waits) {
 
 // without asks until the owner knows that somebody has gone, and wants an outcome then. Another node does not wait for ever until
 // the owner has heard that a request is withdrawn.
-func (b *bench) without(r durable.Request, before, outcome durable.Outcome) {
+func (b *bench) without(r Request, before, outcome weir.Reason) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
-		if a := b.next().Acquire(b.t.Context(), r); a.Outcome != before || time.Now().After(deadline) {
+		if a := Acquire(b.t.Context(), b.next(), r); a.Reason != before || time.Now().After(deadline) {
 			b.want(a, outcome)
 			return
 		}
@@ -214,24 +207,24 @@ func deadlinePassed(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	for range s.Asked {
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-		b.want(b.next().Acquire(ctx, b.ask(1, time.Second)), durable.Expired)
+		b.want(Acquire(ctx, b.next(), b.ask(1, time.Second)), weir.ReasonDeadline)
 		cancel()
 		ctx, cancel = context.WithCancel(t.Context())
 		cancel()
-		b.want(b.next().Acquire(ctx, b.ask(1, time.Second)), durable.Canceled)
+		b.want(Acquire(ctx, b.next(), b.ask(1, time.Second)), weir.ReasonCanceled)
 	}
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 }
 
 func grantedAtOnce(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	for left := int64(4); left >= 0; left-- {
-		a := b.get(b.ask(1, time.Minute), durable.Granted)
-		if !a.Decision.Allowed || a.Decision.Remaining != left || a.Decision.Limit != 5 {
+		a := b.get(b.ask(1, time.Minute), weir.ReasonNone)
+		if !a.Allowed || a.Remaining != left || a.Limit != 5 {
 			t.Errorf("%+v, want %d left", a.Decision, left)
 		}
 	}
-	a := b.get(b.ask(1, 0), durable.Refused)
+	a := b.get(b.ask(1, 0), weir.ReasonLimited)
 	if d := a.Decision; d.Allowed || d.RetryAfter <= slow-time.Minute || d.RetryAfter > slow || d.Reason != weir.ReasonLimited {
 		t.Errorf("%+v", d)
 	}
@@ -239,71 +232,71 @@ func grantedAtOnce(t *testing.T, s *Subject) {
 
 func independentKeys(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 	other := b.ask(5, 0)
 	other.Key += "/"
-	b.get(other, durable.Granted)
+	b.get(other, weir.ReasonNone)
 	other = b.ask(5, 0)
 	other.Policy += "2"
-	b.get(other, durable.Granted)
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(other, weir.ReasonNone)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 }
 
 func queueFull(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 	first, second := b.start(b.ask(2, time.Minute)), b.start(b.ask(2, time.Minute))
 	b.queued(4)
 	more := b.ask(1, soon)
-	more.QueueLimit = 4
-	if a := b.get(more, durable.QueueFull); a.Decision.Reason != weir.ReasonQueueFull {
+	more.Queue = 4
+	if a := b.get(more, weir.ReasonQueueFull); a.Reason != weir.ReasonQueueFull {
 		t.Errorf("%+v", a.Decision)
 	}
 	second.cancel() // which makes room
-	b.end(second, durable.Canceled)
-	b.without(more, durable.QueueFull, durable.Expired)
+	b.end(second, weir.ReasonCanceled)
+	b.without(more, weir.ReasonQueueFull, weir.ReasonDeadline)
 	first.cancel()
-	b.end(first, durable.Canceled)
+	b.end(first, weir.ReasonCanceled)
 }
 
 func noQueue(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	r := b.ask(1, time.Minute)
-	r.QueueLimit = 0
+	r.Queue = 0
 	var all []*waits
 	for range 5 {
 		all = append(all, b.start(r))
 	}
 	for _, w := range all {
-		b.end(w, durable.Granted)
+		b.end(w, weir.ReasonNone)
 	}
-	b.get(r, durable.QueueFull)
+	b.get(r, weir.ReasonLimited)
 }
 
 // oldestFirst lets three wait for permits that are given back one after the other.
 func oldestFirst(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	r := b.ask(1, 0)
-	r.Reserve = slow
-	var held []durable.Reservation
+	r.Hold = slow
+	var held []store.Hold
 	for range 3 {
-		held = append(held, b.get(r, durable.Granted).Reservation)
+		held = append(held, b.get(r, weir.ReasonNone).Hold)
 	}
-	b.get(b.ask(2, 0), durable.Granted)
+	b.get(b.ask(2, 0), weir.ReasonNone)
 	var all []*waits
 	for i := range held {
 		all = append(all, b.start(b.ask(1, time.Minute)))
 		b.queued(int64(i) + 1)
 	}
 	for i, w := range all {
-		if err := b.next().Cancel(t.Context(), held[i]); err != nil {
+		if err := b.next().Settle(t.Context(), held[i], nil); err != nil {
 			t.Error(err)
 		}
-		b.end(w, durable.Granted)
+		b.end(w, weir.ReasonNone)
 		for _, later := range all[i+1:] {
 			select {
 			case <-later.done:
-				t.Errorf("%v behind number %d, for which alone a permit was there", later.answer.Outcome, i)
+				t.Errorf("%v behind number %d, for which alone a permit was there", later.answer.Reason, i)
 			default:
 			}
 		}
@@ -312,56 +305,56 @@ func oldestFirst(t *testing.T, s *Subject) {
 
 func nobodyOvertakes(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(3, 0), durable.Granted)
+	b.get(b.ask(3, 0), weir.ReasonNone)
 	head := b.start(b.ask(4, time.Minute))
 	b.queued(4)
-	b.get(b.ask(1, 0), durable.Refused)
-	b.get(b.ask(1, soon), durable.Expired)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
+	b.get(b.ask(1, soon), weir.ReasonDeadline)
 	head.cancel()
-	b.end(head, durable.Canceled)
-	b.without(b.ask(2, 0), durable.Refused, durable.Granted)
+	b.end(head, weir.ReasonCanceled)
+	b.without(b.ask(2, 0), weir.ReasonLimited, weir.ReasonNone)
 }
 
 func ownDeadline(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 	head := b.start(b.ask(1, time.Minute))
 	b.queued(1)
 	const wait = 150 * time.Millisecond
 	short := b.start(b.ask(1, wait))
-	b.end(short, durable.Expired)
+	b.end(short, weir.ReasonDeadline)
 	if short.took < wait || short.took > wait+slack {
 		t.Errorf("it expired after %v, want %v", short.took, wait)
 	}
-	if short.answer.Decision.Reason != weir.ReasonDeadline {
+	if short.answer.Reason != weir.ReasonDeadline {
 		t.Errorf("%+v", short.answer.Decision)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), soon) // whichever comes first counts
 	defer cancel()
-	b.want(b.next().Acquire(ctx, b.ask(1, time.Minute)), durable.Expired)
+	b.want(Acquire(ctx, b.next(), b.ask(1, time.Minute)), weir.ReasonDeadline)
 	head.cancel()
-	b.end(head, durable.Canceled)
+	b.end(head, weir.ReasonCanceled)
 }
 
 func expiredLeavesRoom(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 	r := b.ask(3, soon)
-	r.QueueLimit = 3
-	b.get(r, durable.Expired)
+	r.Queue = 3
+	b.get(r, weir.ReasonDeadline)
 	live := b.ask(3, soon) // QueueFull if the one before were counted
-	live.QueueLimit = 3
-	b.get(live, durable.Expired)
+	live.Queue = 3
+	b.get(live, weir.ReasonDeadline)
 }
 
 func headExpires(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(3, 0), durable.Granted)
+	b.get(b.ask(3, 0), weir.ReasonNone)
 	head := b.start(b.ask(4, 250*time.Millisecond))
 	b.queued(4, head)
 	next := b.start(b.ask(2, time.Minute))
-	b.end(head, durable.Expired)
-	b.end(next, durable.Granted)
+	b.end(head, weir.ReasonDeadline)
+	b.end(next, weir.ReasonNone)
 	if d := next.took; d > 250*time.Millisecond+slack {
 		t.Errorf("it took %v", d)
 	}
@@ -369,106 +362,106 @@ func headExpires(t *testing.T, s *Subject) {
 
 func headCanceled(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(3, 0), durable.Granted)
+	b.get(b.ask(3, 0), weir.ReasonNone)
 	head := b.start(b.ask(4, time.Minute))
 	b.queued(4)
 	next := b.start(b.ask(2, time.Minute))
 	b.queued(6)
 	head.cancel()
-	b.end(head, durable.Canceled)
-	b.end(next, durable.Granted)
-	b.get(b.ask(1, 0), durable.Refused)
+	b.end(head, weir.ReasonCanceled)
+	b.end(next, weir.ReasonNone)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 }
 
 func never(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	a := b.get(b.ask(6, time.Minute), durable.Never)
-	if a.Decision.RetryAfter != weir.Never || a.Decision.Reason != weir.ReasonNever {
+	a := b.get(b.ask(6, time.Minute), weir.ReasonNever)
+	if a.RetryAfter != weir.Never || a.Reason != weir.ReasonNever {
 		t.Errorf("%+v", a.Decision)
 	}
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 }
 
 func probe(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	for range 10 {
-		b.get(b.ask(0, 0), durable.Granted)
+		b.get(b.ask(0, 0), weir.ReasonNone)
 	}
-	b.get(b.ask(5, 0), durable.Granted)
-	b.get(b.ask(0, 0), durable.Refused)
-	b.get(b.ask(0, soon), durable.Expired)
+	b.get(b.ask(5, 0), weir.ReasonNone)
+	b.get(b.ask(0, 0), weir.ReasonLimited)
+	b.get(b.ask(0, soon), weir.ReasonDeadline)
 }
 
 func smallerLimit(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(1, 0), durable.Granted)
+	b.get(b.ask(1, 0), weir.ReasonNone)
 	b.limit = limits.WithPermits(b.limit, 2)
-	b.get(b.ask(3, 0), durable.Never)
-	b.get(b.ask(2, 0), durable.Granted)
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(b.ask(3, 0), weir.ReasonNever)
+	b.get(b.ask(2, 0), weir.ReasonNone)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 	b.limit = limits.WithPermits(b.limit, 5) // what was clamped does not come back
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 }
 
 func reservations(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	r := b.ask(4, 0)
-	r.Reserve = slow
-	a := b.get(r, durable.Granted)
-	if a.Reservation.ID == "" || a.Reservation.Permits != 4 {
-		t.Errorf("%+v", a.Reservation)
+	r.Hold = slow
+	a := b.get(r, weir.ReasonNone)
+	if a.Hold.ID == "" || a.Hold.Charges[0].N != 4 {
+		t.Errorf("%+v", a.Hold)
 	}
-	if err := b.next().Commit(t.Context(), a.Reservation, 1); err != nil {
+	if err := b.next().Settle(t.Context(), a.Hold, []int64{1}); err != nil {
 		t.Error(err)
 	}
 	for range s.Asked {
-		if err := b.next().Commit(t.Context(), a.Reservation, 1); !errors.Is(err, durable.ErrNotReserved) {
+		if err := b.next().Settle(t.Context(), a.Hold, []int64{1}); !errors.Is(err, durable.ErrNotReserved) {
 			t.Error(err)
 		}
-		if err := b.next().Cancel(t.Context(), a.Reservation); !errors.Is(err, durable.ErrNotReserved) {
+		if err := b.next().Settle(t.Context(), a.Hold, nil); !errors.Is(err, durable.ErrNotReserved) {
 			t.Error(err)
 		}
 	}
-	a = b.get(r, durable.Granted)
-	if err := b.next().Cancel(t.Context(), a.Reservation); err != nil {
+	a = b.get(r, weir.ReasonNone)
+	if err := b.next().Settle(t.Context(), a.Hold, nil); err != nil {
 		t.Error(err)
 	}
-	b.get(b.ask(4, 0), durable.Granted)
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(b.ask(4, 0), weir.ReasonNone)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 
 	b = begin(t, s, every(slow, 5))
 	r = b.ask(4, 0)
-	r.Reserve = soon
-	a = b.get(r, durable.Granted)
-	b.get(b.ask(4, slack), durable.Granted) // as it expires
-	if err := b.next().Commit(t.Context(), a.Reservation, 1); !errors.Is(err, durable.ErrNotReserved) {
+	r.Hold = soon
+	a = b.get(r, weir.ReasonNone)
+	b.get(b.ask(4, slack), weir.ReasonNone) // as it expires
+	if err := b.next().Settle(t.Context(), a.Hold, []int64{1}); !errors.Is(err, durable.ErrNotReserved) {
 		t.Error(err)
 	}
 }
 
 func settings(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	wrong := map[string]func(r *durable.Request){
-		"no policy":      func(r *durable.Request) { r.Policy = "" },
-		"negative n":     func(r *durable.Request) { r.N = -1 },
-		"long wait":      func(r *durable.Request) { r.Wait = durable.MaxWait + time.Minute },
-		"negative wait":  func(r *durable.Request) { r.Wait = -1 },
-		"negative queue": func(r *durable.Request) { r.QueueLimit = -1 },
-		"no rate":        func(r *durable.Request) { r.Limit = limits.WithRate(r.Limit, weir.Rate{}) },
-		"negative burst": func(r *durable.Request) { r.Limit = limits.WithPermits(r.Limit, -1) },
-		"long reserve":   func(r *durable.Request) { r.Reserve = 25 * time.Hour },
+	wrong := map[string]func(r *Request){
+		"no policy":      func(r *Request) { r.Policy = "" },
+		"negative n":     func(r *Request) { r.N = -1 },
+		"long wait":      func(r *Request) { r.Wait = store.MaxWait + time.Minute },
+		"negative wait":  func(r *Request) { r.Wait = -1 },
+		"negative queue": func(r *Request) { r.Queue = -1 },
+		"no rate":        func(r *Request) { r.Limit = limits.WithRate(r.Limit, weir.Rate{}) },
+		"negative burst": func(r *Request) { r.Limit = limits.WithPermits(r.Limit, -1) },
+		"long reserve":   func(r *Request) { r.Hold = 25 * time.Hour },
 	}
 	for name, change := range wrong {
 		r := b.ask(1, 0)
 		change(&r)
 		for _, who := range s.Asked {
-			a := who.Acquire(t.Context(), r)
-			if a.Outcome != durable.Unavailable || a.Err == nil || errors.Is(a.Err, store.ErrUnavailable) {
-				t.Errorf("%s: %v (%v)", name, a.Outcome, a.Err)
+			a := Acquire(t.Context(), who, r)
+			if a.Reason != weir.ReasonUnavailable || a.Err == nil || errors.Is(a.Err, store.ErrUnavailable) {
+				t.Errorf("%s: %v (%v)", name, a.Reason, a.Err)
 			}
 		}
 	}
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 }
 
 // neverMore: over any time no more than the burst and what has come back is granted, however many ask, whether they wait for as
@@ -490,13 +483,13 @@ func neverMore(t *testing.T, s *Subject) {
 		}
 		work.Go(func() {
 			for goesOn() {
-				a := who.Acquire(t.Context(), b.ask(1, wait))
-				switch a.Outcome {
-				case durable.Granted:
+				a := Acquire(t.Context(), who, b.ask(1, wait))
+				switch a.Reason {
+				case weir.ReasonNone:
 					granted.Add(1)
-				case durable.Expired:
+				case weir.ReasonDeadline:
 				default:
-					t.Errorf("%v (%v)", a.Outcome, a.Err)
+					t.Errorf("%v (%v)", a.Reason, a.Err)
 					return
 				}
 			}

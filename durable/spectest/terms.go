@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
@@ -12,27 +13,27 @@ import (
 
 func failedWrite(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(0, 0), durable.Granted) // which reads the record
+	b.get(b.ask(0, 0), weir.ReasonNone) // which reads the record
 	s.Fail(true)
 	r := b.ask(1, slack)
-	r.Reserve = time.Minute // which is always written
-	a := b.get(r, durable.Unavailable)
+	r.Hold = time.Minute // which is always written
+	a := b.get(r, weir.ReasonUnavailable)
 	if a.Err == nil || !errors.Is(a.Err, store.ErrUnavailable) {
 		t.Error(a.Err)
 	}
 	s.Fail(false)
-	b.get(b.ask(5, slack), durable.Granted)
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(b.ask(5, slack), weir.ReasonNone)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 }
 
 func idleWritesNothing(t *testing.T, s *Subject) {
 	b := begin(t, s, every(10*time.Millisecond, 5))
-	b.get(b.ask(3, 0), durable.Granted)
-	b.get(b.ask(5, slack), durable.Granted)
+	b.get(b.ask(3, 0), weir.ReasonNone)
+	b.get(b.ask(5, slack), weir.ReasonNone)
 	before := s.Writes()
 	for range 5 { // while permits come back
 		<-time.After(soon)
-		b.get(b.ask(0, slack), durable.Granted)
+		b.get(b.ask(0, slack), weir.ReasonNone)
 	}
 	if n := s.Writes() - before; n > 1 { // one may have been on its way
 		t.Errorf("%d writes", n)
@@ -61,17 +62,17 @@ func (s *Subject) burned() int64 {
 
 func grantsSurvive(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 10))
-	b.get(b.ask(3, 0), durable.Granted)
-	b.get(b.ask(3, 0), durable.Granted)
+	b.get(b.ask(3, 0), weir.ReasonNone)
+	b.get(b.ask(3, 0), weir.ReasonNone)
 	b.renew()
 	var granted int64
 	for {
-		a := b.next().Acquire(t.Context(), b.ask(1, 0))
-		if a.Outcome == durable.Refused {
+		a := Acquire(t.Context(), b.next(), b.ask(1, 0))
+		if a.Reason == weir.ReasonLimited {
 			break
 		}
-		if a.Outcome != durable.Granted {
-			t.Fatalf("%v (%v)", a.Outcome, a.Err)
+		if a.Reason != weir.ReasonNone {
+			t.Fatalf("%v (%v)", a.Reason, a.Err)
 		}
 		granted++
 	}
@@ -83,22 +84,22 @@ func grantsSurvive(t *testing.T, s *Subject) {
 func reservationsSurvive(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	r := b.ask(4, 0)
-	r.Reserve = slow
-	a := b.get(r, durable.Granted)
+	r.Hold = slow
+	a := b.get(r, weir.ReasonNone)
 	b.renew()
-	if err := b.next().Commit(t.Context(), a.Reservation, 1); err != nil {
+	if err := b.next().Settle(t.Context(), a.Hold, []int64{1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.next().Commit(t.Context(), a.Reservation, 1); !errors.Is(err, durable.ErrNotReserved) {
+	if err := b.next().Settle(t.Context(), a.Hold, []int64{1}); !errors.Is(err, durable.ErrNotReserved) {
 		t.Error(err)
 	}
-	b.get(b.ask(max(1, 4-s.burned()), 0), durable.Granted)
-	b.get(b.ask(5, 0), durable.Refused)
+	b.get(b.ask(max(1, 4-s.burned()), 0), weir.ReasonNone)
+	b.get(b.ask(5, 0), weir.ReasonLimited)
 }
 
 func waitersAreTold(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	b.get(b.ask(5, 0), durable.Granted)
+	b.get(b.ask(5, 0), weir.ReasonNone)
 	var all []*waits
 	for range 4 {
 		all = append(all, b.start(b.ask(1, time.Minute)))
@@ -109,21 +110,21 @@ func waitersAreTold(t *testing.T, s *Subject) {
 		<-w.done
 		w.cancel()
 		switch a := w.answer; {
-		case a.Outcome == durable.Stopping:
-		case a.Outcome == durable.Unavailable && errors.Is(a.Err, store.ErrUnavailable):
+		case a.Reason == weir.ReasonClosed:
+		case a.Reason == weir.ReasonUnavailable && errors.Is(a.Err, store.ErrUnavailable):
 		default:
-			t.Errorf("%v (%v)", a.Outcome, a.Err)
+			t.Errorf("%v (%v)", a.Reason, a.Err)
 		}
 	}
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 }
 
 func smallerAfterwards(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 20))
-	b.get(b.ask(1, 0), durable.Granted)
+	b.get(b.ask(1, 0), weir.ReasonNone)
 	b.renew()
 	b.limit = limits.WithPermits(b.limit, 2)
-	b.get(b.ask(3, 0), durable.Never)
-	b.get(b.ask(2, 0), durable.Granted)
-	b.get(b.ask(1, 0), durable.Refused)
+	b.get(b.ask(3, 0), weir.ReasonNever)
+	b.get(b.ask(2, 0), weir.ReasonNone)
+	b.get(b.ask(1, 0), weir.ReasonLimited)
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd/forward"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // owned waits until a node knows an owner.
 func owned(t *testing.T, n *durable.Node) {
 	t.Helper()
-	r := durable.Request{Policy: "ready", Limit: weir.TokenBucket(weir.PerSecond(1), 0), Wait: time.Minute}
-	if a := n.Acquire(t.Context(), r); a.Outcome != durable.Granted {
-		t.Fatalf("there is no owner: %v %v", a.Outcome, a.Err)
+	r := spectest.Request{Policy: "ready", Limit: weir.TokenBucket(weir.PerSecond(1), 0), Wait: time.Minute}
+	if a := spectest.Acquire(t.Context(), n, r); a.Reason != weir.ReasonNone {
+		t.Fatalf("there is no owner: %v %v", a.Reason, a.Err)
 	}
 }
 
@@ -65,28 +66,28 @@ func TestNodesOverGRPC(t *testing.T) {
 		owned(t, n)
 	}
 	limit := weir.TokenBucket(weir.Per(1, time.Hour), 1000)
-	ask := durable.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, QueueLimit: 10}
+	ask := spectest.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, Queue: 10}
 	var work sync.WaitGroup
 	for range 100 {
 		work.Go(func() {
 			for range 10 {
-				if a := nodes[1].Acquire(t.Context(), ask); a.Outcome != durable.Granted {
-					t.Errorf("%v %v", a.Outcome, a.Err)
+				if a := spectest.Acquire(t.Context(), nodes[1], ask); a.Reason != weir.ReasonNone {
+					t.Errorf("%v %v", a.Reason, a.Err)
 				}
 			}
 		})
 	}
 	work.Wait()
 	work.Go(func() {
-		if a := nodes[1].Acquire(t.Context(), ask); a.Outcome != durable.Stopping && a.Outcome != durable.Unavailable {
-			t.Errorf("%v %v", a.Outcome, a.Err)
+		if a := spectest.Acquire(t.Context(), nodes[1], ask); a.Reason != weir.ReasonClosed && a.Reason != weir.ReasonUnavailable {
+			t.Errorf("%v %v", a.Reason, a.Err)
 		}
 	})
 	eventually(t, "the caller waits", func() bool { return nodes[0].Owner().Waiting() > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if a := nodes[1].Acquire(ctx, ask); a.Outcome != durable.Expired {
-		t.Errorf("%v %v", a.Outcome, a.Err)
+	if a := spectest.Acquire(ctx, nodes[1], ask); a.Reason != weir.ReasonDeadline {
+		t.Errorf("%v %v", a.Reason, a.Err)
 	}
 	_ = nodes[0].Close()
 	work.Wait()

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd/forward"
+	"github.com/weirhq/weir/durable/spectest"
 )
 
 // TestOwnersLeaveUnderWaiters: owners leave in order, one after the other, while callers wait at other nodes. All of them are served
@@ -59,19 +60,19 @@ func TestOwnersLeaveUnderWaiters(t *testing.T) {
 	owned(t, last)
 	limit := weir.TokenBucket(weir.PerSecond(200), 1)
 	var mu sync.Mutex
-	outcomes := map[durable.Outcome]int{}
+	outcomes := map[weir.Reason]int{}
 	ctx, end := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	for range callers {
 		work.Go(func() {
 			for ctx.Err() == nil {
-				r := durable.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, QueueLimit: 1000}
-				a := last.Acquire(context.Background(), r) //nolint:contextcheck // a caller that is still there
+				r := spectest.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, Queue: 1000}
+				a := spectest.Acquire(context.Background(), last, r) //nolint:contextcheck // a caller that is still there
 				mu.Lock()
-				outcomes[a.Outcome]++
+				outcomes[a.Reason]++
 				mu.Unlock()
-				if a.Outcome != durable.Granted {
-					t.Errorf("%v (%v)", a.Outcome, a.Err)
+				if a.Reason != weir.ReasonNone {
+					t.Errorf("%v (%v)", a.Reason, a.Err)
 				}
 			}
 		})

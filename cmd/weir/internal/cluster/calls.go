@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
@@ -14,7 +15,8 @@ func (l *Cluster) Do(ctx context.Context, ask store.Ask, charges []store.Charge,
 	if err != nil {
 		return store.Hold{}, err
 	}
-	return m.store.Do(ctx, ask, charges, decisions) //nolint:wrapcheck // it is ours
+	h, err := m.node.Do(ctx, ask, charges, decisions)
+	return h, l.left(err)
 }
 
 // Settle implements [store.Home].
@@ -23,7 +25,15 @@ func (l *Cluster) Settle(ctx context.Context, h store.Hold, actual []int64) erro
 	if err != nil {
 		return err
 	}
-	return m.store.Settle(ctx, h, actual) //nolint:wrapcheck // it is ours
+	return l.left(m.node.Settle(ctx, h, actual))
+}
+
+// left is the error of a call, where a node that could not go on and was closed meanwhile is one that is missing.
+func (l *Cluster) left(err error) error {
+	if errors.Is(err, store.ErrClosed) && l.ctx.Err() == nil {
+		return &missing{*l.why.Load()}
+	}
+	return err
 }
 
 // Adjust is [durable.Node.Adjust].
@@ -32,7 +42,8 @@ func (l *Cluster) Adjust(ctx context.Context, limit weir.Limit, a durable.Adjust
 	if err != nil {
 		return a, err
 	}
-	return m.node.Adjust(ctx, limit, a) //nolint:wrapcheck // it is ours
+	made, err := m.node.Adjust(ctx, limit, a)
+	return made, l.left(err)
 }
 
 // Adjustments is [durable.Node.Adjustments].
@@ -41,5 +52,6 @@ func (l *Cluster) Adjustments(ctx context.Context, policy, key string, most int)
 	if err != nil {
 		return nil, err
 	}
-	return m.node.Adjustments(ctx, policy, key, most) //nolint:wrapcheck // it is ours
+	all, err := m.node.Adjustments(ctx, policy, key, most)
+	return all, l.left(err)
 }

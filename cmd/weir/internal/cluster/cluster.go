@@ -49,7 +49,6 @@ type Cluster struct {
 type member struct {
 	joined Joined
 	node   *durable.Node
-	store  *durable.Store
 }
 
 var _ store.Home = (*Cluster)(nil)
@@ -228,7 +227,6 @@ func (l *Cluster) Ready() error {
 // use takes the node into use.
 func (l *Cluster) use(joined Joined) {
 	m := &member{joined: joined, node: joined.Node()}
-	m.store = durable.NewStore(m.node)
 	l.node.Store(m)
 	what := "the cluster is joined"
 	if _, alone := joined.(*inFile); alone {

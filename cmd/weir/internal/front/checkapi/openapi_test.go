@@ -210,18 +210,15 @@ func reserved(t *testing.T, h http.Handler, body string) string {
 // quotas are those of one node.
 type quotas struct {
 	*durable.Node
-	store.Home
 
 	broken bool
 }
-
-func (q *quotas) Close() error { return q.Node.Close() }
 
 func (q *quotas) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
 	if q.broken && ask.States != nil {
 		return store.Hold{}, store.ErrUnavailable
 	}
-	return q.Home.Do(ctx, ask, charges, decisions)
+	return q.Node.Do(ctx, ask, charges, decisions)
 }
 
 func (q *quotas) Adjust(ctx context.Context, l weir.Limit, a durable.Adjustment) (durable.Adjustment, error) {
@@ -311,12 +308,11 @@ func newFronts(t *testing.T) (f fronts) {
 		_ = node.Close()
 		_ = engine.Close()
 	})
-	kept := durable.NewStore(node)
 	tenants, _ := load("version: 1\ncluster: {directory: here}\npolicies:\n"+
 		"  tenant: {limit: 1000/h, key: client.ip, durability: cluster}\n"+
-		"  local: {limit: 1/s}\n", policy.EngineOptions{Durable: kept})
-	f.durable = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, Home: kept}})
-	f.ownerless = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, Home: kept, broken: true}})
+		"  local: {limit: 1/s}\n", policy.EngineOptions{Durable: node})
+	f.durable = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node}})
+	f.ownerless = checkapi.NewHandler(checkapi.Options{Limits: tenants, Admin: local, Quotas: &quotas{Node: node, broken: true}})
 	return f
 }
 

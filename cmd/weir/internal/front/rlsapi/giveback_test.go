@@ -31,7 +31,7 @@ func TestHitsAreGivenBackToAFile(t *testing.T) {
 	for i := range set.Policies {
 		set.Policies[i].Durability = policy.DurabilityFile
 	}
-	limits, err := live.Fixed(set, policy.EngineOptions{Durable: durable.NewStore(node)}, slog.New(slog.DiscardHandler))
+	limits, err := live.Fixed(set, policy.EngineOptions{Durable: node}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
