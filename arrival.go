@@ -29,10 +29,12 @@ type arrival struct {
 	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
 	_       [40]byte
 	epoch   atomic.Int64
-	scale   uint64 // one nanosecond in the word
-	one     int64  // one permit in the word
-	room    int64  // burst - 1 permits in the word
-	horizon uint64 // nanoseconds from the epoch in which the word can be used
+	scale   uint64  // one nanosecond in the word
+	one     int64   // one permit in the word
+	permits divisor // by one
+	nanos   divisor // by scale
+	room    int64   // burst - 1 permits in the word
+	horizon uint64  // nanoseconds from the epoch in which the word can be used
 	burst   int64
 	owner   *Limiter
 	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
@@ -42,7 +44,6 @@ type arrival struct {
 }
 
 const (
-	raised        = 1
 	oneGrant      = 1 << 1
 	grantBits     = 63 << 1
 	lowBits       = grantBits | raised
@@ -50,14 +51,6 @@ const (
 	arrivalShift  = 7
 	mostAhead     = 1 << 55 // of the units in the word
 	epochLife     = 1 << 54
-)
-
-type verdict uint8
-
-const (
-	locked verdict = iota // ask under the lock
-	short                 // there are not enough permits
-	taken
 )
 
 // init prepares the word for a bucket of l, and leaves it raised. It reports whether the bucket fits in a word.
@@ -72,75 +65,50 @@ func (a *arrival) init(b *Limiter, bucket algo.TokenBucket, now int64) bool {
 	a.burst = b.limit.Load()
 	a.scale = uint64(num) << arrivalShift
 	a.one = per << arrivalShift
+	a.permits, a.nanos = newDivisor(uint64(a.one)), newDivisor(a.scale)
 	a.room = int64(full)<<arrivalShift - a.one
 	a.horizon = uint64(epochLife / num)
 	a.epoch.Store(now)
 	return true
 }
 
-// take takes cost, the cost of some permits, which must not be more than the burst. It answers by how much the bucket
-// is short of full at time now: afterwards if it was taken, otherwise before; and what the state's Returned is. It does
-// not count refusals.
-//
-// A refusal must not rest on a time that was read before the word changed. So the word is read before the clock as
-// well as after it; only if it is the same is the refusal final.
-func (a *arrival) take(cost int64) (ahead, now, returned int64, v verdict) {
-	before, epoch := a.word.Load(), a.epoch.Load()
-	now = clock.Now()
-	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
-	old := a.word.Load()
-	returned = a.returned.Load()
-	full := max(old&^lowBits-start, at)
-	ahead = int64(full - at)
-	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
-		return 0, now, 0, locked
-	}
-	if ahead <= a.room+a.one-cost {
-		next := start + full + uint64(cost) | (old+oneGrant)&grantBits
-		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
-			return ahead + cost, now, returned, taken
-		}
-	} else if old == before {
-		return ahead, now, 0, short
-	}
-	return a.takeContended(cost, now)
-}
-
-// fold exchanges a word whose count is full, and moves the count to granted. Who stops between the two holds back the
+// fold exchanges a word whose count is full, and moves what is counted to granted. Who stops between the two holds back the
 // count of requests that were answered long before, so counts waits for it.
 //
 //go:noinline
-func (a *arrival) fold(old, next uint64) bool {
+func (a *arrival) fold(old, next uint64, counted int64) bool {
 	a.folding.Add(1)
 	ok := a.word.CompareAndSwap(old, next)
 	if ok {
-		a.granted.Add(grantsPerWord)
+		a.granted.Add(counted)
 	}
 	a.folding.Add(-1)
 	return ok
 }
 
-// takeContended is take after another caller changed the word at the same time. It tries again with the same time, which
-// is correct though it may be less than generous, and reads the clock anew before it refuses.
-func (a *arrival) takeContended(cost, began int64) (ahead, now, returned int64, v verdict) {
+// takeContended takes cost, the cost of some permits, after another caller changed the word at the same time. It tries again with
+// the same time, which is correct though it may be less than generous, and reads the clock anew before it refuses. It returns by
+// how much the bucket is short of full at time now: afterwards if it was taken, otherwise before. It does not count refusals.
+func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict) {
 	var before uint64 // the word before the clock was read; never equal to one that is not raised
 	for before, now = raised, began; ; {
 		epoch := a.epoch.Load()
 		start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
 		old := a.word.Load()
-		returned = a.returned.Load()
 		full := max(old&^lowBits-start, at)
 		ahead = int64(full - at)
 		switch {
+		case old == held:
+			runtime.Gosched()
 		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
-			return 0, now, 0, locked
+			return 0, now, locked
 		case ahead <= a.room+a.one-cost:
 			next := start + full + uint64(cost) | (old+oneGrant)&grantBits
-			if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
-				return ahead + cost, now, returned, taken
+			if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next, grantsPerWord) {
+				return ahead + cost, now, taken
 			}
 		case old == before:
-			return ahead, now, 0, short
+			return ahead, now, short
 		default:
 			before = old
 			now = clock.Now()
@@ -150,31 +118,24 @@ func (a *arrival) takeContended(cost, began int64) (ahead, now, returned int64, 
 
 // available is how many whole permits there are when the bucket is short of full by ahead.
 func (a *arrival) available(ahead int64) int64 {
-	return int64(uint64(max(a.room+a.one-ahead, 0)) / uint64(a.one))
+	return int64(a.permits.of(uint64(max(a.room+a.one-ahead, 0))))
 }
 
 // duration is how long it takes to regain ahead, rounded up.
 func (a *arrival) duration(ahead int64) time.Duration {
-	return time.Duration((uint64(ahead) + a.scale - 1) / a.scale)
+	return time.Duration(a.nanos.of(uint64(ahead) + a.scale - 1))
 }
 
 func (a *arrival) raise() {
-	var old uint64
-	for {
-		old = a.word.Load()
-		if old&raised != 0 {
-			return
-		}
-		if a.word.CompareAndSwap(old, old|raised) {
-			break
-		}
+	old, ok := seize(&a.word)
+	if !ok {
+		return
 	}
 	a.granted.Add(int64(old & grantBits / oneGrant))
 	epoch := a.epoch.Load()
-	units := (old&^lowBits - uint64(epoch)*a.scale) >> arrivalShift
-	num := a.scale >> arrivalShift
+	s := a.state(old&^lowBits-uint64(epoch)*a.scale, epoch, a.returned.Load())
 	state := a.owner.meter.state // as [algo.TokenBucket.Law] has it
-	state[0], state[1], state[2], state[3] = uint64(epoch), units/num, units%num, uint64(a.returned.Load())
+	state[0], state[1], state[2], state[3] = uint64(s.Last), uint64(s.Ahead), uint64(s.Part), uint64(s.Returned)
 }
 
 // lower leaves the word raised if the state does not fit, which is so while the bucket is deep in debt.
@@ -203,51 +164,85 @@ func (a *arrival) counts() (granted, refused int64) {
 	return a.granted.Load(), a.refused.Sum()
 }
 
-// mark is the Mark of a take with these answers.
-func (a *arrival) mark(ahead, now, returned int64) algo.Mark {
-	units, num := uint64(ahead)>>arrivalShift, a.scale>>arrivalShift
-	s := algo.TokenBucketState{Ahead: int64(units / num), Part: int64(units % num), Last: now, Returned: returned}
-	return s.Mark()
+// state is that of a bucket which is short of full by ahead at time now.
+func (a *arrival) state(ahead uint64, now, returned int64) algo.TokenBucketState {
+	whole := a.nanos.of(ahead)
+	part := (ahead - whole*a.scale) >> arrivalShift
+	return algo.TokenBucketState{Ahead: int64(whole), Part: int64(part), Last: now, Returned: returned}
 }
 
-// try decides on n permits without the lock; not ok if it needs the lock.
-func (a *arrival) try(l *Lease, n int64, reserve bool) (ok bool) {
-	if n <= 0 || n > a.burst {
-		return false
+// ask implements sharer.
+func (a *arrival) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
+	epoch := a.epoch.Load()
+	old = a.word.Load()
+	if old&grantBits == grantBits && a.fold(old, old&^grantBits, grantsPerWord-1) {
+		old &^= grantBits
 	}
-	ahead, now, returned, v := a.take(n * a.one)
-	if v == locked {
-		return false
+	if old&raised != 0 || n > a.burst || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
+		return old, 0, locked
 	}
-	l.permits = n
-	d := &l.decision
+	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
+	full := max(old&^lowBits-start, at)
+	ahead, cost := int64(full-at), n*a.one
+	if over := ahead + cost - a.room - a.one; over > 0 {
+		d.Reason, d.RetryAfter, v = ReasonLimited, a.duration(over), short
+	} else {
+		d.Allowed, v = true, taken
+		ahead += cost
+		next = start + full + uint64(cost) | (old+oneGrant)&grantBits
+	}
 	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
-	if v == taken {
-		d.Allowed = true
-		if reserve {
-			l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now, returned))
-		}
-		return true
-	}
-	a.refused.Add()
-	d.Reason, d.RetryAfter = ReasonLimited, a.duration(ahead-a.room-a.one+n*a.one)
-	return true
+	return old, next, v
 }
 
-// tryFirst is try for a caller that would rather wait than be refused.
-func (a *arrival) tryFirst(l *Lease, n int64, reserve bool) (ok bool) {
+// mark implements sharer. What the state's Returned is changes only under the lock, and the word with it.
+func (a *arrival) mark(next uint64, now int64) algo.Mark {
+	return a.state(next&^lowBits-uint64(now)*a.scale, now, a.returned.Load()).Mark()
+}
+
+// try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
+//
+// A refusal must not rest on a time that was read before the word changed. So the word is read before the clock as
+// well as after it; only if it is the same is the refusal final.
+//
+// The decision is written before the word is exchanged, which waits for what was written: a caller that copies the lease need
+// not.
+func (a *arrival) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 	if n <= 0 || n > a.burst {
 		return false
 	}
-	ahead, now, returned, v := a.take(n * a.one)
-	if v != taken {
-		return false
-	}
 	l.permits = n
-	d := &l.decision
-	d.Allowed, d.Limit, d.Remaining, d.ResetAfter, d.Policy = true, a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
-	if reserve {
-		l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now, returned))
+	before := a.word.Load()
+	for now := clock.Now(); ; l.decision = (Decision{}) {
+		old, next, v := a.ask(&l.decision, now, n)
+		switch {
+		case v == taken:
+			if reserve {
+				m := a.mark(next, now)
+				if a.word.CompareAndSwap(old, next) {
+					l.claim, l.generation = newClaim(&a.owner.gate, n, m)
+					return true
+				}
+			} else if a.word.CompareAndSwap(old, next) {
+				return true
+			}
+		case old == held:
+			runtime.Gosched()
+		case v == locked || !refuse:
+			return false
+		case old == before:
+			a.refused.Add()
+			return true
+		default:
+			before = old
+			now = clock.Now()
+		}
 	}
-	return true
+}
+
+// count implements sharer. The word counts what is granted.
+func (a *arrival) count(granted bool) {
+	if !granted {
+		a.refused.Add()
+	}
 }

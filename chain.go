@@ -32,6 +32,7 @@ type Chain struct {
 	gates   []link[*gate] // in order of the chain
 	ordered []*gate       // in order of locking
 	foreign []link[Acquirer]
+	shares  []share // those of gates, if there is nothing else, and each can have its state in a word
 	chains  []*Chain
 	links   int
 	clocked bool // some limiter has a Clock
@@ -74,7 +75,30 @@ func NewChain(limiters ...Acquirer) (*Chain, error) {
 		c.clocked = c.clocked || g.limiter.clock != nil
 	}
 	slices.SortFunc(c.ordered, func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
+	c.shares = c.sharesOf()
 	return c, nil
+}
+
+// sharesOf returns the words of all limiters, or none if not all of them have one.
+func (c *Chain) sharesOf() (shares []share) {
+	if len(c.foreign) > 0 || len(c.gates) > maxShares {
+		return nil
+	}
+	for _, link := range c.gates {
+		s := share{gate: link.limiter, place: link.place}
+		switch w := s.gate.word.(type) {
+		case *arrival:
+			s.word, s.of = &w.word, w
+		case *windowWord:
+			s.word, s.of = &w.word, w
+		case *free:
+			s.word, s.of = &w.word, w
+		default:
+			return nil
+		}
+		shares = append(shares, s)
+	}
+	return shares
 }
 
 // gated is implemented by the limiters of this package that have a gate.
@@ -128,22 +152,22 @@ func (c *Chain) closedLease(n int64) Lease {
 }
 
 // TryAcquire implements [Acquirer].
-func (c *Chain) TryAcquire(n int64) Lease {
-	l, _ := c.try(nil, n, false) //nolint:staticcheck // nil says that the caller does not wait
-	c.count(l, n)
+func (c *Chain) TryAcquire(n int64) (l Lease) {
+	c.try(nil, &l, n, false) //nolint:staticcheck // nil says that the caller does not wait
+	c.count(&l)
 	return l
 }
 
 // TryReserve implements [Acquirer].
-func (c *Chain) TryReserve(n int64) Lease {
-	l, _ := c.try(nil, n, true) //nolint:staticcheck // as above
-	c.count(l, n)
+func (c *Chain) TryReserve(n int64) (l Lease) {
+	c.try(nil, &l, n, true) //nolint:staticcheck // as above
+	c.count(&l)
 	return l
 }
 
-func (c *Chain) count(l Lease, n int64) {
+func (c *Chain) count(l *Lease) {
 	switch {
-	case n <= 0:
+	case l.permits <= 0:
 	case l.decision.Allowed:
 		c.granted.Add(1)
 	default:
@@ -166,15 +190,20 @@ func (c *Chain) claim(n int64) (*claim, uint64) {
 
 // try decides in one step. If the caller is ready to wait until ctx ends, a refusal is final only if there is nothing
 // to wait for; a caller that is not has a ctx of nil. The limiters that refuse count only final refusals.
-func (c *Chain) try(ctx context.Context, n int64, reserve bool) (l Lease, final bool) {
+func (c *Chain) try(ctx context.Context, l *Lease, n int64, reserve bool) (final bool) {
 	c.made()
 	switch {
 	case n < 0:
-		return c.invalid(n), true
+		*l = c.invalid(n)
+		return true
 	case c.isClosed():
-		return c.closedLease(n), true
+		*l = c.closedLease(n)
+		return true
 	}
 	l.permits = n
+	if len(c.shares) > 0 && n > 0 && c.takeShares(l, n, reserve, ctx == nil) {
+		return true
+	}
 	var foreign binding
 	if len(c.foreign) > 0 {
 		l.claim, l.generation = c.claim(n)
@@ -192,7 +221,7 @@ func (c *Chain) try(ctx context.Context, n int64, reserve bool) (l Lease, final 
 	switch {
 	case verdict.decision.Allowed && n > 0:
 		final, verdict = true, foreign
-		c.take(&l, n, reserve, &verdict)
+		c.take(l, n, reserve, &verdict)
 	case verdict.decision.Allowed || ctx == nil || c.hopeless(ctx, &verdict.decision):
 		final = true
 		for _, link := range c.gates {
@@ -211,7 +240,7 @@ func (c *Chain) try(ctx context.Context, n int64, reserve bool) (l Lease, final 
 	default:
 		l.claim.reserved = reserve
 	}
-	return l, final
+	return final
 }
 
 // reserveForeign reserves n permits of every limiter of another kind, until one refuses. The others are then only asked.
@@ -237,14 +266,19 @@ func (c *Chain) take(l *Lease, n int64, reserve bool, verdict *binding) {
 		g.count(n, reason == ReasonNone)
 		part := g.lease(n, g.decision(r, reason), r.Mark, reserve, under{})
 		verdict.add(part.decision)
-		if part.claim == nil {
-			continue
-		}
-		if l.claim == nil {
-			l.claim, l.generation = c.claim(n)
-		}
-		l.claim.parts[link.place] = part
+		c.addPart(l, link.place, part)
 	}
+}
+
+// addPart keeps what ends with l.
+func (c *Chain) addPart(l *Lease, place int, part Lease) {
+	if part.claim == nil {
+		return
+	}
+	if l.claim == nil {
+		l.claim, l.generation = c.claim(l.permits)
+	}
+	l.claim.parts[place] = part
 }
 
 // hopeless reports whether waiting until ctx ends cannot help a request that was refused with d, and says so in d.
@@ -267,14 +301,9 @@ type binding struct {
 }
 
 func (b *binding) add(d Decision) {
-	switch {
-	case !b.any, b.decision.Allowed && !d.Allowed:
-		b.decision = d
-	case b.decision.Allowed != d.Allowed:
-	case d.Allowed && d.Remaining < b.decision.Remaining, !d.Allowed && d.RetryAfter > b.decision.RetryAfter:
-		b.decision = d
+	if !b.any || binds(&d, &b.decision) {
+		b.decision, b.any = d, true
 	}
-	b.any = true
 }
 
 // settle implements settler.
@@ -336,7 +365,7 @@ func (c *Chain) Do(ctx context.Context, n int64, f func() error) error {
 func (c *Chain) acquireCounted(ctx context.Context, n int64, reserve bool) (Lease, error) {
 	l, err := c.acquire(ctx, n, reserve)
 	if l.decision.Reason != ReasonCanceled {
-		c.count(l, n)
+		c.count(&l)
 	}
 	return l, err
 }
@@ -353,7 +382,8 @@ func (c *Chain) acquire(ctx context.Context, n int64, reserve bool) (Lease, erro
 	case len(c.foreign) > 0: // try would ask them, and wait would ask them again
 		return c.wait(ctx, n, reserve)
 	}
-	if l, final := c.try(ctx, n, reserve); final {
+	var l Lease
+	if c.try(ctx, &l, n, reserve) {
 		return l, l.Err()
 	}
 	return c.wait(ctx, n, reserve)

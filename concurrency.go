@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 
@@ -92,14 +93,14 @@ func (p *pool) init(o gateOptions) error {
 	return nil
 }
 
-// free is the state of a pool in one word: the permits that are free, shifted left by one; bit 0 is raised. Below zero it
-// is how many more permits are out than the limit, which was lowered.
+// free is the state of a pool in one word: the permits that are free, as an int64 shifted left by one; bit 0 is raised. Below
+// zero it is how many more permits are out than the limit, which was lowered.
 //
 // That the word holds what is free, and not what is out, makes the limit a part of it: who exchanges it needs to know
 // no limit, so a limit that changes meanwhile cannot be exceeded.
 type free struct {
 	_         [64]byte
-	word      atomic.Int64
+	word      atomic.Uint64
 	granted   atomic.Int64
 	_         [48]byte
 	refused   tally.Tally
@@ -107,18 +108,20 @@ type free struct {
 	owner     *pool
 }
 
+func wordOfFree(left int64) uint64 { return uint64(left) << 1 }
+
 func (f *free) take(n int64) (left int64, v verdict) {
 	for {
 		old := f.word.Load()
-		if old&raised != 0 {
+		left = int64(old) >> 1
+		switch {
+		case old == held:
+			runtime.Gosched()
+		case old&raised != 0:
 			return 0, locked
-		}
-		left = old >> 1
-		if left < n {
+		case left < n:
 			return left, short
-		}
-		if f.word.CompareAndSwap(old, old-n<<1) {
-			f.granted.Add(1)
+		case f.word.CompareAndSwap(old, wordOfFree(left-n)):
 			return left - n, taken
 		}
 	}
@@ -129,13 +132,18 @@ func (f *free) release(n int64) (ok bool) {
 	for {
 		limit := f.owner.limit.Load()
 		old := f.word.Load()
+		if old == held {
+			runtime.Gosched()
+			continue
+		}
 		if old&raised != 0 {
 			return false
 		}
-		if old>>1+n == limit {
+		left := int64(old)>>1 + n
+		if left == limit {
 			f.touch() // before the permits are back: Stats must not see an old time
 		}
-		if f.word.CompareAndSwap(old, old+n<<1) {
+		if f.word.CompareAndSwap(old, wordOfFree(left)) {
 			if f.owner.limit.Load() != limit { // the permits may have been the last that were out
 				f.touch()
 			}
@@ -156,23 +164,57 @@ func (f *free) touch() {
 }
 
 func (f *free) raise() {
-	for {
-		old := f.word.Load()
-		if old&raised != 0 {
-			return
-		}
-		if f.word.CompareAndSwap(old, old|raised) {
-			f.owner.meter.state[0] = uint64(f.owner.limit.Load() - old>>1)
-			return
-		}
+	if old, ok := seize(&f.word); ok {
+		f.owner.meter.state[0] = uint64(f.owner.limit.Load() - int64(old)>>1)
 	}
 }
 
-func (f *free) lower() { f.word.Store((f.owner.limit.Load() - int64(f.owner.meter.state[0])) << 1) }
+func (f *free) lower() {
+	f.word.Store(wordOfFree(f.owner.limit.Load() - int64(f.owner.meter.state[0])))
+}
 
 func (f *free) counts() (granted, refused int64) { return f.granted.Load(), f.refused.Sum() }
 
-// try decides on n permits without the lock; not ok if it needs the lock.
+// tell says in d what became of a call for n permits under a limit that may have changed meanwhile, and how many are left.
+func (f *free) tell(d *Decision, limit, n, left int64, v verdict) {
+	d.Limit, d.Policy = limit, f.owner.policy
+	if v == taken {
+		d.Allowed, d.Remaining = true, min(left, limit-n)
+		return
+	}
+	d.Reason, d.Remaining = ReasonLimited, min(max(left, 0), limit)
+}
+
+// ask implements sharer.
+func (f *free) ask(d *Decision, _, n int64) (old, next uint64, v verdict) {
+	limit := f.owner.limit.Load()
+	old = f.word.Load()
+	if old&raised != 0 || n > limit {
+		return old, 0, locked
+	}
+	left := int64(old) >> 1
+	if v = short; left >= n {
+		v = taken
+		left -= n
+		next = wordOfFree(left)
+	}
+	f.tell(d, limit, n, left, v)
+	return old, next, v
+}
+
+// mark implements sharer.
+func (*free) mark(uint64, int64) algo.Mark { return algo.Mark{} }
+
+// count implements sharer.
+func (f *free) count(granted bool) {
+	if granted {
+		f.granted.Add(1)
+	} else {
+		f.refused.Add()
+	}
+}
+
+// try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
 func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
 	limit := p.limit.Load()
 	if n <= 0 || n > limit {
@@ -183,17 +225,14 @@ func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
 		return false
 	}
 	l.permits = n
-	d := &l.decision
-	d.Limit, d.Remaining, d.Policy = limit, min(max(left, 0), limit), p.policy
+	p.fast.tell(&l.decision, limit, n, left, v)
+	p.fast.count(v == taken)
 	if v == short {
-		d.Reason = ReasonLimited
-		p.fast.refused.Add()
 		return true
 	}
-	d.Allowed, d.Remaining = true, min(left, limit-n) // of a limit that was raised meanwhile more is left
 	l.claim, l.generation = newClaim(p.owner, n, algo.Mark{})
 	if p.grants != nil {
-		p.grants.granted(l.claim, *d)
+		p.grants.granted(l.claim, l.decision)
 	}
 	return true
 }

@@ -50,13 +50,6 @@ type gate struct {
 	terms *terms     // the limit that the meter applies
 }
 
-// word is a state that calls may change without the lock, until it is raised.
-type word interface {
-	raise() // moves the state into the meter; nothing changes without the lock until lower
-	lower() // moves it back, if it fits
-	counts() (granted, refused int64)
-}
-
 // granter is told of every claim before its caller has it.
 type granter interface {
 	granted(c *claim, d Decision)

@@ -109,11 +109,11 @@ func (l *Limiter) Allow() bool {
 	old := a.word.Load()
 	full := max(old&^lowBits-start, at)
 	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
-		return l.allow()
+		return l.allowContended(now)
 	}
 	if int64(full-at) <= a.room {
 		next := start + full + uint64(a.one) | (old+oneGrant)&grantBits
-		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
+		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next, grantsPerWord) {
 			return true
 		}
 	} else if old == before {
@@ -124,7 +124,7 @@ func (l *Limiter) Allow() bool {
 }
 
 func (l *Limiter) allowContended(now int64) bool {
-	switch _, _, _, v := l.fast.takeContended(l.fast.one, now); v {
+	switch _, _, v := l.fast.takeContended(l.fast.one, now); v {
 	case taken:
 		return true
 	case short:
@@ -151,28 +151,12 @@ func (l *Limiter) allowOther() bool {
 	return l.allow()
 }
 
-// quick decides on n permits without the lock; not ok if it needs the lock.
-func (l *Limiter) quick(lease *Lease, n int64, reserve bool) (ok bool) {
-	if w := l.window; w != nil {
-		return w.try(lease, n, reserve, true)
-	}
-	return l.fast.try(lease, n, reserve)
-}
-
-// quickFirst is quick for a caller that would rather wait than be refused.
-func (l *Limiter) quickFirst(lease *Lease, n int64, reserve bool) (ok bool) {
-	if w := l.window; w != nil {
-		return w.try(lease, n, reserve, false)
-	}
-	return l.fast.tryFirst(lease, n, reserve)
-}
-
 // Take takes n permits if they are available and no caller waits for them, and returns the decision. It never waits.
 func (l *Limiter) Take(n int64) Decision { return l.TryAcquire(n).decision }
 
 // TryAcquire is Take with a [Lease], as [Acquirer] has it. Releasing it does nothing: permits come back with time.
 func (l *Limiter) TryAcquire(n int64) (lease Lease) {
-	if l.quick(&lease, n, false) {
+	if l.fast.try(&lease, n, false, true) || l.window.try(&lease, n, false, true) {
 		return lease
 	}
 	return l.gate.TryAcquire(n)
@@ -181,7 +165,7 @@ func (l *Limiter) TryAcquire(n int64) (lease Lease) {
 // TryReserve takes n permits if they are available and no caller waits for them, for a cost that is known later: the lease must
 // end in Commit with what it really cost, or in Cancel. It never waits.
 func (l *Limiter) TryReserve(n int64) (lease Lease) {
-	if l.quick(&lease, n, true) {
+	if l.fast.try(&lease, n, true, true) || l.window.try(&lease, n, true, true) {
 		return lease
 	}
 	return l.gate.TryReserve(n)
@@ -196,7 +180,7 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) (lease Lease, err error)
 	if over(ctx) {
 		return l.gate.Acquire(ctx, n)
 	}
-	if l.quickFirst(&lease, n, false) {
+	if l.fast.try(&lease, n, false, false) || l.window.try(&lease, n, false, false) {
 		return lease, nil
 	}
 	return l.acquireBegun(ctx, n, false)
@@ -207,7 +191,7 @@ func (l *Limiter) Reserve(ctx context.Context, n int64) (lease Lease, err error)
 	if over(ctx) {
 		return l.gate.Reserve(ctx, n)
 	}
-	if l.quickFirst(&lease, n, true) {
+	if l.fast.try(&lease, n, true, false) || l.window.try(&lease, n, true, false) {
 		return lease, nil
 	}
 	return l.acquireBegun(ctx, n, true)

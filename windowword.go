@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -61,23 +62,18 @@ func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v ve
 	before, epoch := a.word.Load(), a.epoch.Load()
 	for now := clock.Now(); ; {
 		old := a.word.Load()
+		if old == held {
+			runtime.Gosched()
+			continue
+		}
 		if old&raised != 0 || a.epoch.Load() != epoch {
 			return 0, 0, 0, locked
 		}
-		number = epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers)
-		used = int64(old >> 1 & windowPermits)
-		passed := now - a.origin - number*a.length
-		if used > a.limit { // debt is carried into the next window
-			return 0, 0, 0, locked
-		}
-		if passed >= a.length {
-			number += passed / a.length
-			passed %= a.length
-			used = 0
-		}
+		var passed int64
+		number, used, passed = a.at(old, epoch, now)
 		left = time.Duration(a.length - passed)
 		switch {
-		case number-epoch >= windowEpochLife:
+		case used > a.limit || number-epoch >= windowEpochLife: // debt is carried into the next window
 			return 0, 0, 0, locked
 		case passed < 0: // a caller saw a later window, or the clock has gone back
 			if old == before {
@@ -88,7 +84,7 @@ func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v ve
 				return used, number, left, short
 			}
 		default:
-			if a.word.CompareAndSwap(old, uint64(number)<<windowShift|uint64(used+n)<<1) {
+			if a.word.CompareAndSwap(old, wordOfWindow(number, used+n)) {
 				return used + n, number, left, taken
 			}
 			continue
@@ -99,16 +95,24 @@ func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v ve
 	}
 }
 
+// at is the window of the word old at time now: its number, what is used in it, and what has passed of it, which is negative
+// before it begins.
+func (a *windowWord) at(old uint64, epoch, now int64) (number, used, passed int64) {
+	number = epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers)
+	used = int64(old >> 1 & windowPermits)
+	passed = now - a.origin - number*a.length
+	if passed >= a.length && used <= a.limit {
+		return number + passed/a.length, 0, passed % a.length
+	}
+	return number, used, passed
+}
+
+func wordOfWindow(number, used int64) uint64 { return uint64(number)<<windowShift | uint64(used)<<1 }
+
 func (a *windowWord) raise() {
-	var old uint64
-	for {
-		old = a.word.Load()
-		if old&raised != 0 {
-			return
-		}
-		if a.word.CompareAndSwap(old, old|raised) {
-			break
-		}
+	old, ok := seize(&a.word)
+	if !ok {
+		return
 	}
 	epoch := a.epoch.Load()
 	state := a.owner.meter.state // as [algo.FixedWindow.Law] has it
@@ -124,14 +128,14 @@ func (a *windowWord) lower() {
 	if window-a.epoch.Load() >= windowEpochLife/2 {
 		a.epoch.Store(window)
 	}
-	a.word.Store(uint64(window)<<windowShift | used<<1)
+	a.word.Store(wordOfWindow(window, int64(used)))
 }
 
 func (a *windowWord) counts() (granted, refused int64) { return a.granted.Sum(), a.refused.Sum() }
 
-// try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
+// try is that of arrival. A nil windowWord is not ok.
 func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
-	if n <= 0 || n > a.limit {
+	if a == nil || n <= 0 || n > a.limit {
 		return false
 	}
 	used, number, left, v := a.take(n)
@@ -139,17 +143,55 @@ func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 		return false
 	}
 	l.permits = n
-	d := &l.decision
-	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.limit, a.limit-used, left, a.owner.policy
-	if v == short {
-		a.refused.Add()
-		d.Reason, d.RetryAfter = ReasonLimited, left
-		return true
-	}
-	a.granted.Add()
-	d.Allowed = true
-	if reserve {
+	a.tell(&l.decision, used, left, v)
+	a.count(v == taken)
+	if v == taken && reserve {
 		l.claim, l.generation = newClaim(a.owner, n, algo.Mark{At: number})
 	}
 	return true
+}
+
+// tell says in d what became of a call that finds or leaves so many permits used in a window that still lasts for left.
+func (a *windowWord) tell(d *Decision, used int64, left time.Duration, v verdict) {
+	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.limit, a.limit-used, left, a.owner.policy
+	if v == taken {
+		d.Allowed = true
+		return
+	}
+	d.Reason, d.RetryAfter = ReasonLimited, left
+}
+
+// ask implements sharer.
+func (a *windowWord) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
+	epoch := a.epoch.Load()
+	old = a.word.Load()
+	if old&raised != 0 || n > a.limit || a.epoch.Load() != epoch {
+		return old, 0, locked
+	}
+	number, used, passed := a.at(old, epoch, now)
+	if used > a.limit || passed < 0 || number-epoch >= windowEpochLife {
+		return old, 0, locked
+	}
+	if v = short; used+n <= a.limit {
+		v = taken
+		used += n
+		next = wordOfWindow(number, used)
+	}
+	a.tell(d, used, time.Duration(a.length-passed), v)
+	return old, next, v
+}
+
+// mark implements sharer.
+func (a *windowWord) mark(next uint64, now int64) algo.Mark {
+	number, _, _ := a.at(next, a.epoch.Load(), now)
+	return algo.Mark{At: number}
+}
+
+// count implements sharer.
+func (a *windowWord) count(granted bool) {
+	if granted {
+		a.granted.Add()
+	} else {
+		a.refused.Add()
+	}
 }

@@ -185,7 +185,7 @@ func newBucketPair(t *testing.T, rate Rate, burst int64) *pair[algo.TokenBucketS
 	p.contend = func(now, n int64) {
 		// A time that was read before may be used for a grant; a refusal holds now.
 		began := max(now-p.rng.Int64N(3), p.state.Last)
-		ahead, at, _, v := b.fast.takeContended(n*b.fast.one, began)
+		ahead, at, v := b.fast.takeContended(n*b.fast.one, began)
 		if v == locked {
 			return
 		}
