@@ -9,7 +9,7 @@ import (
 )
 
 // Charge is a part of a request: N permits of Key under a limit. No two charges of a request may be for the same Key of the
-// same Policy. See [CheckCharges].
+// same Policy. See [Check].
 type Charge struct {
 	// Policy names the limit: the state is kept under it and Key, whatever the parameters of Limit are. It is the Policy of the
 	// decision. From 1 to 256 bytes.
