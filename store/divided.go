@@ -166,8 +166,8 @@ func (d *Divided) both(ctx context.Context, ask Ask, charges []Charge, p *parts)
 	durable, shared := &p[0], &p[1]
 	if ask.Wait != 0 {
 		_, err := d.shared.Do(ctx, Ask{Mode: ModePeek}, shared.charges, shared.decisions)
-		if err := byFail(ctx, shared.charges, shared.decisions, err); err != nil {
-			return Hold{}, err
+		if wrong := byFail(ctx, shared.charges, shared.decisions, err); wrong != nil {
+			return Hold{}, wrong
 		}
 		if !allGranted(shared.decisions) {
 			durable.notAsked()

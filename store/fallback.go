@@ -80,8 +80,8 @@ const (
 // decide decides about charges as their Fail says. If one is refused, nothing is taken for the others. Those who are refused
 // for want of the store may ask again after retry.
 func (f *fallback) decide(ask Ask, charges []Charge, decisions []weir.Decision, retry time.Duration) (h Hold, err error) {
-	if err = Check(ask, charges, decisions); err != nil {
-		return Hold{}, err
+	if wrong := Check(ask, charges, decisions); wrong != nil {
+		return Hold{}, wrong
 	}
 	takes := ask.Mode == ModeTake
 	f.lock.Lock()
