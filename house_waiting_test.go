@@ -49,7 +49,7 @@ func TestCallsThatMayWaitTellTheOutcome(t *testing.T) {
 		})
 	}
 	for _, name := range []string{
-		"weir.Acquire", "weir.Do", "weir.Wait", "keyset.AcquireAll", "policy.Wait", "policy.ReserveAll", "store.Acquire", "durable.Acquire",
+		"weir.Acquire", "weir.Do", "weir.Wait", "keyset.AcquireAll", "policy.Wait", "policy.ReserveAll", "store.Do", "durable.Do",
 	} {
 		if !seen[name] {
 			t.Errorf("%s was not found, but %d others", name, len(seen))

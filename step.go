@@ -305,7 +305,7 @@ func (s *step) peek(except int) probe {
 			if p.find(); p.inGate() {
 				return probeInGate
 			}
-			if p.slot == nil && p.full || p.slot != nil && !p.settled() && !p.adopt() {
+			if p.slot == nil && p.full || p.slot != nil && !p.adopt() {
 				p.noRoom(p.decision, p.n)
 				continue
 			}
@@ -320,7 +320,7 @@ func (s *step) take(p *stepPart) probe {
 	if p.find(); p.inGate() {
 		return probeInGate
 	}
-	known := p.slot != nil && (p.settled() || p.adopt())
+	known := p.slot != nil && p.adopt()
 	if p.full = p.full && !known; p.full {
 		p.noRoom(p.decision, p.n)
 		return probeOK
@@ -351,7 +351,7 @@ func (s *step) debit(p *stepPart) probe {
 	case p.full:
 		p.forgiven = p.n
 	case p.slot != nil:
-		if !p.settled() && !p.adopt() {
+		if !p.adopt() {
 			p.terms = p.held()
 		}
 		p.saved = len(s.saved)
