@@ -31,7 +31,7 @@ var mutants = []mutant{
 		"store/leasedbound.go", "return span - span/driftShare", "return 20 * p.span",
 	}}},
 	{"what is left of a lease is given back though it has come back", []edit{{
-		"store/record.go", "r.terms.law.cancel(r.state, r.at, n, m)", "r.terms.law.refund(r.state, r.at, n+0*m.taken)",
+		"store/record.go", "r.terms.law.Cancel(r.state, r.at, n, m)", "r.terms.law.Refund(r.state, r.at, n+0*m.Taken)",
 	}}},
 	{"a reservation is settled twice", []edit{{
 		"store/record.go", "\tr.giveBack(&r.held[i], r.held[i].n)\n\tr.held = slices.Delete(r.held, i, i+1)\n", "\tr.giveBack(&r.held[i], r.held[i].n)\n",

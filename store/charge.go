@@ -75,7 +75,7 @@ func CheckQueued(ask Ask, charges []Charge, decisions []weir.Decision) error {
 		return err
 	}
 	for i := range charges {
-		if _, err := compiled.terms(charges[i].Limit); err != nil {
+		if _, err := termsOf(charges[i].Limit); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func CheckSettle(h Hold, actual []int64) error {
 			Accepted: fmt.Sprintf("from 0 to what was lent, which is %d", h.Charges[0].N),
 		}
 	}
-	_, err := compiled.terms(h.Charges[0].Limit)
+	_, err := termsOf(h.Charges[0].Limit)
 	return err
 }
 

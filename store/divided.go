@@ -247,7 +247,7 @@ func byFail(ctx context.Context, charges []Charge, decisions []weir.Decision, er
 	}
 	for i := range charges {
 		c, to := &charges[i], &decisions[i]
-		t, _ := compiled.terms(c.Limit)
+		t, _ := termsOf(c.Limit)
 		switch {
 		case c.N > t.most: // this is known without the store
 			*to = weir.Decision{Reason: weir.ReasonNever, RetryAfter: weir.Never, Limit: t.most, Policy: c.Policy}

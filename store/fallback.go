@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/limits"
+	"github.com/weirhq/weir/internal/memo"
 )
 
 // FallbackOptions configure what a [Fleet] does for charges of FailLocal while the store is unavailable.
@@ -143,7 +144,7 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 	local := 0
 	for i := range charges {
 		c, d, counter := &charges[i], &decisions[i], &f.closed
-		t, _ := compiled.terms(c.Limit) // which was checked
+		t, _ := termsOf(c.Limit) // which was checked
 		switch c.Fail {
 		case FailOpen:
 			counter = &f.open
@@ -178,7 +179,7 @@ func (f *fallback) divide(l weir.Limit) weir.Limit {
 	if live == 1 {
 		return l
 	}
-	if f.dividedBy != live || len(f.divided) >= mostTerms {
+	if f.dividedBy != live || len(f.divided) >= memo.Max {
 		f.dividedBy, f.divided = live, make(map[weir.Limit]weir.Limit)
 	}
 	d, ok := f.divided[l]
@@ -278,7 +279,7 @@ func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry tim
 	local := 0
 	for i := range charges {
 		c, d := &charges[i], &decisions[i]
-		t, _ := compiled.terms(c.Limit) // which was checked
+		t, _ := termsOf(c.Limit) // which was checked
 		if !sharedOut(c) {
 			*d = weir.Decision{Allowed: true, Limit: t.most, Policy: c.Policy}
 			continue

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/memo"
 )
 
 // LeasedOptions configure a [Leased].
@@ -81,7 +82,8 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 type Leased struct {
 	near[leasedKey]
 
-	plans     leasePlans
+	term      time.Duration
+	plans     memo.Table[weir.Limit, *leasePlan]
 	returning chan struct{} // has room for as many calls that give back
 	ahead     atomic.Int64  // calls that are under way, and that no request waits for
 	stats     leasedCounts
@@ -98,7 +100,7 @@ func NewLeased(inner Home, o LeasedOptions) (*Leased, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Leased{plans: leasePlans{term: o.Term}, returning: make(chan struct{}, mostReturns)}
+	l := &Leased{term: o.Term, returning: make(chan struct{}, mostReturns)}
 	l.open(inner, o.Clock, o.MaxKeys, o.Term, l)
 	return l, nil
 }

@@ -208,7 +208,7 @@ func (f *fleet) refused() bool {
 
 func (l *Leased) mustPlan(t testing.TB, limit weir.Limit) *leasePlan {
 	t.Helper()
-	p, err := l.plans.plan(limit)
+	p, err := l.plan(limit)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"math/bits"
-	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -84,7 +83,7 @@ type leasePlan struct {
 
 // newLeasePlan checks a limit and says how it is leased.
 func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
-	t, err := compiled.terms(given)
+	t, err := termsOf(given)
 	if err != nil {
 		return nil, err
 	}
@@ -163,29 +162,7 @@ func untilSegmentEnds(t, window, segments int64) int64 {
 	return end - in
 }
 
-// leasePlans remembers plans, so that a charge costs one look.
-type leasePlans struct {
-	term  time.Duration
-	lock  sync.RWMutex
-	known map[weir.Limit]*leasePlan
-}
-
-func (c *leasePlans) plan(l weir.Limit) (*leasePlan, error) {
-	c.lock.RLock()
-	p := c.known[l]
-	c.lock.RUnlock()
-	if p != nil {
-		return p, nil
-	}
-	p, err := newLeasePlan(l, c.term)
-	if err != nil {
-		return nil, err
-	}
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.known == nil || len(c.known) >= mostTerms {
-		c.known = make(map[weir.Limit]*leasePlan)
-	}
-	c.known[l] = p
-	return p, nil
+// plan is how a limit is leased here.
+func (l *Leased) plan(limit weir.Limit) (*leasePlan, error) {
+	return l.plans.Of(limit, func(limit weir.Limit) (*leasePlan, error) { return newLeasePlan(limit, l.term) })
 }

@@ -10,7 +10,7 @@ import (
 func (l *Leased) lowered(charges []Charge) ([]Charge, error) {
 	asked := make([]Charge, len(charges))
 	for i, c := range charges {
-		p, err := l.plans.plan(c.Limit)
+		p, err := l.plan(c.Limit)
 		if err != nil {
 			return nil, err
 		}
@@ -22,7 +22,7 @@ func (l *Leased) lowered(charges []Charge) ([]Charge, error) {
 
 // inHand calls f with what is kept for a charge that is leased and has something in hand.
 func (l *Leased) inHand(c *Charge, f func(e *leasedKey, now int64)) {
-	p, err := l.plans.plan(c.Limit)
+	p, err := l.plan(c.Limit)
 	if err != nil || !p.bound.Leased {
 		return
 	}

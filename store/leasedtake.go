@@ -60,7 +60,7 @@ func (l *Leased) take(ctx context.Context, charges []Charge, decisions []weir.De
 	*c = leasedCall{l: l, charges: charges, decisions: decisions, parts: c.parts[:0]}
 	defer c.end()
 	for i := range charges {
-		p, err := l.plans.plan(charges[i].Limit)
+		p, err := l.plan(charges[i].Limit)
 		if err != nil {
 			return err
 		}
@@ -343,7 +343,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 
 // leases reports whether a limit, which was checked, is leased.
 func (l *Leased) leases(limit weir.Limit) bool {
-	p, err := l.plans.plan(limit)
+	p, err := l.plan(limit)
 	return err == nil && p.bound.Leased
 }
 
@@ -353,7 +353,7 @@ func (l *Leased) leases(limit weir.Limit) bool {
 func (l *Leased) giveBackSince(charges []Charge, since int64) {
 	for i := range charges {
 		charge := &charges[i]
-		p, err := l.plans.plan(charge.Limit)
+		p, err := l.plan(charge.Limit)
 		if err != nil || charge.N <= 0 {
 			continue
 		}

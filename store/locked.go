@@ -180,7 +180,7 @@ func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) 
 	for i := range c.keys {
 		k := &c.keys[i]
 		charge, d := charges[k.charge], &decisions[k.charge]
-		t, err := compiled.terms(charge.Limit)
+		t, err := termsOf(charge.Limit)
 		if err != nil {
 			return false, err
 		}
@@ -262,7 +262,7 @@ func (c *call) refund(charges []Charge, done []bool) error {
 			continue
 		}
 		charge := charges[k.charge]
-		t, err := compiled.terms(charge.Limit)
+		t, err := termsOf(charge.Limit)
 		if err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func (c *call) debit(charges []Charge, decisions []weir.Decision, done []bool) e
 	for i := range c.keys {
 		k := &c.keys[i]
 		charge := charges[k.charge]
-		t, err := compiled.terms(charge.Limit)
+		t, err := termsOf(charge.Limit)
 		if err != nil {
 			return err
 		}
@@ -302,7 +302,7 @@ func (c *call) debit(charges []Charge, decisions []weir.Decision, done []bool) e
 // lend takes what there is of the permits of a charge, and least at least.
 func (c *call) lend(charge Charge, d *weir.Decision, least int64) (h Hold, err error) {
 	k := &c.keys[0]
-	t, err := compiled.terms(charge.Limit)
+	t, err := termsOf(charge.Limit)
 	if err != nil {
 		return Hold{}, err
 	}
@@ -379,7 +379,7 @@ func (s *Locked) Settle(ctx context.Context, h Hold, actual []int64) error {
 // takeBack gives back what was not spent of a loan.
 func (c *call) takeBack(loan *Hold, unspent int64) error {
 	k := &c.keys[0]
-	t, err := compiled.terms(loan.Charges[0].Limit)
+	t, err := termsOf(loan.Charges[0].Limit)
 	if err != nil || k.rec == nil || k.rec.terms.text != t.text {
 		return err
 	}

@@ -280,7 +280,7 @@ func (e *memoryEntry) termsOf(c *Charge) (*terms, error) {
 	if e != nil && e.terms.limit == c.Limit {
 		return e.terms, nil
 	}
-	return compiled.terms(c.Limit)
+	return termsOf(c.Limit)
 }
 
 // find is what is kept for the charge, if it is held to the limit of the charge, which is t.
@@ -350,7 +350,7 @@ func after(t int64, d time.Duration) int64 {
 func (m *Memory) refund(charges []Charge, now int64) {
 	for i := range charges {
 		if e := m.keys[memoryKey{charges[i].Policy, charges[i].Key}]; e != nil {
-			t, _ := compiled.terms(charges[i].Limit) // which was checked
+			t, _ := termsOf(charges[i].Limit) // which was checked
 			e.ready(now, t)
 			e.refund(charges[i].N)
 			m.due(e)
@@ -378,7 +378,7 @@ func (m *Memory) debit(charges []Charge, decisions []weir.Decision, now int64) {
 // lend takes what there is of the permits of a charge, and least at least.
 func (m *Memory) lend(c Charge, d *weir.Decision, least, now int64) Hold {
 	asked := Charge{Policy: c.Policy, N: least}
-	if t, _ := compiled.terms(c.Limit); least > t.most { // nothing is kept for that
+	if t, _ := termsOf(c.Limit); least > t.most { // nothing is kept for that
 		*d = DecisionOf(asked, t.most, m.view(m.keys[memoryKey{c.Policy, c.Key}], t, now).peek(least))
 		return Hold{}
 	}

@@ -14,7 +14,7 @@ func (o OptimisticOptions) DriftOf(l weir.Limit) int64 {
 	if err != nil {
 		return 0
 	}
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return 0
 	}
@@ -36,7 +36,7 @@ func (o OptimisticOptions) Describe(l weir.Limit) string {
 	if drift == 0 {
 		return "coherent: never above the limit, as every decision asks the store"
 	}
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return err.Error()
 	}

@@ -145,7 +145,7 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) (v verd
 	}
 	if k != nil && k.terms.limit == charge.Limit {
 		p.terms = k.terms
-	} else if p.terms, err = compiled.terms(charge.Limit); err != nil {
+	} else if p.terms, err = termsOf(charge.Limit); err != nil {
 		return verdictAsk, err
 	}
 	if k == nil && c.takes && !c.whole && !foreign {

@@ -19,7 +19,7 @@ type Record struct{ record }
 
 // NewRecord is the record of a key that has never been seen. The error is an *[weir.OptionError].
 func NewRecord(l weir.Limit, now int64) (*Record, error) {
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (r *Record) Advance(now int64, l weir.Limit) (changed bool, err error) {
 		r.ready(now, nil)
 		return false, nil
 	}
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return false, err
 	}
@@ -189,7 +189,7 @@ func (r *Record) As(l weir.Limit) (*Record, error) {
 	if l == r.terms.limit {
 		return r, nil
 	}
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (r *Record) As(l weir.Limit) (*Record, error) {
 // TakeBack gives back n permits that were lent at a time under a limit: see [Return]. It does nothing if the record has
 // another limit. The error is an *[weir.OptionError].
 func (r *Record) TakeBack(l weir.Limit, n, taken int64) error {
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (r *Record) Time() int64 { return r.at }
 
 // AppendLimit appends the binary form of a limit, with its defaults filled in, to b. The error is an *[weir.OptionError].
 func AppendLimit(b []byte, l weir.Limit) ([]byte, error) {
-	t, err := compiled.terms(l)
+	t, err := termsOf(l)
 	if err != nil {
 		return b, err
 	}
@@ -261,7 +261,7 @@ func ParseLimit(b []byte) (weir.Limit, error) {
 	if len(b) > mostLimitBytes {
 		return weir.Limit{}, errMalformed
 	}
-	t, ok := compiled.read(string(b))
+	t, ok := readTerms(string(b))
 	if !ok {
 		return weir.Limit{}, errMalformed
 	}

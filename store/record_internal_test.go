@@ -16,7 +16,7 @@ const testNow = int64(1_790_000_000_123_456_789)
 
 func mustTerms(t testing.TB, l weir.Limit) *terms {
 	t.Helper()
-	held, err := compiled.terms(l)
+	held, err := termsOf(l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func decodeRecord(b []byte, want *terms) (*record, error) {
 	}
 	if want != nil && want.text == text {
 		r.terms = want
-	} else if t, ok := compiled.read(text); ok {
+	} else if t, ok := readTerms(text); ok {
 		r.terms = t
 	} else {
 		return nil, fmt.Errorf("%w: its limit cannot be used", errMalformed)

@@ -88,7 +88,7 @@ func (p *parts) takeAll(ask func(i int, q *part) error, undo func(q *part)) erro
 // notAsked fills the decisions of a part that was not asked: Allowed, with Remaining 0.
 func (q *part) notAsked() {
 	for i := range q.charges {
-		t, _ := compiled.terms(q.charges[i].Limit) // which was checked
+		t, _ := termsOf(q.charges[i].Limit) // which was checked
 		q.decisions[i] = notAsked(&q.charges[i], t)
 	}
 }

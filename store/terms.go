@@ -1,14 +1,15 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
-	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/limits"
+	"github.com/weirhq/weir/internal/memo"
 )
 
 // terms are a limit that has been checked.
@@ -78,54 +79,34 @@ func zoneIsNamed(z *time.Location) bool {
 	return true
 }
 
-// termsCache remembers limits that were checked, so that a charge costs one look.
-type termsCache struct {
-	lock   sync.RWMutex
-	known  map[weir.Limit]*terms
-	byText map[string]*terms
+// The limits of all stores of the process, by what they are and by their binary form.
+var (
+	compiled memo.Table[weir.Limit, *terms] //nolint:gochecknoglobals // so that a charge costs one look
+	written  memo.Table[string, *terms]     //nolint:gochecknoglobals // the same for records
+)
+
+// termsOf checks a limit, unless it was checked before.
+func termsOf(l weir.Limit) (*terms, error) { return compiled.Of(l, newTerms) }
+
+// readTerms is the terms of a limit in its binary form.
+func readTerms(text string) (*terms, bool) {
+	t, err := written.Of(text, parseTerms)
+	return t, err == nil
 }
 
-// mostTerms is how many limits are remembered. When there are more, all are forgotten.
-const mostTerms = 4096
-
-// compiled are the limits of all stores of the process.
-var compiled termsCache
-
-func (c *termsCache) terms(l weir.Limit) (*terms, error) {
-	c.lock.RLock()
-	t := c.known[l]
-	c.lock.RUnlock()
-	if t != nil {
-		return t, nil
-	}
-	t, err := newTerms(l)
-	if err != nil {
-		return nil, err
-	}
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.known == nil || len(c.known) >= mostTerms {
-		c.known, c.byText = make(map[weir.Limit]*terms), make(map[string]*terms)
-	}
-	c.known[l], c.byText[t.text] = t, t
-	return t, nil
-}
-
-// read is the terms of a limit in its binary form.
-func (c *termsCache) read(text string) (*terms, bool) {
-	c.lock.RLock()
-	t := c.byText[text]
-	c.lock.RUnlock()
-	if t != nil {
-		return t, true
-	}
+func parseTerms(text string) (*terms, error) {
 	l, ok := decodeLimit(text)
 	if !ok {
-		return nil, false
+		return nil, errNoLimit
 	}
-	t, err := c.terms(l)
-	return t, err == nil && t.text == text
+	t, err := termsOf(l)
+	if err == nil && t.text != text {
+		err = errNoLimit
+	}
+	return t, err
 }
+
+var errNoLimit = errors.New("weir: this is no limit in its binary form")
 
 // faster is the faster of two rates, of which the zero Rate is the slowest.
 func faster(a, b weir.Rate) weir.Rate {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -47,35 +46,6 @@ type law struct {
 	inUse    algo.Concurrency
 	calendar algo.CalendarWindow
 	months   algo.CalendarWindow // the same windows with a limit of 1, to count them
-}
-
-// laws remembers limits that were checked.
-type laws struct {
-	lock  sync.RWMutex
-	known map[weir.Limit]*law
-}
-
-// mostLaws is how many limits are remembered. When there are more, all are forgotten.
-const mostLaws = 4096
-
-func (c *laws) law(l weir.Limit) (*law, error) {
-	c.lock.RLock()
-	w := c.known[l]
-	c.lock.RUnlock()
-	if w != nil {
-		return w, nil
-	}
-	w, err := newLaw(l)
-	if err != nil {
-		return nil, err
-	}
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.known == nil || len(c.known) >= mostLaws {
-		c.known = make(map[weir.Limit]*law)
-	}
-	c.known[l] = w
-	return w, nil
 }
 
 // newLaw returns an *[weir.OptionError] for a limit that is wrong, or that the script could not count exactly.

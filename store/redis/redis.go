@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/memo"
 	"github.com/weirhq/weir/store"
 )
 
@@ -36,7 +37,7 @@ const (
 type Store struct {
 	options  Options
 	dispatch *dispatcher
-	laws     laws
+	laws     memo.Table[weir.Limit, *law]
 	cluster  bool
 	// split has the limits of a request go to different slots by themselves even where the server is no cluster: for tests.
 	split bool
@@ -133,7 +134,7 @@ func (s *Store) parts(charges []store.Charge) ([]part, error) {
 	list := make([]*law, len(charges))
 	for i := range charges {
 		var err error
-		if list[i], err = s.laws.law(charges[i].Limit); err != nil {
+		if list[i], err = s.laws.Of(charges[i].Limit, newLaw); err != nil {
 			return nil, err
 		}
 	}
