@@ -393,33 +393,6 @@ func TestTheResponseWriterIsNotWrapped(t *testing.T) {
 	handler.ServeHTTP(w, request(http.MethodGet, "/"))
 }
 
-func TestAdmittedAllocations(t *testing.T) {
-	w := httptest.NewRecorder()
-	r := request(http.MethodGet, "/")
-	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	v6 := request(http.MethodGet, "/")
-	v6.RemoteAddr = "[2001:db8::1]:80"
-	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1e9), 1e9), weir.KeyedOptions{Name: "per-client"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(1e9), 1e9), weir.Options{})})(next)
-	byClient := limit(t, httplimit.Options{Keyed: keyed})(next)
-	for _, c := range []struct {
-		name    string
-		handler http.Handler
-		request *http.Request
-		most    float64
-	}{{"one limiter", one, r, 4}, {"by IPv4 client", byClient, r, 4}, {"by IPv6 client", byClient, v6, 5}} {
-		if n := testing.AllocsPerRun(200, func() {
-			clear(w.Header())
-			c.handler.ServeHTTP(w, c.request)
-		}); n > c.most {
-			t.Errorf("%s: %v allocations, want %v", c.name, n, c.most)
-		}
-	}
-}
-
 func expect(t *testing.T, h http.Header, want map[string]string) {
 	t.Helper()
 	if len(h) != len(want) {
