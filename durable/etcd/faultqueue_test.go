@@ -83,15 +83,17 @@ func (q *queueClient) owns(peer *durable.StreamPeer) bool {
 			if a.Reason == weir.ReasonNone || a.Reason == weir.ReasonLimited {
 				return true
 			}
-			if a.Err != nil && a.Err.Error() == goneText {
-				return false
-			}
 		case <-time.After(callTimeout): // nothing is heard: another stream may do better
 			return false
 		case <-q.ctx.Done():
 			return false
 		}
-		pause(q.ctx, 50*time.Millisecond)
+		select {
+		case <-peer.Done():
+			return false
+		default:
+			pause(q.ctx, 50*time.Millisecond)
+		}
 	}
 	return false
 }
@@ -100,9 +102,6 @@ func (q *queueClient) owns(peer *durable.StreamPeer) bool {
 func callOf(r spectest.Request) *durable.Call {
 	return &durable.Call{Verb: durable.VerbDo, Ask: r.Ask(), Charges: []store.Charge{r.Charge()}}
 }
-
-// goneText is the error of a stream that has ended.
-const goneText = "weir: the connection was closed"
 
 // generation sends requests until one of them is answered by an owner that has lost its term.
 func (q *queueClient) generation(peer *durable.StreamPeer, e event) {
