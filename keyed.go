@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"strings"
 
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
 )
@@ -326,4 +328,161 @@ func (k *Keyed[K]) Reset(key K) {
 	c.enter()
 	c.reset()
 	c.unlock()
+}
+
+// checkBounds sets defaults of those options that can be changed while a limiter works, and returns what cannot be used.
+func (o *KeyedOptions) checkBounds(of string) error {
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
+	}
+	if o.MaxKeys < 1 || int64(o.MaxKeys) > 1<<31 {
+		return &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
+	}
+	if o.QueueLimit < 0 || o.QueueLimit > algo.MaxPermits {
+		return &OptionError{of + ".QueueLimit", fmt.Sprint(o.QueueLimit), "from 0 to 10^15 permits"}
+	}
+	_, err := maxDebt(of, o.MaxDebt, 0)
+	return err
+}
+
+// checkBounds is inside.CheckBounds.
+func checkBounds(o KeyedOptions) error { return o.checkBounds("Bounds") }
+
+// Bounds implements keyset.View.
+func (k operator[K]) Bounds() KeyedOptions { return *k.bounds.Load() }
+
+// SetBounds implements keyset.View.
+func (k operator[K]) SetBounds(o KeyedOptions) error {
+	if err := o.checkBounds("Bounds"); err != nil {
+		return err
+	}
+	k.setBounds(&o)
+	return nil
+}
+
+func (k *keyed) setBounds(b *KeyedOptions) {
+	k.bounding.Lock()
+	defer k.bounding.Unlock()
+	old := k.bounds.Swap(b)
+	if b.MaxKeys != old.MaxKeys {
+		k.highest.Store(max(k.highest.Load(), int64(b.MaxKeys)))
+		k.states.Bound(int64(b.MaxKeys))
+	}
+	if b.MaxDebt != old.MaxDebt {
+		k.raiseMostDebt(k.debt(k.base))
+		for i := range k.plans.byTag {
+			page := k.plans.byTag[i].Load()
+			for j := 0; page != nil && j < len(page); j++ {
+				if t := page[j].Load(); t != nil {
+					k.raiseMostDebt(k.debt(t))
+				}
+			}
+		}
+	}
+	for _, g := range k.gates() {
+		g.lock()
+		g.queueLimit = b.QueueLimit
+		if g.terms != nil {
+			g.maxDebt = k.debt(g.terms)
+		}
+		g.unlock()
+	}
+}
+
+// allowPlain is Allow for a bucket, which is the limit that most keys have. It counts: a verdict of locked is none.
+//
+// The clock is read before the lock is taken: see cell.try.
+func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
+	if k.base.most == 0 || k.closed.Load() {
+		return locked, false
+	}
+	now := k.now()
+	law := k.base.law
+	shard := k.states.Lock(h)
+	slot := shard.Find(h)
+	switch {
+	case slot == nil:
+		now = k.now() // the key may have been forgotten meanwhile, which was fresh later
+		if slot = shard.Add(h, baseTag, now); slot == nil {
+			v = locked
+			break
+		}
+		law.Begin(slot.State(), now, k.returned.Load())
+		law.Grant(slot.State(), now)
+		shard.Due(h, law.FreshAt(slot.State()))
+		v, added = taken, true
+		shard.Tally[0]++
+	case slot.Tag() != baseTag:
+		v = locked
+	case law.Grant(slot.State(), now) || law.Grant(slot.State(), k.now()):
+		v = taken
+		shard.Tally[0]++
+	case k.base.elsewhere(slot.State(), now):
+		v = locked
+	default:
+		v = short
+		shard.Tally[1]++
+	}
+	shard.Unlock()
+	return v, added
+}
+
+// KeyedConcurrency is a number of permits at a time for each of millions of keys: addresses, users, tokens. They come back when
+// their leases are released, as those of a [Concurrency]. See [Keyed] for what is kept of a key. All methods are safe for
+// concurrent use.
+type KeyedConcurrency[K comparable] struct{ keys[K] }
+
+// NewKeyedConcurrency returns a limiter with n permits for each key, from 1 to 10^15, or an *[OptionError] that names what cannot
+// be used. MaxDebt of the options has no meaning here, and must be 0.
+func NewKeyedConcurrency[K comparable](n int64, o KeyedOptions) (*KeyedConcurrency[K], error) {
+	return newKeyedConcurrency[K](n, o, nil)
+}
+
+// NewKeyedConcurrencyFunc is NewKeyedConcurrency with a number that is chosen for each key, as [NewKeyedFunc] has it. A number of
+// 0 stands for n.
+func NewKeyedConcurrencyFunc[K comparable](n int64, o KeyedOptions, numberOf func(key K) int64) (*KeyedConcurrency[K], error) {
+	if numberOf == nil {
+		return nil, &OptionError{"NewKeyedConcurrencyFunc.numberOf", "nil", "a function"}
+	}
+	return newKeyedConcurrency(n, o, func(key K) Limit {
+		if n := numberOf(key); n != 0 {
+			return AtOnce(n)
+		}
+		return Limit{}
+	})
+}
+
+func newKeyedConcurrency[K comparable](n int64, o KeyedOptions, limitOf func(K) Limit) (*KeyedConcurrency[K], error) {
+	if o.MaxDebt != 0 {
+		return nil, noDebtAtOnce("KeyedOptions.MaxDebt", o.MaxDebt)
+	}
+	k := new(KeyedConcurrency[K])
+	if err := k.make(AtOnce(n), o, limitOf); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *KeyedConcurrency[K]) inner() *keyed {
+	if k == nil {
+		return nil
+	}
+	return &k.keyed
+}
+
+// Do calls f while it holds n permits of key, which come back when f returns or panics. It waits for them as Acquire does. The
+// error is that of f, or, if the permits were not taken and f not called, that of Acquire. A nil f panics.
+func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() error) error {
+	mustDo(f)
+	l, err := k.Acquire(ctx, key, n)
+	return l.during(err, f)
+}
+
+// Rules have limits of all algorithms, and charge them as one step: their limiters are all of one type. A limiter of package
+// overload learns from leases.
+func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
+	inside.Keyed, inside.Observe = newKeyed[string], observe
+	inside.Law = func(l Limit) (algo.Law, error) { return l.law("Limit", 0) }
+	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
+	inside.Members = membersOf
 }

@@ -1,8 +1,15 @@
 package weir
 
 import (
+	"math/bits"
 	"runtime"
 	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/queue"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // word is a state that calls may change without the lock, until it is raised.
@@ -40,3 +47,541 @@ const (
 	short                 // there are not enough permits
 	taken
 )
+
+// divisor divides numbers below 2^63 by one that is known long before, by a multiplication: a division would cost as much as the
+// exchange of a word.
+//
+// It is exact (Granlund and Montgomery, 1994): with 2^(l-1) < d <= 2^l and m the whole number above 2^(63+l) / d, m x d exceeds
+// 2^(63+l) by at most 2^l, so that n x m / 2^(63+l) exceeds n / d by less than 1 / d.
+type divisor struct {
+	m     uint64
+	shift uint8
+}
+
+// newDivisor returns the divisor by d, from 2 to 2^62.
+func newDivisor(d uint64) divisor {
+	l := bits.Len64(d - 1)
+	m, _ := bits.Div64(1<<(l-1), 0, d)
+	return divisor{m + 1, uint8(l - 1)}
+}
+
+func (v divisor) of(n uint64) uint64 {
+	hi, _ := bits.Mul64(n, v.m)
+	return hi >> (v.shift & 63)
+}
+
+// arrival is the state of a token bucket in one word: the time at which the bucket will be full, which is what the
+// generic cell rate algorithm calls the theoretical arrival time, of the next permit. It is what
+// algo.TokenBucketState calls Last + Ahead.
+//
+//	bits 63..7  the time in units of 1/num nanosecond, modulo 2^57
+//	bits  6..1  how many requests were granted, modulo 64: counting costs no second write
+//	bit      0  raised: the state is in the meter, under the lock
+//
+// The time counts from an epoch that lies behind it by less than the 57 bits. The epoch moves only under the lock; a
+// caller that read the word before and the epoch after such a move fails its exchange, or, if the word came out the
+// same, reads it right.
+type arrival struct {
+	_       [64]byte
+	word    atomic.Uint64
+	granted atomic.Int64 // without those counted in the word
+	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
+	_       [40]byte
+	epoch   atomic.Int64
+	scale   uint64  // one nanosecond in the word
+	one     int64   // one permit in the word
+	permits divisor // by one
+	nanos   divisor // by scale
+	room    int64   // burst - 1 permits in the word
+	horizon uint64  // nanoseconds from the epoch in which the word can be used
+	burst   int64
+	owner   *Limiter
+	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
+	// the word and exchanging it has the right one.
+	returned atomic.Int64
+	refused  tally.Tally
+}
+
+const (
+	oneGrant      = 1 << 1
+	grantBits     = 63 << 1
+	lowBits       = grantBits | raised
+	grantsPerWord = 64
+	arrivalShift  = 7
+	mostAhead     = 1 << 55 // of the units in the word
+	epochLife     = 1 << 54
+)
+
+// init prepares the word for a bucket of l, and leaves it raised. It reports whether the bucket fits in a word.
+func (a *arrival) init(b *Limiter, bucket algo.TokenBucket, now int64) bool {
+	a.word.Store(raised)
+	a.owner = b
+	num, per := bucket.Rate()
+	hi, full := bits.Mul64(uint64(b.limit.Load()), uint64(per))
+	if b.clock != nil || hi != 0 || full > mostAhead || epochLife/num < int64(time.Millisecond) {
+		return false
+	}
+	a.burst = b.limit.Load()
+	a.scale = uint64(num) << arrivalShift
+	a.one = per << arrivalShift
+	a.permits, a.nanos = newDivisor(uint64(a.one)), newDivisor(a.scale)
+	a.room = int64(full)<<arrivalShift - a.one
+	a.horizon = uint64(epochLife / num)
+	a.epoch.Store(now)
+	return true
+}
+
+// fold exchanges a word whose count is full, and moves what is counted to granted. Who stops between the two holds back the
+// count of requests that were answered long before, so counts waits for it.
+//
+//go:noinline
+func (a *arrival) fold(old, next uint64, counted int64) bool {
+	a.folding.Add(1)
+	ok := a.word.CompareAndSwap(old, next)
+	if ok {
+		a.granted.Add(counted)
+	}
+	a.folding.Add(-1)
+	return ok
+}
+
+// takeContended takes cost, the cost of some permits, after another caller changed the word at the same time. It tries again with
+// the same time, which is correct though it may be less than generous, and reads the clock anew before it refuses. It returns by
+// how much the bucket is short of full at time now: afterwards if it was taken, otherwise before. It does not count refusals.
+func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict) {
+	var before uint64 // the word before the clock was read; never equal to one that is not raised
+	for before, now = raised, began; ; {
+		epoch := a.epoch.Load()
+		start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
+		old := a.word.Load()
+		full := max(old&^lowBits-start, at)
+		ahead = int64(full - at)
+		switch {
+		case old == held:
+			runtime.Gosched()
+		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
+			return 0, now, locked
+		case ahead <= a.room+a.one-cost:
+			next := start + full + uint64(cost) | (old+oneGrant)&grantBits
+			if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next, grantsPerWord) {
+				return ahead + cost, now, taken
+			}
+		case old == before:
+			return ahead, now, short
+		default:
+			before = old
+			now = clock.Now()
+		}
+	}
+}
+
+// available is how many whole permits there are when the bucket is short of full by ahead.
+func (a *arrival) available(ahead int64) int64 {
+	return int64(a.permits.of(uint64(max(a.room+a.one-ahead, 0))))
+}
+
+// duration is how long it takes to regain ahead, rounded up.
+func (a *arrival) duration(ahead int64) time.Duration {
+	return time.Duration(a.nanos.of(uint64(ahead) + a.scale - 1))
+}
+
+func (a *arrival) raise() {
+	old, ok := seize(&a.word)
+	if !ok {
+		return
+	}
+	a.granted.Add(int64(old & grantBits / oneGrant))
+	epoch := a.epoch.Load()
+	s := a.state(old&^lowBits-uint64(epoch)*a.scale, epoch, a.returned.Load())
+	state := a.owner.meter.state // as [algo.TokenBucket.Law] has it
+	state[0], state[1], state[2], state[3] = uint64(s.Last), uint64(s.Ahead), uint64(s.Part), uint64(s.Returned)
+}
+
+// lower leaves the word raised if the state does not fit, which is so while the bucket is deep in debt.
+func (a *arrival) lower() {
+	state := a.owner.meter.state
+	last, part, returned := state[0], state[2], int64(state[3])
+	num := a.scale >> arrivalShift
+	hi, ahead := bits.Mul64(state[1], num)
+	if hi != 0 || ahead+part > mostAhead {
+		return
+	}
+	if last-uint64(a.epoch.Load()) >= a.horizon/2 {
+		a.epoch.Store(int64(last))
+	}
+	if returned != a.returned.Load() {
+		a.returned.Store(returned)
+	}
+	a.word.Store((last*num + ahead + part) << arrivalShift)
+}
+
+// counts needs a raised word: no caller can begin to fold.
+func (a *arrival) counts() (granted, refused int64) {
+	for a.folding.Load() > 0 {
+		runtime.Gosched()
+	}
+	return a.granted.Load(), a.refused.Sum()
+}
+
+// state is that of a bucket which is short of full by ahead at time now.
+func (a *arrival) state(ahead uint64, now, returned int64) algo.TokenBucketState {
+	whole := a.nanos.of(ahead)
+	part := (ahead - whole*a.scale) >> arrivalShift
+	return algo.TokenBucketState{Ahead: int64(whole), Part: int64(part), Last: now, Returned: returned}
+}
+
+// ask implements sharer.
+func (a *arrival) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
+	epoch := a.epoch.Load()
+	old = a.word.Load()
+	if old&grantBits == grantBits && a.fold(old, old&^grantBits, grantsPerWord-1) {
+		old &^= grantBits
+	}
+	if old&raised != 0 || n > a.burst || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
+		return old, 0, locked
+	}
+	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
+	full := max(old&^lowBits-start, at)
+	ahead, cost := int64(full-at), n*a.one
+	if over := ahead + cost - a.room - a.one; over > 0 {
+		d.Reason, d.RetryAfter, v = ReasonLimited, a.duration(over), short
+	} else {
+		d.Allowed, v = true, taken
+		ahead += cost
+		next = start + full + uint64(cost) | (old+oneGrant)&grantBits
+	}
+	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
+	return old, next, v
+}
+
+// mark implements sharer. What the state's Returned is changes only under the lock, and the word with it.
+func (a *arrival) mark(next uint64, now int64) algo.Mark {
+	return a.state(next&^lowBits-uint64(now)*a.scale, now, a.returned.Load()).Mark()
+}
+
+// try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
+//
+// A refusal must not rest on a time that was read before the word changed. So the word is read before the clock as
+// well as after it; only if it is the same is the refusal final.
+//
+// The decision is written before the word is exchanged, which waits for what was written: a caller that copies the lease need
+// not.
+func (a *arrival) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
+	if n <= 0 || n > a.burst {
+		return false
+	}
+	l.permits = n
+	before := a.word.Load()
+	for now := clock.Now(); ; l.decision = (Decision{}) {
+		old, next, v := a.ask(&l.decision, now, n)
+		switch {
+		case v == taken:
+			if reserve {
+				m := a.mark(next, now)
+				if a.word.CompareAndSwap(old, next) {
+					l.claim, l.generation = newClaim(&a.owner.gate, n, m)
+					return true
+				}
+			} else if a.word.CompareAndSwap(old, next) {
+				return true
+			}
+		case old == held:
+			runtime.Gosched()
+		case v == locked || !refuse:
+			return false
+		case old == before:
+			a.refused.Add()
+			return true
+		default:
+			before = old
+			now = clock.Now()
+		}
+	}
+}
+
+// count implements sharer. The word counts what is granted.
+func (a *arrival) count(granted bool) {
+	if !granted {
+		a.refused.Add()
+	}
+}
+
+// windowWord is the state of a fixed window in one word:
+//
+//	bits 63..33  the number of the window, modulo 2^31
+//	bits 32..1   the permits taken in it
+//	bit      0   raised: the state is in the meter, under the lock
+//
+// The number counts from an epoch, as that of arrival does, and moves like it only under the lock.
+type windowWord struct {
+	_       [64]byte
+	word    atomic.Uint64
+	_       [56]byte
+	epoch   atomic.Int64
+	origin  int64
+	length  int64
+	limit   int64
+	owner   *gate
+	_       [24]byte
+	granted tally.Tally
+	refused tally.Tally
+}
+
+const (
+	windowShift     = 33
+	windowNumbers   = 1<<31 - 1
+	windowPermits   = 1<<32 - 1
+	windowEpochLife = 1 << 29
+)
+
+// init makes g a fixed window whose state lies in the word if it fits.
+func (a *windowWord) init(g *gate, rate Rate) {
+	a.word.Store(raised)
+	a.owner = g
+	if g.clock != nil || rate.Permits > windowPermits/2 {
+		return
+	}
+	a.length, a.limit = int64(rate.Period), rate.Permits
+	if a.origin = g.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
+		a.origin += a.length
+	}
+	number := (g.born - a.origin) / a.length
+	a.epoch.Store(number)
+	g.meter.state[0] = uint64(number)
+	g.word = a
+	a.lower()
+}
+
+// take takes n permits, which must be from 1 to the limit. It returns how many are used afterwards, or, if they were
+// not taken, before, the number of the window, and how long it still lasts. It does not count.
+func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v verdict) {
+	before, epoch := a.word.Load(), a.epoch.Load()
+	for now := clock.Now(); ; {
+		old := a.word.Load()
+		if old == held {
+			runtime.Gosched()
+			continue
+		}
+		if old&raised != 0 || a.epoch.Load() != epoch {
+			return 0, 0, 0, locked
+		}
+		var passed int64
+		number, used, passed = a.at(old, epoch, now)
+		left = time.Duration(a.length - passed)
+		switch {
+		case used > a.limit || number-epoch >= windowEpochLife: // debt is carried into the next window
+			return 0, 0, 0, locked
+		case passed < 0: // a caller saw a later window, or the clock has gone back
+			if old == before {
+				return 0, 0, 0, locked
+			}
+		case used+n > a.limit:
+			if old == before {
+				return used, number, left, short
+			}
+		default:
+			if a.word.CompareAndSwap(old, wordOfWindow(number, used+n)) {
+				return used + n, number, left, taken
+			}
+			continue
+		}
+		// Neither a refusal nor a window may rest on a time that was read before the word changed.
+		before = old
+		now = clock.Now()
+	}
+}
+
+// at is the window of the word old at time now: its number, what is used in it, and what has passed of it, which is negative
+// before it begins.
+func (a *windowWord) at(old uint64, epoch, now int64) (number, used, passed int64) {
+	number = epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers)
+	used = int64(old >> 1 & windowPermits)
+	passed = now - a.origin - number*a.length
+	if passed >= a.length && used <= a.limit {
+		return number + passed/a.length, 0, passed % a.length
+	}
+	return number, used, passed
+}
+
+func wordOfWindow(number, used int64) uint64 { return uint64(number)<<windowShift | uint64(used)<<1 }
+
+func (a *windowWord) raise() {
+	old, ok := seize(&a.word)
+	if !ok {
+		return
+	}
+	epoch := a.epoch.Load()
+	state := a.owner.meter.state // as [algo.FixedWindow.Law] has it
+	state[0], state[1], state[2] = uint64(epoch)+(old>>windowShift-uint64(epoch))&windowNumbers, old>>1&windowPermits, 0
+}
+
+// lower leaves the word raised if the state does not fit.
+func (a *windowWord) lower() {
+	window, used := int64(a.owner.meter.state[0]), a.owner.meter.state[1]
+	if used > windowPermits || window < a.epoch.Load() {
+		return
+	}
+	if window-a.epoch.Load() >= windowEpochLife/2 {
+		a.epoch.Store(window)
+	}
+	a.word.Store(wordOfWindow(window, int64(used)))
+}
+
+func (a *windowWord) counts() (granted, refused int64) { return a.granted.Sum(), a.refused.Sum() }
+
+// try is that of arrival. A nil windowWord is not ok.
+func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
+	if a == nil || n <= 0 || n > a.limit {
+		return false
+	}
+	used, number, left, v := a.take(n)
+	if v == locked || v == short && !refuse {
+		return false
+	}
+	l.permits = n
+	a.tell(&l.decision, used, left, v)
+	a.count(v == taken)
+	if v == taken && reserve {
+		l.claim, l.generation = newClaim(a.owner, n, algo.Mark{At: number})
+	}
+	return true
+}
+
+// tell says in d what became of a call that finds or leaves so many permits used in a window that still lasts for left.
+func (a *windowWord) tell(d *Decision, used int64, left time.Duration, v verdict) {
+	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.limit, a.limit-used, left, a.owner.policy
+	if v == taken {
+		d.Allowed = true
+		return
+	}
+	d.Reason, d.RetryAfter = ReasonLimited, left
+}
+
+// ask implements sharer.
+func (a *windowWord) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
+	epoch := a.epoch.Load()
+	old = a.word.Load()
+	if old&raised != 0 || n > a.limit || a.epoch.Load() != epoch {
+		return old, 0, locked
+	}
+	number, used, passed := a.at(old, epoch, now)
+	if used > a.limit || passed < 0 || number-epoch >= windowEpochLife {
+		return old, 0, locked
+	}
+	if v = short; used+n <= a.limit {
+		v = taken
+		used += n
+		next = wordOfWindow(number, used)
+	}
+	a.tell(d, used, time.Duration(a.length-passed), v)
+	return old, next, v
+}
+
+// mark implements sharer.
+func (a *windowWord) mark(next uint64, now int64) algo.Mark {
+	number, _, _ := a.at(next, a.epoch.Load(), now)
+	return algo.Mark{At: number}
+}
+
+// count implements sharer.
+func (a *windowWord) count(granted bool) {
+	if granted {
+		a.granted.Add()
+	} else {
+		a.refused.Add()
+	}
+}
+
+// meter is a law together with a state.
+type meter struct {
+	law   algo.Law
+	state []uint64
+
+	// The state that the caller that waits at the end of the queue leaves behind, and when: so that the wait of the next
+	// one takes one step, not one for each waiter.
+	tail        []uint64
+	tailAt      int64
+	tailArrival uint64
+	planned     bool
+}
+
+// apply makes the law that of the meter, whose state is still to be filled in.
+func (m *meter) apply(law algo.Law) {
+	n := law.Words()
+	words := make([]uint64, 2*n)
+	*m = meter{law: law, state: words[:n:n], tail: words[n:]}
+}
+
+// carry makes the law that of the meter, and its state one of this law.
+func (m *meter) carry(law algo.Law, now int64) {
+	old := *m
+	m.apply(law)
+	law.Carry(m.state, old.law, old.state, now)
+}
+
+func (m *meter) take(now, n int64) algo.Result { return m.law.Take(m.state, now, n) }
+
+func (m *meter) grant(now int64) bool { return m.law.Grant(m.state, now) }
+
+func (m *meter) peek(now, n int64) algo.Result { return m.law.Peek(m.state, now, n) }
+
+func (m *meter) refund(now, n int64) { m.law.Refund(m.state, now, n) }
+
+func (m *meter) cancel(now, n int64, mark algo.Mark) { m.law.Cancel(m.state, now, n, mark) }
+
+func (m *meter) charge(now, n, maxDebt int64) (charged int64) {
+	return m.law.Charge(m.state, now, n, maxDebt)
+}
+
+func (m *meter) fresh(now int64) bool { return m.law.Fresh(m.state, now) }
+
+func (m *meter) freshAt() int64 { return m.law.FreshAt(m.state) }
+
+// replan must be called when a caller left the queue unserved, or permits came or went in another way than by time and take.
+func (m *meter) replan() { m.planned = false }
+
+// wait is how long after now n permits can be taken if all callers in q are served before.
+func (m *meter) wait(now int64, q *queue.Queue[caller], n int64) time.Duration {
+	first := q.Oldest()
+	if m.planned && m.tailAt >= now {
+		// Go back to the last one that the plan covers.
+		first = nil
+		for w := q.Newest(); w != nil && w.Arrival() > m.tailArrival; w = w.Older() {
+			first = w
+		}
+	} else {
+		copy(m.tail, m.state)
+		m.tailAt = now
+	}
+	for w := first; w != nil; w = w.Newer() {
+		if d, ok := m.plan(w.Permits); !ok {
+			m.planned = false
+			return d
+		}
+		m.tailArrival = w.Arrival()
+	}
+	m.planned = true
+	return m.until(now, m.law.Peek(m.tail, m.tailAt, n).RetryAfter)
+}
+
+// plan moves the tail past a waiter for n permits. It is not ok, and returns what to say to those behind, if no caller
+// knows when the waiter will be served, or if that is past the range of time.
+func (m *meter) plan(n int64) (d time.Duration, ok bool) {
+	if r := m.law.Take(m.tail, m.tailAt, n); !r.Allowed {
+		if d = m.until(m.tailAt, r.RetryAfter); d == 0 || d == Never {
+			return d, false
+		}
+		m.tailAt += int64(d)
+		m.law.Take(m.tail, m.tailAt, n)
+	}
+	return 0, true
+}
+
+// until is how long after now it is d after the tail; Never past the range of time.
+func (m *meter) until(now int64, d time.Duration) time.Duration {
+	at := m.tailAt + int64(d)
+	if at < m.tailAt || at-now < 0 {
+		return Never
+	}
+	return time.Duration(at - now)
+}
