@@ -79,7 +79,7 @@ var mutants = []mutant{
 		"durable/fileframe.go", "binary.BigEndian.Uint32(b[tail:]) == crc32.Checksum(b[frameHead:tail], castagnoli) && b[len(b)-1] == frameEnd", "b[len(b)-1] == frameEnd && tail > 0",
 	}}},
 	{"a reservation of an owner comes back twice", []edit{{
-		"durable/bucketend.go", "found = b.state.Cancel(h.ID, h.Expires)", "found = b.state.Cancel(h.ID, h.Expires)\n\t\tb.state.Refund(b.state.Most() / 100)",
+		"durable/bucket.go", "found = b.state.Cancel(h.ID, h.Expires)", "found = b.state.Cancel(h.ID, h.Expires)\n\t\tb.state.Refund(b.state.Most() / 100)",
 	}}},
 }
 

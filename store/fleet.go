@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // FleetOptions configure a [Fleet]. The zero value is good for production, but for a Logger.
@@ -228,4 +230,371 @@ func allGranted(decisions []weir.Decision) bool {
 		}
 	}
 	return true
+}
+
+// order is in which order the parts of a request are decided: what is leased first, as that can be given back in memory.
+var order = [...]Consistency{ConsistencyLeased, ConsistencyOptimistic, ConsistencyCoherent}
+
+// placeOf is where in order a consistency is.
+func placeOf(c Consistency) int {
+	switch c {
+	case ConsistencyLeased:
+		return 0
+	case ConsistencyOptimistic:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// consistencyOf is that of all charges, unless it is mixed.
+func consistencyOf(charges []Charge) (c Consistency, mixed bool) {
+	if len(charges) == 0 {
+		return ConsistencyCoherent, false
+	}
+	c = charges[0].Consistency
+	for i := 1; i < len(charges); i++ {
+		if charges[i].Consistency != c {
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// took is who took the permits of a part, and since when it may be undone.
+type took struct {
+	by    taker
+	since int64 // by the clock of Leased
+	share int64 // by that of the memory of the fallback
+}
+
+type taker uint8
+
+const (
+	tookStore taker = iota // the layer of its consistency
+	tookShare              // that, and the share of this process
+	tookLocal              // this process without the store
+)
+
+// takenAt is the place of a charge that is taken: what is leased, and, in one part, what the store is asked for in one call.
+func (f *Fleet) takenAt(charges []Charge) func(c *Charge) int {
+	rest := placeOf(ConsistencyCoherent)
+	for i := range charges {
+		if charges[i].Consistency == ConsistencyOptimistic {
+			rest = placeOf(ConsistencyOptimistic)
+		}
+	}
+	return func(c *Charge) int {
+		if c.Consistency == ConsistencyLeased && f.leased.leases(c.Limit) {
+			return placeOf(ConsistencyLeased)
+		}
+		return rest
+	}
+}
+
+// fallsBack reports whether a call that failed is to be decided without the store: nobody waits for a decision any more whose
+// context was canceled.
+func fallsBack(ctx context.Context, err error) bool {
+	return errors.Is(err, ErrUnavailable) && !errors.Is(ctx.Err(), context.Canceled)
+}
+
+// takeMixed takes charges of several consistencies.
+func (f *Fleet) takeMixed(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	p := splitBy(charges, f.takenAt(charges))
+	filled := decisions
+	defer func() { p.end(filled) }()
+	if f.refuses(p) {
+		p[placeOf(ConsistencyLeased)].notAsked()
+		return nil
+	}
+	err := p.takeAll(func(i int, q *part) (err error) {
+		q.took, err = f.take(ctx, order[i], q.charges, q.decisions)
+		return err
+	}, f.giveBack)
+	if err != nil {
+		filled = nil
+	}
+	return err
+}
+
+// refuses reports whether a part that comes after what is leased is known to be refused, for which nothing need be taken.
+func (f *Fleet) refuses(p *parts) bool {
+	q := &p[placeOf(ConsistencyOptimistic)]
+	if len(q.charges) == 0 || len(p[placeOf(ConsistencyLeased)].charges) == 0 || f.fallback.owing.Load() != 0 || f.grace.Load() {
+		return false
+	}
+	return f.optimist().refuses(q.charges, q.decisions)
+}
+
+// take takes the permits of charges that are taken together: of one consistency, or, for ConsistencyOptimistic, others among
+// them.
+func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (by took, err error) {
+	if gone := ctx.Err(); gone != nil {
+		return by, notTaken(gone)
+	}
+	if f.fallback.owing.Load() != 0 {
+		err = f.repay(ctx, charges)
+	}
+	if err == nil && f.grace.Load() {
+		by.by, by.share = tookShare, f.fallback.memory.time()
+		passed, wrong := f.fallback.passes(charges, decisions, f.graceFor)
+		if !passed {
+			return by, wrong
+		}
+	}
+	if err == nil {
+		switch c {
+		case ConsistencyLeased:
+			by.since = f.leased.now()
+			_, err = f.leased.Do(ctx, Ask{}, charges, decisions)
+		case ConsistencyOptimistic:
+			if _, mixed := consistencyOf(charges); mixed {
+				err = f.optimist().takeMixed(ctx, charges, decisions)
+			} else {
+				_, err = f.optimist().Do(ctx, Ask{}, charges, decisions)
+			}
+		default:
+			_, err = f.breaker.Do(ctx, Ask{}, charges, decisions)
+		}
+	}
+	if by.by == tookShare && (err != nil || !allGranted(decisions)) {
+		f.fallback.unpass(charges, by.share)
+	}
+	if err == nil || !fallsBack(ctx, err) {
+		return by, err
+	}
+	by.by, by.share = tookLocal, f.fallback.memory.time()
+	_, err = f.fallback.decide(Ask{}, charges, decisions, f.breaker.retryAfter())
+	f.recovers()
+	return by, err
+}
+
+// giveBack undoes what is leased of a request.
+func (f *Fleet) giveBack(q *part) {
+	switch q.took.by {
+	case tookLocal:
+		f.fallback.undo(q.charges, q.took.share)
+	case tookShare:
+		f.fallback.unpass(q.charges, q.took.share)
+		f.leased.giveBackSince(q.charges, q.took.since)
+	default:
+		f.leased.giveBackSince(q.charges, q.took.since)
+	}
+	q.givenBack()
+}
+
+// repay tells the store what is owed of the keys of charges, before it decides about them. It waits for others who do so.
+func (f *Fleet) repay(ctx context.Context, charges []Charge) error {
+	for {
+		if f.breaker.failsFast() {
+			return errOpen
+		}
+		claims, mine, other := f.fallback.claim(charges)
+		switch {
+		case other == nil && len(claims) == 0:
+			return nil
+		case other == nil:
+			return f.tell(ctx, claims, mine)
+		case f.breaker.state() != BreakerClosed: // the other one is its probe, which may take long
+			return errOpen
+		}
+		select {
+		case <-other.done:
+			if err := other.err; errors.Is(err, ErrUnavailable) && !ended(err) {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// ended reports whether a call failed for the context of its caller.
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// Do implements [Home].
+//
+// Charges of several consistencies are debited and given back one after the other. While the store is unavailable, what is
+// refunded of charges of FailLocal is given back in this process. For those of FailOpen nothing is done, and for the others it
+// is an error. If all charges are of FailLocal, they are debited in this process, and the store is told later; otherwise it is
+// an error. The store is asked for loans and states. A reset reaches what this process knows even if the store fails.
+func (f *Fleet) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+	if ask.Wait != 0 {
+		return Hold{}, errNoQueue(ask.Wait)
+	}
+	c, mixed := consistencyOf(charges)
+	switch {
+	case ask.Hold != 0:
+		return f.reserve(ctx, ask, charges, decisions)
+	case ask.Mode == ModeTake && !mixed:
+		_, err := f.take(ctx, c, charges, decisions)
+		return Hold{}, err
+	case (ask.Mode == ModePeek || ask.Mode == ModeLend) && !mixed:
+		return f.look(ctx, ask, c, charges, decisions)
+	}
+	if err := Check(ask, charges, decisions); err != nil {
+		return Hold{}, err
+	}
+	switch {
+	case ask.Mode == ModeTake:
+		return Hold{}, f.takeMixed(ctx, charges, decisions)
+	case ask.Mode == ModeReset:
+		return Hold{}, f.reset(ctx, charges)
+	case ask.States != nil:
+		return Hold{}, inTurn(ask, charges, decisions, func(ask Ask, one []Charge, d []weir.Decision) error {
+			_, err := f.look(ctx, ask, one[0].Consistency, one, d)
+			return err
+		})
+	}
+	p := splitBy(charges, func(c *Charge) int { return placeOf(c.Consistency) })
+	err := p.each(func(i int, q *part) error { return f.change(ctx, ask, order[i], q) })
+	if ask.Mode == ModePeek && err != nil || ask.Mode == ModeRefund {
+		decisions = nil
+	}
+	p.end(decisions)
+	return Hold{}, err
+}
+
+// look asks the layer of a consistency, which may be decided on without it. What this process allowed while the store was
+// unavailable is told to the store first.
+func (f *Fleet) look(
+	ctx context.Context, ask Ask, c Consistency, charges []Charge, decisions []weir.Decision,
+) (h Hold, err error) {
+	if ask.Mode == ModeLend || ask.States != nil {
+		return f.layer(c).Do(ctx, ask, charges, decisions)
+	}
+	if gone := ctx.Err(); gone != nil {
+		return Hold{}, notTaken(gone)
+	}
+	if f.fallback.owing.Load() != 0 {
+		err = f.repay(ctx, charges)
+	}
+	if err == nil {
+		_, err = f.layer(c).Do(ctx, ask, charges, decisions)
+	}
+	if err != nil && fallsBack(ctx, err) {
+		_, err = f.fallback.decide(ask, charges, decisions, f.breaker.retryAfter())
+	}
+	return Hold{}, err
+}
+
+// change peeks at, debits or refunds the charges of one consistency.
+func (f *Fleet) change(ctx context.Context, ask Ask, c Consistency, q *part) error {
+	if ask.Mode == ModePeek {
+		_, err := f.look(ctx, ask, c, q.charges, q.decisions)
+		return err
+	}
+	_, err := f.layer(c).Do(ctx, ask, q.charges, q.decisions)
+	switch {
+	case err == nil || !fallsBack(ctx, err):
+	case ask.Mode == ModeDebit:
+		if ok, wrong := f.fallback.debit(q.charges, q.decisions); ok {
+			err = wrong
+			f.recovers()
+		}
+	default:
+		f.fallback.refund(q.charges)
+		for i := range q.charges {
+			if fail := q.charges[i].Fail; fail != FailOpen && fail != FailLocal {
+				return err
+			}
+		}
+		err = nil
+	}
+	return err
+}
+
+// reserve reserves charges. It is one call of the store, whatever their consistencies are.
+func (f *Fleet) reserve(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (h Hold, err error) {
+	if wrong := check(&ask, charges, decisions); wrong != nil {
+		return Hold{}, wrong
+	}
+	if gone := ctx.Err(); gone != nil {
+		return Hold{}, notTaken(gone)
+	}
+	if f.fallback.owing.Load() != 0 {
+		err = f.repay(ctx, charges)
+	}
+	passed, since := false, int64(0)
+	if err == nil && f.grace.Load() {
+		since = f.fallback.memory.time()
+		if passed, err = f.fallback.passes(charges, decisions, f.graceFor); !passed {
+			return Hold{}, err
+		}
+	}
+	if err == nil {
+		if c, mixed := consistencyOf(charges); mixed {
+			h, err = f.oneOf(charges).Do(ctx, ask, f.lowered(charges), decisions)
+		} else {
+			h, err = f.layer(c).Do(ctx, ask, charges, decisions)
+		}
+	}
+	if passed && h.ID == "" {
+		f.fallback.unpass(charges, since)
+	}
+	if err != nil && fallsBack(ctx, err) {
+		h, err = f.fallback.decide(ask, charges, decisions, f.breaker.retryAfter())
+		f.recovers()
+	}
+	return h, err
+}
+
+// oneOf is the layer that has to know of all charges: that of ConsistencyOptimistic, if one of them has it, as its view of the
+// key changes.
+func (f *Fleet) oneOf(charges []Charge) Home { //nolint:ireturn // one of two
+	for i := range charges {
+		if charges[i].Consistency == ConsistencyOptimistic {
+			return f.optimist()
+		}
+	}
+	return f.breaker
+}
+
+// lowered are the charges with the limits that the store has for them.
+func (f *Fleet) lowered(charges []Charge) []Charge {
+	changed := make([]Charge, len(charges))
+	for i, c := range charges {
+		if c.Consistency == ConsistencyLeased && c.Limit.Algorithm() == weir.AlgorithmTokenBucket {
+			if b := f.o.Leased.Bound(c.Limit); b.Leased {
+				c.Limit = limits.WithPermits(c.Limit, b.Lowered)
+			}
+		}
+		changed[i] = c
+	}
+	return changed
+}
+
+// Settle implements [Home]. If the store is unavailable, the fleet settles a reservation when it is back.
+func (f *Fleet) Settle(ctx context.Context, h Hold, actual []int64) error {
+	if h.lent() {
+		return f.layer(h.Charges[0].Consistency).Settle(ctx, h, actual)
+	}
+	if f.closed.Load() {
+		return ErrClosed
+	}
+	if ok, err := f.fallback.settle(ctx, h, actual); ok {
+		f.recovers()
+		return err
+	}
+	err := f.oneOf(h.Charges).Settle(ctx, h, actual)
+	if errors.Is(err, ErrUnavailable) && CheckSettle(h, actual) == nil {
+		f.settleLater(h, actual)
+	}
+	return err
+}
+
+// reset forgets keys.
+func (f *Fleet) reset(ctx context.Context, charges []Charge) error {
+	for i := range charges {
+		f.fallback.reset(charges[i].Policy, charges[i].Key)
+	}
+	if o := f.optimistic.Load(); o != nil {
+		if _, err := o.Do(ctx, Ask{Mode: ModeReset}, charges, nil); err != nil {
+			return err
+		}
+	}
+	_, err := f.leased.Do(ctx, Ask{Mode: ModeReset}, charges, nil)
+	return err
 }

@@ -206,3 +206,123 @@ func (o *Optimistic) Settle(ctx context.Context, h Hold, actual []int64) error {
 	defer o.mistrust(h.Charges)
 	return o.inner.Settle(ctx, h, actual)
 }
+
+// refund gives permits back: here those of which the store does not know yet.
+func (o *Optimistic) refund(ctx context.Context, charges []Charge) error {
+	if err := CheckQueued(Ask{Mode: ModeRefund}, charges, nil); err != nil {
+		return err
+	}
+	if err := o.enter(ctx); err != nil {
+		return err
+	}
+	rest := make([]Charge, 0, len(charges))
+	for _, c := range charges {
+		o.with(c.Policy, c.Key, func(k *optimisticKey) {
+			here := min(c.N, k.telling(false))
+			k.refund(here, o.now())
+			c.N -= here
+		})
+		if c.N > 0 {
+			rest = append(rest, c)
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	defer o.mistrust(rest)
+	return Refund(ctx, o.inner, rest)
+}
+
+// mistrust has the next requests for the keys ask the store, as permits were given back there.
+func (o *Optimistic) mistrust(charges []Charge) {
+	for i := range charges {
+		o.with(charges[i].Policy, charges[i].Key, (*optimisticKey).mistrust)
+	}
+}
+
+// enter returns why a call cannot begin, or nil.
+func (o *Optimistic) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return notTaken(err)
+	}
+	if o.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// reset forgets keys. What this process owes is forgotten; what others owe they tell the store afterwards.
+func (o *Optimistic) reset(ctx context.Context, charges []Charge) error {
+	if err := o.enter(ctx); err != nil {
+		return err
+	}
+	forget := func(k *optimisticKey) {
+		k.forget()
+		k.mistrust()
+	}
+	for i := range charges {
+		var f *optimisticFlight
+		o.with(charges[i].Policy, charges[i].Key, func(k *optimisticKey) {
+			forget(k)
+			f = k.flight
+		})
+		if f == nil {
+			continue
+		}
+		select { // what is under way would count afterwards
+		case <-f.done:
+		case <-ctx.Done():
+			return notTaken(ctx.Err())
+		}
+	}
+	defer func() {
+		for i := range charges {
+			o.with(charges[i].Policy, charges[i].Key, forget)
+		}
+	}()
+	_, err := o.inner.Do(ctx, Ask{Mode: ModeReset}, charges, nil)
+	return err
+}
+
+// DriftOf is how many permits of a key under the limit l a process allows at most without the store knowing of them. It is Drift
+// per cent of the limit (the burst of a token bucket), but at least one. It is 0 if l is not decided on in memory, as a
+// concurrency limit is not, and if l or the options are not valid.
+func (o OptimisticOptions) DriftOf(l weir.Limit) int64 {
+	o, err := o.filled()
+	if err != nil {
+		return 0
+	}
+	t, err := termsOf(l)
+	if err != nil {
+		return 0
+	}
+	return o.driftOf(t)
+}
+
+func (o OptimisticOptions) driftOf(t *terms) int64 {
+	if t.limit.Algorithm() == weir.AlgorithmConcurrency {
+		return 0
+	}
+	return max(1, t.most*int64(o.Drift)/100)
+}
+
+// Describe is how far the limit l can be exceeded, in words: "optimistic: up to 10 x (instances - 1) permits above the limit,
+// paid back afterwards with up to 11 instances". Sliding windows and counters do not pay back: "... above the limit, in each
+// window".
+func (o OptimisticOptions) Describe(l weir.Limit) string {
+	drift := o.DriftOf(l)
+	if drift == 0 {
+		return "coherent: never above the limit, as every decision asks the store"
+	}
+	t, err := termsOf(l)
+	if err != nil {
+		return err.Error()
+	}
+	text := fmt.Sprintf("optimistic: up to %d x (instances - 1) permits above the limit, ", drift)
+	switch l.Algorithm() {
+	case weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
+		return text + "in each window"
+	default:
+		return text + fmt.Sprintf("paid back afterwards with up to %d instances", t.most/drift+1)
+	}
+}
