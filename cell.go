@@ -357,9 +357,10 @@ func tallied(allowed bool) int {
 
 // try takes n permits if they are available, and reports whether the key is new.
 //
-// The clock is first read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is one that
-// was made then, as no caller has touched the state since; if a caller has, the state knows a later time already. A refusal must
-// not rest on an old time, so it reads the clock again, as does whatever is not plain.
+// The process clock is first read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is
+// one that was made then, as no caller has touched the state since; if a caller has, the state knows a later time already. A
+// refusal must not rest on an old time, so it reads the clock again, as does whatever is not plain. A clock that was given can
+// be set forward between the two, and others may have seen that (TestKeyedLinearizable).
 func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 	if n < 0 || c.terms == nil {
 		*d = c.k.invalid()
@@ -368,7 +369,7 @@ func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 	for attempt := 0; !c.full; attempt++ {
 		c.now = c.k.now()
 		c.lock(nil)
-		if !reserve && c.slot != nil && c.plain(n) && c.settled() {
+		if !reserve && c.gate == nil && c.slot != nil && c.k.clock == nil && c.plain(n) && c.settled() {
 			if c.takeAdopted(d, n, false); !d.Allowed {
 				c.now = c.k.now()
 				c.adopt() // which changes nothing unless the clock stands elsewhere

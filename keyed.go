@@ -393,7 +393,7 @@ func (k *keyed) setBounds(b *KeyedOptions) {
 //
 // The clock is read before the lock is taken: see cell.try.
 func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
-	if k.base.most == 0 || k.closed.Load() {
+	if k.base.most == 0 || k.clock != nil || k.closed.Load() { // for the clock, see try
 		return locked, false
 	}
 	now := k.now()
