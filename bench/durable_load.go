@@ -184,8 +184,8 @@ func (l durableLoad) sample(ctx context.Context, c *durableCluster, s durableSub
 	}
 	ask := func() redisDecide {
 		return func(string) (bool, error) {
-			if d, err := durableAsk(ctx, n, r); !d.Allowed {
-				return false, fmt.Errorf("a request was answered %v: %w", d.Reason, err)
+			if d, why := durableAsk(ctx, n, r); !d.Allowed {
+				return false, fmt.Errorf("a request was answered %v: %w", d.Reason, why)
 			}
 			return true, nil
 		}
@@ -285,8 +285,8 @@ func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Dur
 	}
 	m, err := l.drive(ctx, func() redisDecide {
 		return func(string) (bool, error) {
-			d, err := durableAsk(ctx, n, r)
-			return d.Allowed, err
+			d, why := durableAsk(ctx, n, r)
+			return d.Allowed, why
 		}
 	}, l.callers, l.time, s.every, h)
 	if err != nil {

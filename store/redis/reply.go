@@ -108,9 +108,13 @@ func (w *law) result(r *reader, at, n int64, allowed bool) algo.Result {
 	case codeSliding:
 		count := int(r.byte()) - 1
 		s := algo.SlidingWindowState{uint64(r.number())}
-		for i := range min(count, algo.MaxSegments) {
-			s[2+i] = uint64(r.number())
-			s[1] += s[2+i]
+		segments := s[2:]
+		for i := range segments {
+			if i >= count {
+				break
+			}
+			segments[i] = uint64(r.number())
+			s[1] += segments[i]
 		}
 		return w.sliding.Peek(s, at, n)
 	case codeCalendar:
