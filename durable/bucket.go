@@ -247,7 +247,7 @@ func (b *bucket) advance(now int64, l weir.Limit) error {
 	return nil
 }
 
-// take takes the permits of a charge, which are there, and answers it as soon as that is durable.
+// take takes the permits of a charge, which are there, and decides it as soon as that is durable.
 func (b *bucket) take(w *waiter, after *answers) {
 	var result algo.Result
 	w.taking, result = b.state.Take(w.charge.N)
@@ -273,7 +273,7 @@ func (b *bucket) until(expires int64, expiry time.Duration) int64 {
 	return max(expires, own)
 }
 
-// pass answers a waiter that was served in memory as soon as that is durable.
+// pass decides a waiter that was served in memory as soon as that is durable.
 func (b *bucket) pass(w *waiter, after *answers) {
 	n := w.charge.N
 	b.deadlines.remove(w)
@@ -373,7 +373,7 @@ func (b *bucket) decision(c *store.Charge, result algo.Result) weir.Decision {
 	}
 }
 
-// refuse answers a waiter that gets nothing.
+// refuse decides a waiter that gets nothing.
 func (b *bucket) refuse(w *waiter, why weir.Reason, result algo.Result, after *answers) {
 	if w.refuse(why); why != weir.ReasonUnavailable {
 		w.decision[0] = b.refusal(&w.charge, why, result)
@@ -406,7 +406,7 @@ func comesBack(why weir.Reason) bool {
 	return why == weir.ReasonLimited || why == weir.ReasonQueueFull || why == weir.ReasonDeadline
 }
 
-// untilTurn is how long it takes, if nobody goes away, until n permits are there beside those that are waited for; at least so
+// untilTurn is how long it takes, if no waiter goes away, until n permits are there beside those that are waited for; at least so
 // long where only the next window is known.
 func (b *bucket) untilTurn(n int64) time.Duration {
 	all, most := b.queue.Permits()+max(n, 1), b.state.Most()
@@ -440,7 +440,7 @@ func (b *bucket) untilTurn(n int64) time.Duration {
 // errSlow says that a write has taken longer than it may.
 var errSlow = fmt.Errorf("%w: a record was not written in time", store.ErrUnavailable)
 
-// expire answers those whose deadline has passed.
+// expire decides the waiters whose deadline has passed.
 func (b *bucket) expire(now time.Time, after *answers) {
 	for len(b.deadlines) > 0 && !now.Before(b.deadlines[0].at) {
 		b.withdraw(b.deadlines[0], weir.ReasonDeadline, after)
@@ -527,7 +527,7 @@ func (b *bucket) revoke(w *waiter) {
 	after.give()
 }
 
-// tick is called when somebody's time has come.
+// tick is called when the deadline of a waiter has passed.
 func (b *bucket) tick() {
 	b.mu.Lock()
 	var after answers
@@ -606,7 +606,7 @@ func (b *bucket) settle(h *store.Hold, actual int64, cancel bool) (found bool) {
 // ErrNotReserved is returned if a reservation does not exist, has expired, or was settled before. It is that of package store.
 var ErrNotReserved = store.ErrNotReserved
 
-// end answers everybody who is here or comes later, and stops the timer.
+// end decides all waiters, also those that come later, and stops the timer.
 func (b *bucket) end(why weir.Reason) {
 	b.mu.Lock()
 	var after answers

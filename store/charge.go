@@ -57,7 +57,7 @@ const (
 // Check returns what is wrong with a call of Do, or nil. The error is an *[weir.OptionError]. It is for implementations of [Home]
 // without a queue: every call begins with it.
 func Check(ask Ask, charges []Charge, decisions []weir.Decision) error {
-	if ask.Wait != 0 {
+	if ask.Mode == ModeTake && ask.Wait != 0 {
 		return errNoQueue(ask.Wait)
 	}
 	return CheckQueued(ask, charges, decisions)
@@ -113,6 +113,8 @@ func (a *Ask) check(n int, decisions []weir.Decision) error {
 		return &weir.OptionError{Option: "charges", Value: fmt.Sprint(n), Accepted: "one, to lend its permits"}
 	case a.Wait < 0 || a.Wait > MaxWait:
 		return &weir.OptionError{Option: "Ask.Wait", Value: a.Wait.String(), Accepted: "from 0 to 24h"}
+	case a.Mode != ModeTake && (a.Wait != 0 || a.Hold != 0):
+		return &weir.OptionError{Option: "Ask.Mode", Value: fmt.Sprint(a.Mode), Accepted: "ModeTake, where Wait or Hold is given"}
 	case a.States != nil && len(a.States) != n:
 		return numberError("Ask.States", len(a.States), n)
 	case len(decisions) != n && (decisions != nil || a.Mode != ModeRefund && a.Mode != ModeReset):

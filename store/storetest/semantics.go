@@ -207,6 +207,10 @@ func testMisuse(s *suite) {
 		_, err := store.Reserve(s.ctx(), s.Store, []store.Charge{good}, make([]weir.Decision, 1), expiry)
 		s.wantOption("Reserve", "Ask.Hold", err)
 	}
+	for _, mode := range []store.Mode{store.ModePeek, store.ModeDebit, store.ModeRefund, store.ModeLend, store.ModeReset} {
+		_, err := s.Store.Do(s.ctx(), store.Ask{Mode: mode, Hold: time.Minute, Least: 1}, []store.Charge{good}, make([]weir.Decision, 1))
+		s.wantOption("Do with a Hold", "Ask.Mode", err)
+	}
 	s.wantOption("Reset", "Charge.Policy", store.Reset(s.ctx(), s.Store, "", "key"))
 	s.wantLeft(good, 5)
 	r, _ := s.reserve(s.Store, time.Hour, good)
