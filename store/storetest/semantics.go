@@ -208,7 +208,8 @@ func testMisuse(s *suite) {
 		s.wantOption("Reserve", "Ask.Hold", err)
 	}
 	for _, mode := range []store.Mode{store.ModePeek, store.ModeDebit, store.ModeRefund, store.ModeLend, store.ModeReset} {
-		_, err := s.Store.Do(s.ctx(), store.Ask{Mode: mode, Hold: time.Minute, Least: 1}, []store.Charge{good}, make([]weir.Decision, 1))
+		ask := store.Ask{Mode: mode, Hold: time.Minute, Least: 1}
+		_, err := s.Store.Do(s.ctx(), ask, []store.Charge{good}, make([]weir.Decision, 1))
 		s.wantOption("Do with a Hold", "Ask.Mode", err)
 	}
 	s.wantOption("Reset", "Charge.Policy", store.Reset(s.ctx(), s.Store, "", "key"))
