@@ -22,13 +22,13 @@ SEED ?= 1
 RATE ?= 200
 SOAK ?=
 
-# Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it pins the versions of
+# Every directory with a go.mod is a module that is built, tested and linted. lab/tools is not one of them: it pins the versions of
 # the tools below, and has the one that generates the messages of Envoy's protocols.
 MODULES := $(sort $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod \
-	-not -path './tools/*' -not -path '*/testdata/*' -not -path '*/node_modules/*'))))
+	-not -path './lab/tools/*' -not -path '*/testdata/*' -not -path '*/node_modules/*'))))
 
 # The tools are built from the pinned sources and kept in Go's build cache. -modfile excludes a workspace.
-TOOL := GOWORK=off go tool -modfile=$(CURDIR)/tools/go.mod
+TOOL := GOWORK=off go tool -modfile=$(CURDIR)/lab/tools/go.mod
 
 HEADING = printf '\n== %s\n'
 
@@ -56,8 +56,8 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
-# The servers that the tests of interop, store/redis, durable/etcd, cmd/weir and examples/postgres run, and the benchmarks; and
-# the checker of verify/models. Where they cannot be installed, those fail, and no others. Tests start them by themselves, so of
+# The servers that the tests of lab/interop, store/redis, durable/etcd, cmd/weir and examples/postgres run, and the benchmarks; and
+# the checker of lab/verify/models. Where they cannot be installed, those fail, and no others. Tests start them by themselves, so of
 # PostgreSQL the programs are enough: no cluster is made; and the services of etcd and Prometheus, of which the tests run
 # promtool, are not started (policy-rc.d is how Debian asks whether they may).
 .PHONY: deps
@@ -67,7 +67,7 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends nginx-light; } || \
-			echo 'nginx is missing: install it, or the tests of interop fail'; \
+			echo 'nginx is missing: install it, or the tests of lab/interop fail'; \
 	}
 	@command -v haproxy >/dev/null && command -v apache2 >/dev/null && \
 		compgen -G '/usr/share/lua/5.3/socket/http.lua' >/dev/null || { \
@@ -78,7 +78,7 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 			{ [ "$$made" = no ] || printf '#!/bin/sh\nexit 101\n' | $$sudo install -m 755 /dev/stdin "$$may"; } && \
 			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends haproxy apache2-bin lua-socket; } || \
-			echo 'haproxy, apache2 or lua-socket is missing: install them, or the tests of interop fail'; \
+			echo 'haproxy, apache2 or lua-socket is missing: install them, or the tests of lab/interop fail'; \
 		[ "$$made" = no ] || $$sudo rm -f "$$may"; \
 	}
 	@command -v redis-server >/dev/null || { \
@@ -116,14 +116,14 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends chromium fonts-dejavu-core; } || \
-			echo 'chromium is missing: install it, or the tests of interop/browser fail'; \
+			echo 'chromium is missing: install it, or the tests of lab/interop/browser fail'; \
 	}
 	@command -v spin >/dev/null && command -v gcc >/dev/null || { \
 		$(HEADING) 'installing spin and gcc'; \
 		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends spin gcc libc6-dev; } || \
-			echo 'spin or gcc is missing: install them, or the tests of verify/models fail'; \
+			echo 'spin or gcc is missing: install them, or the tests of lab/verify/models fail'; \
 	}
 	@command -v systemd-analyze >/dev/null || { \
 		$(HEADING) 'installing systemd'; \
@@ -158,7 +158,7 @@ algo-steps: ## compare package algo with its reference over 10 times as many ran
 
 .PHONY: contention
 contention: ## have 64 goroutines at once ask every limiter for ROUNDS (20) times as long as make test
-	@cd verify && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run Contention -v .
+	@cd lab/verify && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run Contention -v .
 
 .PHONY: redis-steps
 redis-steps: deps ## compare the script for Redis with package algo on 10 million random steps
@@ -188,12 +188,12 @@ fleet-mutants: ## break the code in one place after the other, and simulate flee
 .PHONY: soak
 soak: deps ## run three nodes under faults for DURATION (30m), RATE (200) requests a second, by SEED (1), and check every limit
 	@go build -o bin/weir ./cmd/weir
-	@go build -o bin/soak ./interop/cmd/soak
+	@go build -o bin/soak ./lab/interop/cmd/soak
 	@bin/soak --duration $(DURATION) --seed $(SEED) --rate $(RATE) $(SOAK)
 
 .PHONY: models
 models: deps ## check the models of leases, owners and optimistic limits, and their mutants, over all that can happen
-	@cd verify && go test -count=1 -timeout 30m -run 'TestModels$$' -v ./models -full
+	@cd lab/verify && go test -count=1 -timeout 30m -run 'TestModels$$' -v ./models -full
 
 .PHONY: fuzz
 fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)
@@ -205,12 +205,12 @@ fuzz-short: bin/ci ## fuzz every target of every module for 1s
 
 .PHONY: bench
 bench: ## measure weir beside its peers and write docs/benchmarks.md, with all figures in docs/benchmarks/raw.md
-	@go run ./bench/cmd/numbers
-	@go run ./bench/cmd/summary docs
+	@go run ./lab/bench/cmd/numbers
+	@go run ./lab/bench/cmd/summary docs
 
 .PHONY: adaptive
 adaptive: ## simulate limits that adapt, and draw docs/images/adaptive.svg
-	@go run ./bench/cmd/adaptive
+	@go run ./lab/bench/cmd/adaptive
 
 .PHONY: docs
 docs: bin/ci ## count the words of README.md and of the pages, and their mean in a sentence (goal: 18 or less)
@@ -222,12 +222,12 @@ site: ## make the documentation site in bin/site, of the same Markdown files; ev
 
 .PHONY: screenshots
 screenshots: deps ## take pictures of the dashboard for docs/images
-	@cd interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images
+	@cd lab/interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images
 	@$(MAKE) picture
 
 .PHONY: picture
 picture: ## draw the first session of README.md, with the dashboard of docs/images, as docs/images/session.svg
-	@go run ./internal/picture README.md docs/images/ui-overview.png docs/images/session.svg
+	@go run ./lab/picture README.md docs/images/ui-overview.png docs/images/session.svg
 
 # One run for all modules reads what they share once. One linter reads go.mod, and only that of the first module.
 .PHONY: lint
@@ -253,7 +253,7 @@ GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.16.0
 
 .PHONY: release
 release: ## tag VERSION (v0.1.0) in this repository, as docs/releasing.md says; pushes nothing
-	@go run ./internal/release $(VERSION)
+	@go run ./lab/release $(VERSION)
 
 .PHONY: release-check
 release-check: ## check .goreleaser.yaml, and build the program for this machine as a release has it
@@ -277,13 +277,13 @@ reproducible: ## build the revision in two directories as releases are built, an
 
 .PHONY: sbom
 sbom: build ## write what bin/weir is built of to bin/weir.spdx.json
-	@cd tools && GOWORK=off go run ./sbom -o ../bin/weir.spdx.json ../bin/weir
+	@cd lab/tools && GOWORK=off go run ./sbom -o ../../bin/weir.spdx.json ../../bin/weir
 
 .PHONY: tidy
 tidy: ## tidy go.mod and go.sum of every module
 	@$(call each,tidy,GOWORK=off go mod tidy)
-	@$(HEADING) 'tidy: tools'
-	@cd tools && GOWORK=off go mod tidy
+	@$(HEADING) 'tidy: lab/tools'
+	@cd lab/tools && GOWORK=off go mod tidy
 
 .PHONY: cover
 cover: ## measure the coverage of all modules together and write coverage.html
@@ -299,4 +299,4 @@ clean: ## remove what the targets above have written
 # Always built anew: Go's build cache knows better than make whether something has changed.
 .PHONY: bin/ci
 bin/ci:
-	@go build -o bin/ci ./internal/ci
+	@go build -o bin/ci ./lab/ci

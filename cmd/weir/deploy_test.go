@@ -171,7 +171,7 @@ func TestReproducibleBuild(t *testing.T) {
 
 // TestSBOM compares the list of what the program is built of with what the go command says.
 func TestSBOM(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "run", "-C", filepath.Join("..", "..", "tools"), "./sbom", program)
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-C", filepath.Join("..", "..", "lab", "tools"), "./sbom", program)
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // TestInstallCommands runs the commands of docs/install.md that can run where nothing is installed or uploaded, and holds the others
 // against the files that they are about. A command that is in neither list fails. Those of the go command with a version are run by
-// TestInstallsFromTheTags in internal/release.
+// TestInstallsFromTheTags in lab/release.
 func TestInstallCommands(t *testing.T) {
 	page := readDeploy(t, "docs/install.md")
 	seen := map[string]bool{}
@@ -59,7 +59,7 @@ func expectInstall(t *testing.T, line string) {
 			t.Errorf("the installed program prints %q: %v", out, err)
 		}
 	case strings.HasPrefix(line, "go install github.com/weirhq/weir/cmd/weir@"), strings.HasPrefix(line, "go get github.com/weirhq/weir@"):
-		has("internal/release/release_test.go", `documented(t, "`+words[1]+`", version)`)
+		has("lab/release/release_test.go", `documented(t, "`+words[1]+`", version)`)
 	case words[0] == "weir":
 		command, _, _ := strings.Cut(line, " >") // into a file of the user
 		if got := weir(t, nil, strings.Fields(command)[1:]...); got.status != 0 || got.stdout == "" || got.stderr != "" {

@@ -4,4 +4,4 @@
 // below, which needs nothing but Go.
 package envoy
 
-//go:generate env GOWORK=off go -C ../../../../tools run ./protogo -module github.com/weirhq/weir/cmd/weir -out ../cmd/weir ../cmd/weir/internal/envoy/proto
+//go:generate env GOWORK=off go -C ../../../../lab/tools run ./protogo -module github.com/weirhq/weir/cmd/weir -out ../../cmd/weir ../../cmd/weir/internal/envoy/proto
