@@ -28,7 +28,7 @@ func Year(zone *time.Location) algo.Calendar {
 }
 
 // window is the algorithm of a calendar window, whose name is of in errors.
-func (l Limit) window(of string) (algo.CalendarWindow, error) {
+func (l Limit) window(of string) (algo.Window, error) {
 	w, err := algo.NewCalendarWindow(l.permits, l.calendar)
 	if wrong, ok := errors.AsType[*algo.ParameterError](err); ok {
 		option := "Permits"

@@ -45,7 +45,7 @@ type wallReading struct{ at, lasts, apart int64 }
 const wallCheck = time.Second
 
 // apart is the wall clock less the process clock. It is known for now, but now may also be a time that is planned for.
-func (c *wallClock) apart(now int64, w algo.CalendarWindow) int64 {
+func (c *wallClock) apart(now int64, w algo.Window) int64 {
 	r := c.reading.Load()
 	if r == nil || uint64(now-r.at) >= uint64(r.lasts) {
 		r = c.read(r, w)
@@ -53,7 +53,7 @@ func (c *wallClock) apart(now int64, w algo.CalendarWindow) int64 {
 	return r.apart
 }
 
-func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
+func (c *wallClock) read(old *wallReading, w algo.Window) *wallReading {
 	if old != nil && uint64(clock.Now()-old.at) < uint64(old.lasts) {
 		return old
 	}
@@ -78,7 +78,7 @@ func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
 type wallLaw struct {
 	algo.Law
 
-	window algo.CalendarWindow
+	window algo.Window
 	wall   *wallClock
 }
 

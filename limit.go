@@ -106,7 +106,7 @@ func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingC
 //
 // Windows end by the wall clock, which is compared with the process clock once a second and at the end of each window: a
 // correction takes effect within a second, for callers that wait as well. One that sets the clock back returns nothing that was
-// used in a window that has begun already. See [algo.CalendarWindow] for corrections by more than a window.
+// used in a window that has begun already. See [algo.Window] for corrections by more than a window.
 func CalendarWindow(permits int64, c algo.Calendar) Limit {
 	return Limit{algorithm: AlgorithmCalendarWindow, permits: permits, calendar: c}
 }

@@ -342,7 +342,7 @@ func (a *windowWord) init(g *gate, rate Rate) {
 		return
 	}
 	a.length, a.limit = int64(rate.Period), rate.Permits
-	if a.origin = g.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
+	if a.origin = g.born % a.length; a.origin < 0 { // as algo.Window counts, whose time may be negative
 		a.origin += a.length
 	}
 	number := (g.born - a.origin) / a.length
@@ -411,7 +411,7 @@ func (a *windowWord) raise() {
 		return
 	}
 	epoch := a.epoch.Load()
-	state := a.owner.meter.state // as [algo.FixedWindow.Law] has it
+	state := a.owner.meter.state // as [algo.Window.Law] has it
 	state[0], state[1], state[2] = uint64(epoch)+(old>>windowShift-uint64(epoch))&windowNumbers, old>>1&windowPermits, 0
 }
 

@@ -203,7 +203,7 @@ func newBucketPair(t *testing.T, rate Rate, burst int64) *pair[algo.TokenBucketS
 	return p
 }
 
-func newWindowPair(t *testing.T, limit int64, window time.Duration) *pair[algo.FixedWindowState] {
+func newWindowPair(t *testing.T, limit int64, window time.Duration) *pair[algo.WindowState] {
 	t.Helper()
 	w, err := New(FixedWindow(Per(limit, window)), Options{MaxDebt: algo.MaxPermits, QueueLimit: 1e15})
 	if err != nil {
@@ -213,9 +213,9 @@ func newWindowPair(t *testing.T, limit int64, window time.Duration) *pair[algo.F
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &pair[algo.FixedWindowState]{
+	return &pair[algo.WindowState]{
 		t: t, rng: rand.New(rand.NewPCG(uint64(limit), uint64(window))),
-		limiter: w, algorithm: windows, state: algo.FixedWindowState{Window: math.MinInt64},
+		limiter: w, algorithm: windows, state: algo.WindowState{Window: math.MinInt64},
 		word: w.window.word.Load, limit: limit, tick: window, life: longTimes(window, windowEpochLife),
 	}
 }

@@ -193,7 +193,7 @@ func TestCalendarEdges(t *testing.T) {
 }
 
 // windowOfCalendar checks that the windows around now follow one another.
-func windowOfCalendar(t *testing.T, w algo.CalendarWindow, now int64) {
+func windowOfCalendar(t *testing.T, w algo.Window, now int64) {
 	t.Helper()
 
 	begin, end := w.Window(now)
@@ -231,7 +231,7 @@ func FuzzCalendarEdges(f *testing.F) {
 
 		// What is counted must be what is found by going from one to the next.
 		begin, _ := w.Window(now)
-		s, charged := w.Charge(algo.CalendarWindowState{}, now, 6, 5)
+		s, charged := w.Charge(algo.WindowState{}, now, 6, 5)
 		at := begin
 
 		for range charged {

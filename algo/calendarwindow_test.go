@@ -21,7 +21,7 @@ func calendarHistory(src lockstep.Source, more func() bool) (int, error) {
 		return unlucky, err
 	}
 
-	p := &lockstep.Pair[algo.CalendarWindowState]{Algorithm: w, Reference: reference.NewCalendarWindow(limit, c)}
+	p := &lockstep.Pair[algo.WindowState]{Algorithm: w, Reference: reference.NewCalendarWindow(limit, c)}
 	now, forward := change(src, c.Zone)*1e9, src(2) == 0
 	begin, end := w.Window(now)
 	scale := lockstep.Scale{Limit: limit, Tick: (end - begin) / 2, Long: end - begin}
@@ -64,7 +64,7 @@ func TestCalendarWindowCountsGrants(t *testing.T) {
 			w      = must(algo.NewCalendarWindow(limit, c))
 			dates  = reference.NewDates(c)
 			sec    = change(src, c.Zone)
-			s      algo.CalendarWindowState
+			s      algo.WindowState
 			r      algo.Result
 			grants []grant
 		)
@@ -112,7 +112,7 @@ func at(z *time.Location, text string) int64 {
 func TestCalendarWindowBackward(t *testing.T) {
 	z := zone("Europe/Vienna")
 	w := must(algo.NewCalendarWindow(10, algo.Calendar{Unit: algo.CalendarDay, Zone: z}))
-	s, _ := w.Take(algo.CalendarWindowState{}, at(z, "2026-03-28 23:59"), 10)
+	s, _ := w.Take(algo.WindowState{}, at(z, "2026-03-28 23:59"), 10)
 	s, r := w.Take(s, at(z, "2026-03-29 00:00"), 6)
 
 	if !r.Allowed {
@@ -151,7 +151,7 @@ func TestCalendarWindowCarry(t *testing.T) {
 	months := must(algo.NewCalendarWindow(100, algo.Calendar{Unit: algo.CalendarMonth, Zone: z}))
 	now := at(z, "2026-03-28 12:00")
 
-	s, _ := days.Take(algo.CalendarWindowState{}, now, 7)
+	s, _ := days.Take(algo.WindowState{}, now, 7)
 	s = fewer.Carry(days, s, now)
 
 	if got := fewer.Peek(s, now, 1); got.Remaining != 0 || got.ResetAfter != 12*time.Hour {
@@ -180,7 +180,7 @@ func TestCalendarWindowDebt(t *testing.T) {
 	w := must(algo.NewCalendarWindow(10, algo.Calendar{Unit: algo.CalendarMonth}))
 	now := at(time.UTC, "2026-01-15 00:00")
 
-	s, charged := w.Charge(algo.CalendarWindowState{}, now, 50, 25)
+	s, charged := w.Charge(algo.WindowState{}, now, 50, 25)
 	if charged != 35 {
 		t.Fatalf("charged %d of 50, want the limit of 10 and the debt of 25", charged)
 	}
@@ -193,7 +193,7 @@ func TestCalendarWindowDebt(t *testing.T) {
 
 	for unit := algo.CalendarMinute; unit <= algo.CalendarYear; unit++ {
 		w := must(algo.NewCalendarWindow(1, algo.Calendar{Unit: unit, Zone: zone("Europe/Vienna")}))
-		owing, _ := w.Charge(algo.CalendarWindowState{}, now, math.MaxInt64, math.MaxInt64)
+		owing, _ := w.Charge(algo.WindowState{}, now, math.MaxInt64, math.MaxInt64)
 
 		if r := w.Peek(owing, now, 1); r.RetryAfter < algo.MaxFill/10*9 || r.RetryAfter > algo.MaxFill+400*day {
 			t.Errorf("%v: %+v, want a wait of about %v", unit, r, algo.MaxFill)
@@ -203,7 +203,7 @@ func TestCalendarWindowDebt(t *testing.T) {
 	// A debt of a large limit may be more than a small one ever bears.
 	large := must(algo.NewCalendarWindow(algo.MaxPermits, algo.Calendar{Unit: algo.CalendarYear}))
 	small := must(algo.NewCalendarWindow(1, algo.Calendar{Unit: algo.CalendarYear}))
-	s, _ = large.Charge(algo.CalendarWindowState{}, now, math.MaxInt64, algo.MaxPermits)
+	s, _ = large.Charge(algo.WindowState{}, now, math.MaxInt64, algo.MaxPermits)
 
 	if at := small.FreshAt(small.Carry(large, s, now)); at != math.MaxInt64 {
 		t.Errorf("fresh at %d", at)
@@ -214,7 +214,7 @@ func TestCalendarWindowDoesNotAllocate(t *testing.T) {
 	w := must(algo.NewCalendarWindow(1e6, algo.Calendar{Unit: algo.CalendarMonth, Zone: zone("Europe/Vienna")}))
 	now := at(time.UTC, "2026-03-28 12:00")
 
-	var s algo.CalendarWindowState
+	var s algo.WindowState
 	if n := testing.AllocsPerRun(1000, func() {
 		now++
 		s, _ = w.Take(s, now, 1)

@@ -121,7 +121,7 @@ func TestCancelNeverMints(t *testing.T) {
 			}
 
 			scale := lockstep.Scale{Limit: limit, Tick: max(1, int64(window)/8), Long: int64(window)}
-			p := &lockstep.Pair[algo.FixedWindowState]{Algorithm: w, Reference: anew()}
+			p := &lockstep.Pair[algo.WindowState]{Algorithm: w, Reference: anew()}
 			debts := src(2) == 0 // which outlast the permits that made them
 
 			return cancelHistory(src, scale, p, anew, debts, !debts)
@@ -131,7 +131,7 @@ func TestCancelNeverMints(t *testing.T) {
 			anew := func() reference.Limiter { return reference.NewCalendarWindow(limit, c) }
 			w := must(algo.NewCalendarWindow(limit, c))
 			window := int64(w.Length(0))
-			p := &lockstep.Pair[algo.CalendarWindowState]{Algorithm: w, Reference: anew()}
+			p := &lockstep.Pair[algo.WindowState]{Algorithm: w, Reference: anew()}
 			debts := src(2) == 0
 
 			return cancelHistory(src, lockstep.Scale{Limit: limit, Tick: window / 8, Long: window}, p, anew, debts, !debts)

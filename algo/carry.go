@@ -1,28 +1,5 @@
 package algo
 
-// Carry converts a state of the windows old into one of w. Permits taken in the current window stay taken, in the window of w
-// that is current at time now. A debt stays owed, and no more remains than the new limit. A Mark from before is good for w if
-// both windows have the same length and phase.
-func (w FixedWindow) Carry(old FixedWindow, s FixedWindowState, now int64) FixedWindowState {
-	x := old.at(s, now)
-	debt := max(0, x.Used-old.limit)
-	taken := x.Used - debt + x.Excess
-	used := min(taken, w.limit)
-	return FixedWindowState{Window: w.window.index(now), Used: used + debt, Excess: taken - used}
-}
-
-// SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
-func (w FixedWindow) SameWindows(x FixedWindow) bool { return w.window == x.window }
-
-// CancelAcross is Cancel for a Mark of the windows old, whose state Carry has made one of w since. It does nothing if that
-// Mark is not good for w.
-func (w FixedWindow) CancelAcross(old FixedWindow, s FixedWindowState, now, n int64, m Mark) FixedWindowState {
-	if !w.SameWindows(old) {
-		return s
-	}
-	return w.Cancel(s, now, n, m)
-}
-
 // Carry converts a state of the window old into one of w. Permits that are still in the window stay taken. If the segments are
 // not the same, they count as taken in the newest segment of w. A Mark from before is good for w if the segments are the same.
 func (w SlidingWindow) Carry(old SlidingWindow, s SlidingWindowState, now int64) SlidingWindowState {
@@ -97,8 +74,7 @@ func (c Concurrency) CancelAcross(_ Concurrency, s ConcurrencyState, now, n int6
 }
 
 func (TokenBucket) sameMarks(TokenBucket) bool             { return false }
-func (w FixedWindow) sameMarks(old FixedWindow) bool       { return w.SameWindows(old) }
+func (w Window) sameMarks(old Window) bool                 { return w.SameWindows(old) }
 func (w SlidingWindow) sameMarks(old SlidingWindow) bool   { return w.SameWindows(old) }
 func (w SlidingCounter) sameMarks(old SlidingCounter) bool { return w.SameWindows(old) }
-func (w CalendarWindow) sameMarks(old CalendarWindow) bool { return w.SameWindows(old) }
 func (Concurrency) sameMarks(Concurrency) bool             { return true }

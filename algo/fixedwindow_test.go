@@ -42,8 +42,8 @@ func TestWindowParameters(t *testing.T) {
 					t.Errorf("limits %d, %d and %d, want %d", fixed.Limit(), sliding.Limit(), counter.Limit(), c.limit)
 				}
 
-				if fixed.Window() != c.window || sliding.Window() != c.window || counter.Window() != c.window {
-					t.Errorf("windows %d, %d and %d, want %d", fixed.Window(), sliding.Window(), counter.Window(), c.window)
+				if fixed.Length(0) != c.window || sliding.Window() != c.window || counter.Window() != c.window {
+					t.Errorf("windows %d, %d and %d, want %d", fixed.Length(0), sliding.Window(), counter.Window(), c.window)
 				}
 
 				return
@@ -94,7 +94,7 @@ func neverUsed[S any](t *testing.T, a algo.Algorithm[S]) {
 func TestFixedWindowPhase(t *testing.T) {
 	w := must(algo.NewFixedWindow(1, 100, 1_030))
 
-	var s algo.FixedWindowState
+	var s algo.WindowState
 
 	for _, c := range []struct {
 		now     int64
@@ -126,7 +126,7 @@ func TestFixedWindowPhase(t *testing.T) {
 // TestFixedWindowCarriesDebt wants a debt to be borne by the windows that follow.
 func TestFixedWindowCarriesDebt(t *testing.T) {
 	w := must(algo.NewFixedWindow(10, 100, 0))
-	s, charged := w.Charge(algo.FixedWindowState{}, 0, 50, 25)
+	s, charged := w.Charge(algo.WindowState{}, 0, 50, 25)
 
 	if charged != 35 {
 		t.Fatalf("charged %d of 50, want the limit of 10 and the debt of 25", charged)
@@ -144,7 +144,7 @@ func TestFixedWindowCarriesDebt(t *testing.T) {
 
 	// No debt outlasts MaxFill.
 	w = must(algo.NewFixedWindow(1, time.Hour, 0))
-	s, charged = w.Charge(algo.FixedWindowState{}, 1<<62, math.MaxInt64, math.MaxInt64)
+	s, charged = w.Charge(algo.WindowState{}, 1<<62, math.MaxInt64, math.MaxInt64)
 
 	if want := int64(1 + algo.MaxFill/time.Hour); charged != want {
 		t.Errorf("charged %d, want %d", charged, want)

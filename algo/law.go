@@ -40,8 +40,8 @@ func (b TokenBucket) Law() Law { //nolint:ireturn // one for each algorithm
 }
 
 // Law is the window with states of three words: Window, Used and Excess.
-func (w FixedWindow) Law() Law { //nolint:ireturn // as above
-	return &law[FixedWindowState, FixedWindow, fixedWords]{algorithm: w}
+func (w Window) Law() Law { //nolint:ireturn // as above
+	return &law[WindowState, Window, windowWords]{w, windowWords(w.calendar != nil)}
 }
 
 // Law is the window with states of one word for Segment, and one for each segment.
@@ -57,11 +57,6 @@ func (w SlidingWindow) LawWithTotal() Law { //nolint:ireturn // as above
 // Law is the window with states of three words: Window, Cur and Prev.
 func (w SlidingCounter) Law() Law { //nolint:ireturn // as above
 	return &counterLaw{law[SlidingCounterState, SlidingCounter, counterWords]{algorithm: w}}
-}
-
-// Law is the window with states of three words: Start, Used and Excess.
-func (w CalendarWindow) Law() Law { //nolint:ireturn // as above
-	return &law[CalendarWindowState, CalendarWindow, calendarWords]{algorithm: w}
 }
 
 // Law is the limit with states of one word: InUse.

@@ -222,7 +222,7 @@ func fixedWindowHistory(src lockstep.Source, more func() bool) (int, error) {
 	}
 
 	scale := lockstep.Scale{Limit: limit, Tick: int64(window), Long: int64(window)}
-	p := &lockstep.Pair[algo.FixedWindowState]{Algorithm: &w, Reference: reference.NewFixedWindow(limit, window, origin)}
+	p := &lockstep.Pair[algo.WindowState]{Algorithm: &w, Reference: reference.NewFixedWindow(limit, window, origin)}
 
 	return history(src, scale, p, src(2) == 0, more)
 }

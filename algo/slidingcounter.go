@@ -27,11 +27,17 @@ type SlidingCounterState struct {
 // of its fixed windows begins at origin.
 func NewSlidingCounter(limit int64, window time.Duration, origin int64) (SlidingCounter, error) {
 	w, err := NewFixedWindow(limit, window, origin)
-	return SlidingCounter(w), err
+	if err != nil {
+		return SlidingCounter{}, err
+	}
+	return SlidingCounter{limit, *w.even}, nil
 }
 
 // Limit implements [Algorithm].
 func (w SlidingCounter) Limit() int64 { return w.limit }
+
+// Window is how long the sliding window is.
+func (w SlidingCounter) Window() time.Duration { return time.Duration(w.window.length) }
 
 // Take implements [Algorithm].
 func (w SlidingCounter) Take(s SlidingCounterState, now, n int64) (SlidingCounterState, Result) {

@@ -1,6 +1,7 @@
 package algo
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"time"
@@ -52,6 +53,9 @@ func NewSlidingWindow(limit int64, window time.Duration, segments int, origin in
 
 // Limit implements [Algorithm].
 func (w SlidingWindow) Limit() int64 { return w.limit }
+
+// Window is how long the sliding window is.
+func (w SlidingWindow) Window() time.Duration { return time.Duration(w.window) }
 
 // segments are a state as far as it is used, wherever it lies.
 type segments []uint64
@@ -257,4 +261,8 @@ func (w *SlidingWindow) start(i int64) int64 {
 		quo++
 	}
 	return after(w.origin, int64(min(quo, math.MaxInt64)))
+}
+
+func segmentsError(v int) error {
+	return &ParameterError{"segments", fmt.Sprint(v), fmt.Sprintf("from 1 to %d", MaxSegments)}
 }

@@ -234,7 +234,7 @@ func TestTokenBucketCancelGivesBack(t *testing.T) {
 func TestTokenBucketForeignMark(t *testing.T) {
 	other := must(algo.NewTokenBucket(999_999_937, time.Second, 1000))
 	_, taken := other.Take(algo.TokenBucketState{}, 500, 777)
-	_, windowed := must(algo.NewFixedWindow(10, time.Second, 0)).Take(algo.FixedWindowState{}, 1<<61, 1)
+	_, windowed := must(algo.NewFixedWindow(10, time.Second, 0)).Take(algo.WindowState{}, 1<<61, 1)
 
 	b := must(algo.NewTokenBucket(3, 7, 10))
 	for _, m := range []algo.Mark{{}, taken.Mark, windowed.Mark, {At: 510, Part: 3, Taken: math.MinInt64}, {At: 510, Part: -1, Taken: math.MinInt64}} {

@@ -30,20 +30,21 @@ func (num bucketWords) valid(w []uint64) bool {
 	return validTime(w[0]) && w[1] <= 2*uint64(MaxFill) && w[2] < uint64(num)
 }
 
-type fixedWords struct{}
+// windowWords reports whether the windows are those of a calendar, which may begin at the ends of the range.
+type windowWords bool
 
-func (fixedWords) words() int { return 3 }
+func (windowWords) words() int { return 3 }
 
-func (fixedWords) load(w []uint64, _ int64) FixedWindowState {
-	return FixedWindowState{Window: int64(w[0]), Used: int64(w[1]), Excess: int64(w[2])}
+func (windowWords) load(w []uint64, _ int64) WindowState {
+	return WindowState{Window: int64(w[0]), Used: int64(w[1]), Excess: int64(w[2])}
 }
 
-func (fixedWords) save(w []uint64, s FixedWindowState) {
+func (windowWords) save(w []uint64, s WindowState) {
 	w[0], w[1], w[2] = uint64(s.Window), uint64(s.Used), uint64(s.Excess)
 }
 
-func (fixedWords) valid(w []uint64) bool {
-	return validTime(w[0]) && validPermits(w[1]) && validPermits(w[2])
+func (calendar windowWords) valid(w []uint64) bool {
+	return (bool(calendar) || validTime(w[0])) && validPermits(w[1]) && validPermits(w[2])
 }
 
 type counterWords struct{}
@@ -58,22 +59,7 @@ func (counterWords) save(w []uint64, s SlidingCounterState) {
 	w[0], w[1], w[2] = uint64(s.Window), uint64(s.Cur), uint64(s.Prev)
 }
 
-func (counterWords) valid(w []uint64) bool { return fixedWords{}.valid(w) }
-
-type calendarWords struct{}
-
-func (calendarWords) words() int { return 3 }
-
-func (calendarWords) load(w []uint64, _ int64) CalendarWindowState {
-	return CalendarWindowState{Start: int64(w[0]), Used: int64(w[1]), Excess: int64(w[2])}
-}
-
-func (calendarWords) save(w []uint64, s CalendarWindowState) {
-	w[0], w[1], w[2] = uint64(s.Start), uint64(s.Used), uint64(s.Excess)
-}
-
-// valid: a window may begin at the ends of the range.
-func (calendarWords) valid(w []uint64) bool { return validPermits(w[1]) && validPermits(w[2]) }
+func (counterWords) valid(w []uint64) bool { return windowWords(false).valid(w) }
 
 type inUseWord struct{}
 
@@ -141,15 +127,13 @@ func (TokenBucket) begin(now, returned int64) TokenBucketState {
 	return TokenBucketState{Last: now, Returned: returned}
 }
 
-func (FixedWindow) begin(_, _ int64) (s FixedWindowState)       { return s }
+func (Window) begin(_, _ int64) (s WindowState)                 { return s }
 func (SlidingWindow) begin(_, _ int64) (s SlidingWindowState)   { return s }
 func (SlidingCounter) begin(_, _ int64) (s SlidingCounterState) { return s }
-func (CalendarWindow) begin(_, _ int64) (s CalendarWindowState) { return s }
 func (Concurrency) begin(_, _ int64) (s ConcurrencyState)       { return s }
 
 func (TokenBucket) mark(s TokenBucketState) Mark       { return s.Mark() }
-func (FixedWindow) mark(s FixedWindowState) Mark       { return Mark{At: s.Window} }
+func (Window) mark(s WindowState) Mark                 { return Mark{At: s.Window} }
 func (SlidingWindow) mark(s SlidingWindowState) Mark   { return Mark{At: s.Segment()} }
 func (SlidingCounter) mark(s SlidingCounterState) Mark { return Mark{At: s.Window} }
-func (CalendarWindow) mark(s CalendarWindowState) Mark { return Mark{At: s.Start} }
 func (Concurrency) mark(ConcurrencyState) Mark         { return Mark{} }

@@ -120,7 +120,7 @@ func (d *Dates) Window(sec int64) (begin, end int64) {
 	return begin, end
 }
 
-// CalendarWindow is the reference of [algo.CalendarWindow].
+// CalendarWindow is the reference of [algo.Window].
 type CalendarWindow struct {
 	dates *Dates
 	limit int64

@@ -24,7 +24,7 @@ func (g grid) start(number *big.Int) *big.Int {
 	return plus(g.origin, up(times(number, g.length), g.parts))
 }
 
-// FixedWindow is the reference of [algo.FixedWindow].
+// FixedWindow is the reference of [algo.Window].
 type FixedWindow struct {
 	grid
 

@@ -34,7 +34,7 @@ func TestHistoriesShrink(t *testing.T) {
 	t.Run("FixedWindow", rapid.MakeCheck(func(t *rapid.T) {
 		limit, window, origin := limits.Draw(t, "limit"), time.Duration(periods.Draw(t, "window")), origins.Draw(t, "origin")
 
-		machine(t, limit, &lockstep.Pair[algo.FixedWindowState]{
+		machine(t, limit, &lockstep.Pair[algo.WindowState]{
 			Algorithm: new(must(algo.NewFixedWindow(limit, window, origin))),
 			Reference: reference.NewFixedWindow(limit, window, origin),
 		})
@@ -61,7 +61,7 @@ func TestHistoriesShrink(t *testing.T) {
 		limit := limits.Draw(t, "limit")
 		begin, end := must(algo.NewCalendarWindow(1, c)).Window(0)
 
-		machineOf(t, limit, (end-begin)/10, &lockstep.Pair[algo.CalendarWindowState]{
+		machineOf(t, limit, (end-begin)/10, &lockstep.Pair[algo.WindowState]{
 			Algorithm: must(algo.NewCalendarWindow(limit, c)),
 			Reference: reference.NewCalendarWindow(limit, c),
 		})

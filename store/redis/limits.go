@@ -40,12 +40,12 @@ type law struct {
 	one string
 
 	bucket   bucket
-	fixed    algo.FixedWindow
+	fixed    algo.Window
 	sliding  algo.SlidingWindow
 	counter  algo.SlidingCounter
 	inUse    algo.Concurrency
-	calendar algo.CalendarWindow
-	months   algo.CalendarWindow // the same windows with a limit of 1, to count them
+	calendar algo.Window
+	months   algo.Window // the same windows with a limit of 1, to count them
 }
 
 // newLaw returns an *[weir.OptionError] for a limit that is wrong, or that the script could not count exactly.
@@ -162,7 +162,7 @@ func (w *law) edges(buf []byte, around, from int64) []byte {
 	_, last := w.calendar.Window(after)
 	passed := int64(0)
 	if from != 0 {
-		s := algo.CalendarWindowState{Start: from * microsecond, Used: algo.MaxPermits}
+		s := algo.WindowState{Window: from * microsecond, Used: algo.MaxPermits}
 		passed = algo.MaxPermits - w.months.Refund(s, before, 0).Used
 	}
 	return numbers(buf, from, passed, before/microsecond, begin/microsecond, end/microsecond, after/microsecond, last/microsecond)

@@ -145,14 +145,14 @@ func newCounting(l weir.Limit) counting {
 			at: func(s algo.TokenBucketState) int64 { return s.Last },
 		}
 	case weir.AlgorithmFixedWindow:
-		build := func(l weir.Limit) algo.FixedWindow {
+		build := func(l weir.Limit) algo.Window {
 			return must(algo.NewFixedWindow(l.Rate().Permits, l.Rate().Period/1000, 0))
 		}
-		return &countingOf[algo.FixedWindowState, algo.FixedWindow]{
-			limit: l, a: build(l), unit: 1, build: build, carry: algo.FixedWindow.Carry,
-			same: func(a, b algo.FixedWindow) bool { return a.SameWindows(b) },
-			at:   func(s algo.FixedWindowState) int64 { return s.Window },
-			from: func(_ algo.FixedWindow, s algo.FixedWindowState) int64 { return s.Window },
+		return &countingOf[algo.WindowState, algo.Window]{
+			limit: l, a: build(l), unit: 1, build: build, carry: algo.Window.Carry,
+			same: func(a, b algo.Window) bool { return a.SameWindows(b) },
+			at:   func(s algo.WindowState) int64 { return s.Window },
+			from: func(_ algo.Window, s algo.WindowState) int64 { return s.Window },
 		}
 	case weir.AlgorithmSlidingWindow:
 		build := func(l weir.Limit) algo.SlidingWindow {
@@ -176,12 +176,12 @@ func newCounting(l weir.Limit) counting {
 			from: func(_ algo.SlidingCounter, s algo.SlidingCounterState) int64 { return s.Window },
 		}
 	case weir.AlgorithmCalendarWindow:
-		build := func(l weir.Limit) algo.CalendarWindow { return must(algo.NewCalendarWindow(l.Permits(), l.Calendar())) }
-		return &countingOf[algo.CalendarWindowState, algo.CalendarWindow]{
-			limit: l, a: build(l), unit: 1000, build: build, carry: algo.CalendarWindow.Carry,
-			same: func(a, b algo.CalendarWindow) bool { return a.SameWindows(b) },
-			at:   func(s algo.CalendarWindowState) int64 { return s.Start },
-			from: func(_ algo.CalendarWindow, s algo.CalendarWindowState) int64 { return s.Start },
+		build := func(l weir.Limit) algo.Window { return must(algo.NewCalendarWindow(l.Permits(), l.Calendar())) }
+		return &countingOf[algo.WindowState, algo.Window]{
+			limit: l, a: build(l), unit: 1000, build: build, carry: algo.Window.Carry,
+			same: func(a, b algo.Window) bool { return a.SameWindows(b) },
+			at:   func(s algo.WindowState) int64 { return s.Window },
+			from: func(_ algo.Window, s algo.WindowState) int64 { return s.Window },
 		}
 	default:
 		build := func(l weir.Limit) algo.Concurrency { return must(algo.NewConcurrency(l.Permits())) }
@@ -312,8 +312,8 @@ func (m *reference) seal(t int64) {
 	case weir.AlgorithmSlidingCounter:
 		end = until - until%window + 2*window
 	case weir.AlgorithmCalendarWindow:
-		c := m.count.(*countingOf[algo.CalendarWindowState, algo.CalendarWindow]) //nolint:forcetypeassert // it is one
-		switch _, stop := c.a.Window(c.s.Start); {
+		c := m.count.(*countingOf[algo.WindowState, algo.Window]) //nolint:forcetypeassert // it is one
+		switch _, stop := c.a.Window(c.s.Window); {
 		case back > 0:
 			end = until + 367*day
 		case m.last > 0:

@@ -100,7 +100,7 @@ func (w *law) result(r *reader, at, n int64, allowed bool) algo.Result {
 		}
 		return result
 	case codeFixed:
-		s := algo.FixedWindowState{Window: r.number() / w.window, Used: r.number(), Excess: r.number()}
+		s := algo.WindowState{Window: r.number() / w.window, Used: r.number(), Excess: r.number()}
 		return w.fixed.Peek(s, at, n)
 	case codeCounter:
 		s := algo.SlidingCounterState{Window: r.number() / w.window, Cur: r.number(), Prev: r.number()}
@@ -118,7 +118,7 @@ func (w *law) result(r *reader, at, n int64, allowed bool) algo.Result {
 		}
 		return w.sliding.Peek(s, at, n)
 	case codeCalendar:
-		s := algo.CalendarWindowState{Start: r.number() * microsecond, Used: r.number()}
+		s := algo.WindowState{Window: r.number() * microsecond, Used: r.number()}
 		result := w.calendar.Peek(s, at*microsecond, n)
 		if result.RetryAfter != algo.Never {
 			result.RetryAfter = (result.RetryAfter + 999) / 1000

@@ -74,7 +74,7 @@ func newModel(l weir.Limit, resolution time.Duration) (m model, n int64, err err
 		return &modelOf[algo.TokenBucketState, algo.TokenBucket]{algorithm: a}, n, err
 	case weir.AlgorithmFixedWindow:
 		a, err := algo.NewFixedWindow(n, window, 0)
-		return &modelOf[algo.FixedWindowState, algo.FixedWindow]{algorithm: a}, n, err
+		return &modelOf[algo.WindowState, algo.Window]{algorithm: a}, n, err
 	case weir.AlgorithmSlidingWindow:
 		a, err := algo.NewSlidingWindow(n, window, l.Segments(), 0)
 		return &modelOf[algo.SlidingWindowState, algo.SlidingWindow]{algorithm: a}, n, err
@@ -86,7 +86,7 @@ func newModel(l weir.Limit, resolution time.Duration) (m model, n int64, err err
 		return &modelOf[algo.ConcurrencyState, algo.Concurrency]{algorithm: a}, l.Permits(), err
 	default: // a calendar has days of its own, whatever the resolution is
 		a, err := algo.NewCalendarWindow(l.Permits(), l.Calendar())
-		return &modelOf[algo.CalendarWindowState, algo.CalendarWindow]{algorithm: a}, l.Permits(), err
+		return &modelOf[algo.WindowState, algo.Window]{algorithm: a}, l.Permits(), err
 	}
 }
 
