@@ -36,7 +36,7 @@ type Law interface { //nolint:interfacebloat // what the algorithms have in comm
 
 // Law is the bucket with states of four words: Last, Ahead, Part and Returned.
 func (b TokenBucket) Law() Law { //nolint:ireturn // one for each algorithm
-	return &law[TokenBucketState, TokenBucket, bucketWords]{b, bucketWords(b.num)}
+	return &bucketLaw{law[TokenBucketState, TokenBucket, bucketWords]{b, bucketWords(b.num)}}
 }
 
 // Law is the window with states of three words: Window, Used and Excess.
@@ -163,6 +163,20 @@ func (l *law[S, A, L]) of() any { return &l.algorithm } // a pointer, as it woul
 // algorithmOf is the algorithm of another law with the same.
 func algorithmOf[A any](l Law) A {
 	return *l.(interface{ of() any }).of().(*A) //nolint:errcheck,forcetypeassert // see above
+}
+
+// bucketLaw takes in place, without a copy of the bucket.
+type bucketLaw struct {
+	law[TokenBucketState, TokenBucket, bucketWords]
+}
+
+func (l *bucketLaw) Take(words []uint64, now, n int64) Result {
+	s := l.layout.load(words, now)
+	r := l.algorithm.TakeIn(&s, now, n)
+	if n > 0 {
+		l.layout.save(words, s)
+	}
+	return r
 }
 
 // slidingLaw takes in place, as a state is large.

@@ -264,7 +264,7 @@ func consistencyOf(charges []Charge) (c Consistency, mixed bool) {
 // took is who took the permits of a part, and since when it may be undone.
 type took struct {
 	by    taker
-	since int64 // by the clock of Leased
+	since int64 // by the clock of Leased, of what is leased
 	share int64 // by that of the memory of the fallback
 }
 
@@ -308,7 +308,12 @@ func (f *Fleet) takeMixed(ctx context.Context, charges []Charge, decisions []wei
 		return nil
 	}
 	err := p.takeAll(func(i int, q *part) (err error) {
+		since := int64(0)
+		if order[i] == ConsistencyLeased {
+			since = f.leased.now()
+		}
 		q.took, err = f.take(ctx, order[i], q.charges, q.decisions)
+		q.took.since = since
 		return err
 	}, f.giveBack)
 	if err != nil {
@@ -345,7 +350,6 @@ func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decis
 	if err == nil {
 		switch c {
 		case ConsistencyLeased:
-			by.since = f.leased.now()
 			_, err = f.leased.Do(ctx, Ask{}, charges, decisions)
 		case ConsistencyOptimistic:
 			if _, mixed := consistencyOf(charges); mixed {
