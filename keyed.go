@@ -107,11 +107,11 @@ func NewKeyedFunc[K comparable](limit Limit, o KeyedOptions, limitOf func(key K)
 	return newKeyed(limit, o, limitOf)
 }
 
-func (k *Keyed[K]) inner() *keyed {
+func (k *Keyed[K]) inner() *keys[K] {
 	if k == nil {
 		return nil
 	}
-	return &k.keyed
+	return &k.keys
 }
 
 // newKeyed makes a limiter of any limit.
@@ -463,11 +463,11 @@ func newKeyedConcurrency[K comparable](n int64, o KeyedOptions, limitOf func(K) 
 	return k, nil
 }
 
-func (k *KeyedConcurrency[K]) inner() *keyed {
+func (k *KeyedConcurrency[K]) inner() *keys[K] {
 	if k == nil {
 		return nil
 	}
-	return &k.keyed
+	return &k.keys
 }
 
 // Do calls f while it holds n permits of key, which come back when f returns or panics. It waits for them as Acquire does. The

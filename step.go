@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/weirhq/weir/internal/clock"
@@ -40,12 +39,12 @@ const (
 type stepPart struct {
 	cell
 
-	of       chargeable
+	of       *keys[string]
 	key      string
 	plan     *keyPlan // which the terms are from; nil if they are the limiter's
 	n        int64
 	at       uint64    // the shard, in an order of all shards of all limiters
-	decision *Decision // the caller's
+	decision *Decision // where it is written
 	took     bool      // permits, from a state that was
 	added    bool      // by this request, or
 	saved    int       // what stands here in step.saved
@@ -324,7 +323,8 @@ func (s *step) take(p *stepPart) probe {
 	if p.find(); p.inGate() {
 		return probeInGate
 	}
-	known := p.slot != nil && p.adopt()
+	granted := p.slot != nil && p.k.clock == nil && p.plain(p.n) && p.settled()
+	known := granted || p.slot != nil && p.adopt()
 	if p.full = p.full && !known; p.full {
 		p.noRoom(p.decision, p.n)
 		return probeOK
@@ -332,7 +332,10 @@ func (s *step) take(p *stepPart) probe {
 	if known {
 		p.saved = len(s.saved)
 		s.saved = append(s.saved, p.slot.State()...)
-		p.takeAdopted(p.decision, p.n, s.reserve)
+		if p.takeAdopted(p.decision, p.n, s.reserve); granted && !p.decision.Allowed {
+			p.adopt() // which changes nothing unless the clock stands elsewhere
+			p.takeAdopted(p.decision, p.n, s.reserve)
+		}
 	} else if !p.take(p.decision, p.n, s.reserve) {
 		return probeFull
 	}
@@ -410,20 +413,15 @@ func (s *step) undo(parts int) {
 
 // chargeable is a limiter that can be charged together with others: a [Keyed] or a [KeyedConcurrency] whose keys are strings.
 type chargeable interface {
-	inner() *keyed // nil for a nil pointer
-	hash(key string) table.Hash
-	choose(key string) Limit
-	offer(h table.Hash, key string)
-	note(h table.Hash, key string)
+	inner() *keys[string] // nil for a nil pointer
 }
 
-var steps = sync.Pool{New: func() any { return new(step) }}
-
 // newStep is inside.Step.
-func newStep() any { return steps.Get() }
+func newStep() any { return new(step) }
 
-// Add adds a charge of limiter, which should be a chargeable. Plan is nil, or a *keyPlan of limiter.
-func (s *step) Add(limiter any, key string, n int64, plan any) {
+// Add adds a charge of limiter, which should be a chargeable, or is nil if there is a plan. Plan is nil, or a *keyPlan of
+// limiter. The decision is written to d, or into the lease if d is nil.
+func (s *step) Add(limiter any, key string, n int64, plan any, d *Decision) {
 	i := len(s.parts)
 	if i == cap(s.parts) {
 		s.parts = slices.Grow(s.parts, 1)
@@ -431,15 +429,20 @@ func (s *step) Add(limiter any, key string, n int64, plan any) {
 	s.parts = s.parts[:i+1]
 	// It is of an earlier request: what is not set here is set before it is read.
 	p := &s.parts[i]
-	if usual, ok := limiter.(*Keyed[string]); ok { // quicker than the question below
-		p.of = usual
-	} else {
-		p.of, _ = limiter.(chargeable)
-	}
+	p.of, p.k, p.key, p.n, p.decision = nil, nil, key, n, d
 	p.plan, _ = plan.(*keyPlan)
-	p.k, p.key, p.n = nil, key, n
+	switch of := limiter.(type) {
+	case nil:
+		if p.plan != nil {
+			p.of = p.plan.of
+		}
+	case *Keyed[string]: // quicker than the question below
+		p.of = of.inner()
+	case chargeable:
+		p.of = of.inner()
+	}
 	if p.of != nil {
-		p.k = p.of.inner()
+		p.k = &p.of.keyed
 	}
 	switch {
 	case i >= inside.MostCharges:
@@ -459,36 +462,26 @@ func (s *step) Add(limiter any, key string, n int64, plan any) {
 // refuse says which of the charges cannot be worked on, and why.
 func (s *step) refuse(part int, why error) { s.wrongAt, s.wrong = part, why }
 
-// free keeps the memory for another request. What it refers to is kept with it, until that comes or the collector has run
-// twice.
+// free forgets the charges, and keeps the memory for another request. What it refers to is kept with it, until that comes.
 func (s *step) free() {
 	if cap(s.parts) > 2*inside.MostCharges {
-		return // a request that was refused had too many
+		s.parts = nil // a request that was refused had too many
 	}
 	s.parts, s.order, s.wrong = s.parts[:0], s.order[:0], nil
-	steps.Put(s)
 }
 
-// into appends a lease for each part to leases, and has the decisions filled there.
+// into appends a lease for each part to leases. Decisions that have no other place are written there.
 func (s *step) into(leases []Lease) (all, own []Lease) {
 	first := len(leases)
 	leases = slices.Grow(leases, len(s.parts))[:first+len(s.parts)]
 	own = leases[first:]
 	for i := range own {
 		own[i].claim, own[i].generation = nil, 0
-		s.parts[i].decision = &own[i].decision
+		if p := &s.parts[i]; p.decision == nil {
+			p.decision = &own[i].decision
+		}
 	}
 	return leases, own
-}
-
-// decisions is into where no leases are wanted.
-func (s *step) decisions(all []Decision) []Decision {
-	first := len(all)
-	all = slices.Grow(all, len(s.parts))[:first+len(s.parts)]
-	for i := range s.parts {
-		s.parts[i].decision = &all[first+i]
-	}
-	return all
 }
 
 // refuseAll refuses charges before anything was asked. There are leases only if there are decisions in them.
@@ -504,8 +497,25 @@ func (s *step) refuseAll(own []Lease, why Reason) {
 		}
 	}
 	for i := range own {
-		own[i].permits = s.parts[i].n
+		s.parts[i].lend(&own[i], s.parts[i].n)
 	}
+}
+
+// lend makes l the lease of n permits of a part, with its decision.
+func (p *stepPart) lend(l *Lease, n int64) {
+	if l.permits = n; p.decision != &l.decision {
+		l.decision = *p.decision
+	}
+}
+
+// Take implements that of keyset, and ends the work.
+func (s *step) Take() (binding int) {
+	defer s.free()
+	if s.wrong != nil || !s.debitable() {
+		s.refuseAll(nil, ReasonInvalid)
+		return s.binding()
+	}
+	return s.charge(nil, false, true)
 }
 
 // TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.
@@ -519,13 +529,17 @@ func (s *step) TryAll(leases []Lease, reserve bool) (all []Lease, binding int) {
 	return leases, s.charge(own, reserve, true)
 }
 
-// charge decides on all parts without waiting. Limits that refuse count it if the refusal is final.
+// charge decides on all parts without waiting. Limits that refuse count it if the refusal is final. There are no leases if
+// nothing is ever given back.
 func (s *step) charge(own []Lease, reserve, final bool) (binding int) {
-	if len(own) == 0 {
+	if len(s.parts) == 0 {
 		return -1
 	}
 	s.act, s.reserve = takeAll, reserve
 	if !s.run() {
+		if own == nil {
+			own = make([]Lease, len(s.parts))
+		}
 		s.oneByOne(own, final, (*stepPart).try)
 		return s.binding()
 	}
@@ -535,8 +549,10 @@ func (s *step) charge(own []Lease, reserve, final bool) (binding int) {
 	}
 	for i := range s.parts {
 		p := &s.parts[i]
-		if own[i].permits = p.n; reserve || p.k.returns() {
-			p.claim(&own[i])
+		if own != nil {
+			if p.lend(&own[i], p.n); reserve || p.k.returns() {
+				p.claim(&own[i])
+			}
 		}
 		if p.full && p.n > 0 {
 			p.k.untracked.Add(1)
@@ -559,14 +575,15 @@ func (p *stepPart) try(l *Lease) {
 
 // refused makes leases of decisions of which one refuses, and counts it if that is final.
 func (s *step) refused(own []Lease, final bool) {
-	for i := range own {
-		p := &s.parts[i]
-		own[i].permits = 0
-		if p.decision.Allowed {
-			continue
+	for i := range s.parts {
+		p, n := &s.parts[i], int64(0)
+		if !p.decision.Allowed {
+			n = p.n
 		}
-		own[i].permits = p.n
-		if p.n > 0 && final {
+		if own != nil {
+			p.lend(&own[i], n)
+		}
+		if n > 0 && final {
 			p.k.count(false)
 			p.of.note(p.hash, p.key)
 		}
@@ -581,11 +598,12 @@ func (s *step) oneByOne(own []Lease, final bool, take func(*stepPart, *Lease)) (
 		p, l := &s.parts[i], &own[i]
 		p.gate, p.full = nil, p.terms.untagged()
 		if refused >= 0 {
-			l.permits = 0
 			p.ask(p.decision, p.n)
+			p.lend(l, 0)
 			continue
 		}
-		if take(p, l); l.decision.Allowed {
+		take(p, l)
+		if *p.decision = l.decision; l.decision.Allowed {
 			continue
 		}
 		refused = i
@@ -637,7 +655,7 @@ func (s *step) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all [
 		}
 		return leases, s.binding(), ended(ctx, n)
 	}
-	if binding = s.charge(own, reserve, false); binding < 0 || own[binding].decision.Allowed {
+	if binding = s.charge(own, reserve, false); binding < 0 || s.parts[binding].decision.Allowed {
 		return leases, binding, nil
 	}
 	if hopeless, why := s.hopeless(); hopeless {
@@ -667,13 +685,12 @@ func (s *step) hopeless() (is bool, why error) {
 	return is, why
 }
 
-// PeekAll implements that of keyset, and ends the work.
-func (s *step) PeekAll(decisions []Decision) (all []Decision, binding int) {
+// Peek implements that of keyset, and ends the work.
+func (s *step) Peek() (binding int) {
 	defer s.free()
-	decisions = s.decisions(decisions)
 	if s.wrong != nil {
 		s.refuseAll(nil, ReasonInvalid)
-		return decisions, s.binding()
+		return s.binding()
 	}
 	if s.act = peekAll; !s.run() {
 		for i := range s.parts {
@@ -682,16 +699,15 @@ func (s *step) PeekAll(decisions []Decision) (all []Decision, binding int) {
 			p.ask(p.decision, p.n)
 		}
 	}
-	return decisions, s.binding()
+	return s.binding()
 }
 
-// DebitAll implements that of keyset, and ends the work.
-func (s *step) DebitAll(decisions []Decision) (all []Decision, binding int) {
+// Debit implements that of keyset, and ends the work.
+func (s *step) Debit() (binding int) {
 	defer s.free()
-	decisions = s.decisions(decisions)
 	if s.wrong != nil || !s.debitable() {
 		s.refuseAll(nil, ReasonInvalid)
-		return decisions, s.binding()
+		return s.binding()
 	}
 	if s.act = debitAll; !s.run() {
 		s.debitOneByOne()
@@ -709,7 +725,7 @@ func (s *step) DebitAll(decisions []Decision) (all []Decision, binding int) {
 			p.of.offer(p.hash, p.key)
 		}
 	}
-	return decisions, s.binding()
+	return s.binding()
 }
 
 // debitable reports whether the permits of all parts come back with time.

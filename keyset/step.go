@@ -2,6 +2,8 @@ package keyset
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/inside"
@@ -12,8 +14,8 @@ const MostCharges = inside.MostCharges
 
 // Charge is a part of a request that asks several limits as one: N permits of Key from Limiter.
 type Charge struct {
-	// Limiter has the limit: a [weir.Keyed] or a [weir.KeyedConcurrency] whose keys are strings. Required: the request is
-	// refused with ReasonInvalid if it is nil or anything else.
+	// Limiter has the limit: a [weir.Keyed] or a [weir.KeyedConcurrency] whose keys are strings. The request is refused with
+	// ReasonInvalid if it is anything else. Default: nil, the one of Plan, which is required then.
 	Limiter Limiter
 	// Key is whose permits they are.
 	Key string
@@ -32,26 +34,80 @@ type Limiter interface {
 	Peek(key string, n int64) weir.Decision
 }
 
-// step is what package weir has for one request: charges are added, and then one question is asked, which ends the work.
+// Step is one step over several limits in memory that is used again, for a caller that makes one decision after the other:
+// charges are added, and then one question is asked, which ends the step and forgets them. The zero value is a Step without
+// charges. It is not safe for concurrent use.
+type Step struct{ in step }
+
+// step is what package weir has for a Step.
 type step interface {
-	Add(limiter any, key string, n int64, plan any)
+	Add(limiter any, key string, n int64, plan any, d *weir.Decision)
+	Take() (binding int)
 	TryAll(leases []weir.Lease, reserve bool) (all []weir.Lease, binding int)
 	WaitAll(ctx context.Context, leases []weir.Lease, reserve bool) (all []weir.Lease, binding int, err error)
-	PeekAll(decisions []weir.Decision) (all []weir.Decision, binding int)
-	DebitAll(decisions []weir.Decision) (all []weir.Decision, binding int)
+	Peek() (binding int)
+	Debit() (binding int)
 }
 
-func stepOf(charges []Charge) step { //nolint:ireturn // the type is one of package weir
-	s := inside.Step().(step) //nolint:errcheck,forcetypeassert // package weir has said what it is
+func (s *Step) begun() step { //nolint:ireturn // the type is one of package weir
+	if s.in == nil {
+		s.in = inside.Step().(step) //nolint:errcheck,forcetypeassert // package weir has said what it is
+	}
+	return s.in
+}
+
+// Add adds a charge of n permits of key under a plan. The decision is written to d once the question is asked; if d is nil, it is
+// in the lease alone. Key must not change before.
+func (s *Step) Add(p *Plan, key []byte, n int64, d *weir.Decision) {
+	s.begun().Add(nil, borrowed(key), n, p.in, d)
+}
+
+// Take is [TryAcquireAll] without leases, for limits whose permits come back with time: permits of others are refused with
+// ReasonInvalid.
+func (s *Step) Take() (binding int) { return s.begun().Take() }
+
+// TryAll is [TryAcquireAll], or [TryReserveAll] to reserve.
+func (s *Step) TryAll(leases []weir.Lease, reserve bool) (all []weir.Lease, binding int) {
+	return s.begun().TryAll(leases, reserve)
+}
+
+// WaitAll is [AcquireAll], or [ReserveAll] to reserve.
+func (s *Step) WaitAll(ctx context.Context, leases []weir.Lease, reserve bool) (all []weir.Lease, binding int, err error) {
+	return s.begun().WaitAll(ctx, leases, reserve)
+}
+
+// Peek is [PeekAll].
+func (s *Step) Peek() (binding int) { return s.begun().Peek() }
+
+// Debit is [DebitAll].
+func (s *Step) Debit() (binding int) { return s.begun().Debit() }
+
+var steps = sync.Pool{New: func() any { return new(Step) }}
+
+// stepOf returns a step with charges, which belongs into steps again. If there are decisions, they are written there.
+func stepOf(charges []Charge, decisions []weir.Decision) *Step {
+	s := steps.Get().(*Step)
+	in := s.begun()
 	for i := range charges {
 		c := &charges[i]
 		var plan any
 		if c.Plan != nil {
 			plan = c.Plan.in
 		}
-		s.Add(c.Limiter, c.Key, c.N, plan)
+		var d *weir.Decision
+		if decisions != nil {
+			d = &decisions[i]
+		}
+		in.Add(c.Limiter, c.Key, c.N, plan, d)
 	}
 	return s
+}
+
+// room appends n decisions to all.
+func room(all []weir.Decision, n int) (_, own []weir.Decision) {
+	first := len(all)
+	all = slices.Grow(all, n)[:first+n]
+	return all, all[first:]
 }
 
 // TryAcquireAll takes the permits of all charges or of none, and never waits. It appends a lease for each of them to leases,
@@ -67,12 +123,16 @@ func stepOf(charges []Charge) step { //nolint:ireturn // the type is one of pack
 // The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
 // ReasonInvalid. Nothing is allocated if leases has room.
 func TryAcquireAll(leases []weir.Lease, charges ...Charge) (all []weir.Lease, binding int) {
-	return stepOf(charges).TryAll(leases, false)
+	s := stepOf(charges, nil)
+	defer steps.Put(s)
+	return s.TryAll(leases, false)
 }
 
 // TryReserveAll is TryAcquireAll with costs that are settled later: each lease must end in Commit or Cancel.
 func TryReserveAll(leases []weir.Lease, charges ...Charge) (all []weir.Lease, binding int) {
-	return stepOf(charges).TryAll(leases, true)
+	s := stepOf(charges, nil)
+	defer steps.Put(s)
+	return s.TryAll(leases, true)
 }
 
 // AcquireAll is TryAcquireAll for a caller that is ready to wait. It waits in the queues of the limits, one after the other. It
@@ -81,17 +141,24 @@ func TryReserveAll(leases []weir.Lease, charges ...Charge) (all []weir.Lease, bi
 // [weir.Limiter].Acquire: nil if and only if all permits were taken, and otherwise a *[weir.RefusedError] with the decision
 // that decides, or that of ctx. Where a limit that refuses has no queue it matches [weir.ErrNoQueue].
 func AcquireAll(ctx context.Context, leases []weir.Lease, charges ...Charge) (all []weir.Lease, binding int, err error) {
-	return stepOf(charges).WaitAll(ctx, leases, false)
+	s := stepOf(charges, nil)
+	defer steps.Put(s)
+	return s.WaitAll(ctx, leases, false)
 }
 
 // ReserveAll is AcquireAll with costs that are settled later, like TryReserveAll.
 func ReserveAll(ctx context.Context, leases []weir.Lease, charges ...Charge) (all []weir.Lease, binding int, err error) {
-	return stepOf(charges).WaitAll(ctx, leases, true)
+	s := stepOf(charges, nil)
+	defer steps.Put(s)
+	return s.WaitAll(ctx, leases, true)
 }
 
 // PeekAll returns what TryAcquireAll would, and takes nothing. Remaining is what remains now.
 func PeekAll(decisions []weir.Decision, charges ...Charge) (all []weir.Decision, binding int) {
-	return stepOf(charges).PeekAll(decisions)
+	decisions, own := room(decisions, len(charges))
+	s := stepOf(charges, own)
+	defer steps.Put(s)
+	return decisions, s.Peek()
 }
 
 // DebitAll charges what was spent already: each limit gives its N permits whatever is available, as by a [weir.Lease.Commit] that
@@ -115,5 +182,8 @@ func PeekAll(decisions []weir.Decision, charges ...Charge) (all []weir.Decision,
 // one of another limiter, or an N of more than 0 is of a [weir.KeyedConcurrency], whose permits would never come back. Nothing is
 // allocated if decisions has room, no key is new, and no caller waits.
 func DebitAll(decisions []weir.Decision, charges ...Charge) (all []weir.Decision, binding int) {
-	return stepOf(charges).DebitAll(decisions)
+	decisions, own := room(decisions, len(charges))
+	s := stepOf(charges, own)
+	defer steps.Put(s)
+	return decisions, s.Debit()
 }

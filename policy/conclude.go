@@ -215,11 +215,12 @@ func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 	if it.joined >= 0 {
 		return w.items[it.joined].granted
 	}
-	w.charges = w.charges[:0]
-	w.charge(it, limits, x)
+	for i := range limits {
+		w.step.Add(x.plans[i], w.key(it), it.total, nil)
+	}
 	before := len(w.leases)
 	var binding int
-	w.leases, binding = tryAll(w.leases, w.charges, false)
+	w.leases, binding = w.step.TryAll(w.leases, false)
 	own := w.leases[before:]
 	if it.granted = own[binding].Allowed(); it.granted {
 		for i := range own {

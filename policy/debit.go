@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
@@ -137,15 +136,16 @@ func (v *Verdict) missed(it *item) bool {
 // debitLocal charges the limits of this process, and reports whether it could not.
 func (v *Verdict) debitLocal() (missed bool) {
 	w := &v.work
-	if len(w.charges) == 0 {
+	if w.charged == 0 {
 		return false
 	}
 	for i := range v.Parts {
 		if p := &v.Parts[i]; !p.shared && p.returns() {
-			w.charges[p.at].N = 0
+			p.total = 0
 		}
 	}
-	w.peeked, _ = keyset.DebitAll(w.peeked[:0], w.charges...)
+	v.addCharges()
+	w.step.Debit()
 	v.fillLocal()
 	return slices.ContainsFunc(v.Parts, func(p Part) bool { return !p.shared && p.missed() })
 }

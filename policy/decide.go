@@ -113,7 +113,7 @@ func (v *Verdict) find(s *snapshot, requests []*Request, counting *Engine) bool 
 	if limited <= keyset.MostCharges {
 		v.gather(s, requests, counting)
 		v.chargeAll()
-		if len(requests) == 1 || len(w.charges)+len(w.sharing.asked) <= keyset.MostCharges {
+		if len(requests) == 1 || w.charged+len(w.sharing.asked) <= keyset.MostCharges {
 			return true
 		}
 		limited, afterwards = w.limited, w.afterwards
@@ -145,19 +145,19 @@ func (v *Verdict) chargeAll() {
 // chargeItem makes the parts of a policy that is enforced, and their charges.
 func (v *Verdict) chargeItem(it *item, rule *Rule) {
 	w, shared := &v.work, it.policy.shared
-	var at int
+	it.first = len(v.Parts)
+	it.end = it.first + len(it.policy.limits)
+	at, first := w.charged, it.first
 	switch {
 	case it.joined >= 0:
-		at = int(v.Parts[w.items[it.joined].first].at)
+		first = w.items[it.joined].first
+		at = int(v.Parts[first].at)
 	case shared:
 		at = len(w.sharing.asked)
 		w.sharing.charge(w, it)
 	default:
-		at = len(w.charges)
-		w.charge(it, it.policy.limits, it.variant)
+		w.charged += len(it.policy.limits)
 	}
-	it.first = len(v.Parts)
-	it.end = it.first + len(it.policy.limits)
 	v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
 	applied := it.variant
 	if it.override != nil {
@@ -167,9 +167,10 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 		p := &v.Parts[it.first+j]
 		p.Request, p.Policy, p.Limit, p.Rule = int(it.request), it.policy.Policy, j, rule
 		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
-		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
-		p.Unasked, p.shared, p.at = false, shared, int32(at+j)
-		p.applied = applied
+		p.Unasked, p.shared, p.at, p.first = false, shared, int32(at+j), int32(first+j)
+		if p.applied, p.total = applied, it.total; !shared {
+			p.plan = it.variant.plans[j]
+		}
 		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
 }
@@ -209,9 +210,9 @@ func (e *Engine) refusedAhead(ctx context.Context, a ask, v *Verdict) bool {
 	if probe {
 		e.lookStored(ctx, v)
 	}
-	v.Allowed = false
-	if !locked {
-		v.Binding = -1
+	if v.Allowed, v.Binding = false, -1; locked {
+		v.fillLockouts()
+		v.bind()
 	}
 	if !probe {
 		e.refused(v.work.limited)
@@ -238,7 +239,7 @@ func (e *Engine) shed(v *Verdict) bool {
 	return false
 }
 
-// lockedOut reports whether some policy locks out the request.
+// lockedOut reports whether some policy locks out the request, and notes for how long.
 func (v *Verdict) lockedOut(now int64) (some bool) {
 	w := &v.work
 	for i := range w.items {
@@ -246,21 +247,26 @@ func (v *Verdict) lockedOut(now int64) (some bool) {
 		if it.policy.Lockout == nil || it.first < 0 && !it.waved() {
 			continue
 		}
-		rest := it.policy.state.lockouts.rest(w.key(it), now)
-		if rest <= 0 {
+		if it.locked = it.policy.state.lockouts.rest(w.key(it), now); it.locked <= 0 {
 			continue
 		}
 		if it.first < 0 {
 			v.addUncharged(it)
 		}
-		for j := it.first; j < it.end; j++ {
-			v.Parts[j].Decision = weir.Decision{
-				Reason: weir.ReasonHardLockout, RetryAfter: rest, Policy: v.Parts[j].name,
-			}
-		}
 		some = true
 	}
 	return some
+}
+
+// fillLockouts writes into the parts that their keys are locked out, where they are.
+func (v *Verdict) fillLockouts() {
+	for i := range v.work.items {
+		it := &v.work.items[i]
+		for j := it.first; it.locked > 0 && j < it.end; j++ {
+			d := &v.Parts[j].Decision
+			d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonHardLockout, it.locked
+		}
+	}
 }
 
 // addUncharged makes parts of a policy that has none, to say why it refuses.
@@ -269,7 +275,7 @@ func (v *Verdict) addUncharged(it *item) {
 	for j := range it.policy.limits {
 		v.Parts = append(v.Parts, Part{
 			Request: int(it.request), Policy: it.policy.Policy, Limit: j, Rule: v.work.snapshot.rule(it),
-			Key: v.work.key(it), Cost: it.cost, name: it.policy.limits[j].name, at: -1,
+			Key: v.work.key(it), Cost: it.cost, name: it.policy.limits[j].name, at: -1, first: -1,
 		})
 	}
 	it.end = len(v.Parts)
@@ -290,7 +296,8 @@ func (e *Engine) peek(ctx context.Context, v *Verdict) {
 // look fills the parts with what the limits of this process would decide. Those in a store are not asked.
 func (v *Verdict) look() {
 	w := &v.work
-	w.peeked, _ = keyset.PeekAll(w.peeked[:0], w.charges...)
+	v.addCharges()
+	w.step.Peek()
 	w.leases = w.leases[:0]
 	v.fillLocal()
 	v.skipStored()
@@ -303,24 +310,29 @@ func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
 	w := &v.work
 	shared := len(w.sharing.asked) > 0
 	w.owed = w.owed || reserve
-	if len(w.charges) > 0 {
-		w.leases, v.Binding = tryAll(w.leases, w.charges, reserve || shared)
-	}
+	v.takeLocal(reserve || shared)
 	if shared {
 		return e.takeStored(ctx, v, reserve, 0)
 	}
-	v.fillLocal()
-	v.bind()
 	v.settleLocal()
 	return nil
 }
 
-// tryAll takes or reserves the permits of all charges, or none.
-func tryAll(leases []weir.Lease, charges []keyset.Charge, reserve bool) (all []weir.Lease, binding int) {
-	if reserve {
-		return keyset.TryReserveAll(leases, charges...)
+// takeLocal takes or reserves the permits of the limits of this process, if there are any.
+func (v *Verdict) takeLocal(reserve bool) {
+	w := &v.work
+	if w.charged == 0 {
+		return
 	}
-	return keyset.TryAcquireAll(leases, charges...)
+	v.addCharges()
+	var binding int
+	if reserve || w.owed {
+		w.leases, binding = w.step.TryAll(w.leases[:0], reserve)
+	} else {
+		binding = w.step.Take()
+	}
+	v.fillLocal()
+	v.Binding = v.partOfLocal(binding)
 }
 
 // settleLocal allows requests with limits of this process alone if the part at Binding does.
@@ -330,31 +342,34 @@ func (v *Verdict) settleLocal() {
 	}
 }
 
-// fillLocal writes into the parts of limits of this process what these have decided: by leases, or if there are none, what was
-// looked at.
-func (v *Verdict) fillLocal() {
+// addCharges begins the step over the limits of this process, which write their decisions into the parts.
+func (v *Verdict) addCharges() {
 	w := &v.work
-	leased := len(w.leases) > 0
 	for i := range v.Parts {
-		switch p := &v.Parts[i]; {
-		case p.shared:
-		case leased:
-			p.Decision = w.leases[p.at].Decision()
-			p.Decision.Policy = p.name
-		case p.at < 0:
-			p.Decision.Limit = p.Policy.Limits[p.Limit].Permits()
-		default:
-			p.fill(&w.peeked[p.at])
+		if p := &v.Parts[i]; int(p.first) == i && !p.shared {
+			w.step.Add(p.plan, p.Key, p.total, &p.Decision)
 		}
 	}
 }
 
-// fill writes into a part what its limit has decided. A key that is locked out stays so.
-func (p *Part) fill(d *weir.Decision) {
-	if p.Decision.Reason == weir.ReasonHardLockout {
-		p.Decision.Limit, p.Decision.Remaining, p.Decision.ResetAfter = d.Limit, d.Remaining, d.ResetAfter
-		return
+// fillLocal completes the decisions of the limits of this process.
+func (v *Verdict) fillLocal() {
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if p.shared {
+			continue
+		}
+		if p.at < 0 {
+			p.Decision.Limit = p.Policy.Limits[p.Limit].Permits()
+		} else if int(p.first) != i {
+			p.Decision = v.Parts[p.first].Decision
+		}
+		p.Decision.Policy = p.name
 	}
+}
+
+// fill writes into a part what its limit has decided.
+func (p *Part) fill(d *weir.Decision) {
 	p.Decision = *d
 	p.Decision.Policy = p.name
 }

@@ -20,12 +20,12 @@ type work struct {
 	found    []int32
 	keys     []byte
 	items    []item
-	charges  []keyset.Charge
-	leases   []weir.Lease // of the parts of a request that was granted, in their order
-	owed     bool         // they give something back
+	step     keyset.Step  // over limits of this process
+	charged  int          // how many charges of this process there are
+	leases   []weir.Lease // of these, if they are owed something
+	owed     bool         // some of them give something back
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
-	peeked   []weir.Decision
-	actual   []int64 // what the charges have cost in the end
+	actual   []int64      // what the charges have cost in the end
 
 	request    int32   // the one that is gathered, of several that are decided on as one
 	reading    int32   // of its path
@@ -186,7 +186,7 @@ func (v *Verdict) begin(s *snapshot) {
 	w.gone, w.observer = nil, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
 	w.limited, w.exempted, w.unknown, w.afterwards, w.denied = 0, 0, 0, 0, w.denied[:0]
-	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
+	w.charged, w.leases, w.extra = 0, w.leases[:0], w.extra[:0]
 	w.sharing.reset()
 }
 
@@ -214,7 +214,10 @@ func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
 }
 
 func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Number, parent bool) {
-	it := item{
+	n := len(w.items)
+	w.items = slices.Grow(w.items, 1)[:n+1]
+	it := &w.items[n] // in place, as an item is large
+	*it = item{
 		policy: p, variant: &p.usual, rule: rule, request: w.request, reading: w.reading, joined: -1, from: len(w.keys),
 		named: rule == noRule && !parent,
 	}
@@ -227,39 +230,41 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	case it.named:
 		w.keys = appendNamed(w.keys, r.Named.Key, p.composed)
 		it.to = len(w.keys)
-	default:
-		w.keys, it.failed = appendText(w.keys, key, r)
-		it.keyless = it.failed != nil
-		if it.to = len(w.keys); of != nil && of.client {
+	case of != nil:
+		w.keys = of.appendTo(w.keys, r)
+		if it.to = len(w.keys); of.client {
 			w.clientOf, w.clientFrom, w.clientTo = of, it.from, it.to
 		}
+	default:
+		w.keys, it.failed = appendText(w.keys, key, r)
+		it.keyless, it.to = it.failed != nil, len(w.keys)
 	}
-	for i := w.from; i < len(w.items); i++ {
+	for i := w.from; i < n; i++ {
 		other := &w.items[i]
-		if !w.alike(other, &it) {
+		if !w.alike(other, it) {
 			continue
 		}
-		w.addAgain(other, &it, r, cost, parent)
-		return // what was appended for it stays, unused
+		w.addAgain(other, it, r, cost, parent)
+		w.items = w.items[:n] // what was appended of its key stays, unused
+		return
 	}
 	it.price(cost, r)
 	if it.failed == nil {
 		if t := p.overrides.table.Load(); t != nil {
-			it.override = p.overrides.find(t, w.key(&it))
+			it.override = p.overrides.find(t, w.key(it))
 		}
 		switch {
 		case it.override != nil:
-			w.chooseOverridden(&it, r)
+			w.chooseOverridden(it, r)
 		case p.TierBy == nil && p.LimitBy == nil:
-			w.chooseKey(&it)
+			w.chooseKey(it)
 		default:
-			w.choose(&it, r)
+			w.choose(it, r)
 		}
 	}
 	if it.failed == nil && w.from > 0 {
-		w.join(&it)
+		w.join(it)
 	}
-	w.items = append(w.items, it)
 }
 
 // addAgain adds a policy with a key for which there is an item already.
@@ -361,15 +366,6 @@ func (w *work) chooseTier(it *item, r *Request) (err error) {
 	}
 	w.keys = w.keys[:start]
 	return err
-}
-
-// charge appends the charges of a policy under some limits.
-func (w *work) charge(it *item, limits []liveLimit, x *variant) {
-	for i := range limits {
-		w.charges = append(w.charges, keyset.Charge{
-			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.total, Plan: x.plans[i],
-		})
-	}
 }
 
 // denied is a request that a rule denies.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/keytext"
-	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
@@ -26,13 +25,12 @@ func (v *Verdict) partOfLocal(charge int) int {
 	return -1
 }
 
-// takeStored asks the store, if the limits of this process, which have answered by leases, allow the request. It waits for the
-// owner of the cluster for so long at most.
+// takeStored asks the store, if the limits of this process, of which the part at Binding has decided, allow the request. It waits
+// for the owner of the cluster for so long at most.
 func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, wait time.Duration) error {
 	w := &v.work
 	x := &w.sharing
-	if len(w.leases) > 0 && !w.leases[v.Binding].Allowed() {
-		v.fillLocal()
+	if w.charged > 0 && !v.Parts[v.Binding].Decision.Allowed {
 		v.skipStored()
 		v.bind()
 		x.skipped, v.Allowed, w.leases = true, false, w.leases[:0]
@@ -57,7 +55,6 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, wait 
 	if x.unknown && !e.closed.Load() {
 		e.countUnavailable(x, err)
 	}
-	v.fillLocal()
 	v.fillStored(err == nil && !v.Allowed)
 	x.open = v.Allowed
 	switch {
@@ -116,15 +113,13 @@ func (v *Verdict) giveBack() {
 		w.leases[i].Cancel()
 	}
 	w.leases = w.leases[:0]
-	w.peeked, _ = keyset.PeekAll(w.peeked[:0], w.charges...)
+	v.addCharges()
+	w.step.Peek()
+	v.fillLocal()
 	for i := range v.Parts {
-		p := &v.Parts[i]
-		if p.shared {
-			continue
+		if p := &v.Parts[i]; !p.shared { // it was granted, whoever has come since
+			p.Decision.Allowed, p.Decision.Reason, p.Decision.RetryAfter = true, weir.ReasonNone, 0
 		}
-		d := &w.peeked[p.at]
-		d.Allowed, d.Reason, d.RetryAfter = true, weir.ReasonNone, 0 // it was granted, whoever has come since
-		p.fill(d)
 	}
 }
 

@@ -51,9 +51,12 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as what remains is not known.
 	Unasked bool
 
-	applied *variant // nil if a caller has made the part
+	applied *variant     // nil if a caller has made the part
+	plan    *keyset.Plan // that its key is under, if it is kept in this process
+	total   int64        // what its charge asks for: the costs of all parts that have it
 	shared  bool
-	at      int32 // the place of its charge, which parts of several requests may have, among those of its kind
+	at      int32 // the place of its charge among those of its kind, -1 for none
+	first   int32 // the first of the parts that have this charge, which has it for those of later requests
 	name    string
 }
 

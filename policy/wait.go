@@ -123,8 +123,6 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f patie
 			return false, err
 		}
 	case err == nil:
-		v.fillLocal()
-		v.Binding = v.partOfLocal(v.Binding)
 		v.settleLocal()
 	case by.woken.Load() && ctx.Err() == nil:
 		return true, nil
@@ -173,7 +171,7 @@ func (w *work) longest() (longest time.Duration, queue, owner bool) {
 func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f patience) (err error) {
 	w := &v.work
 	shared := len(w.sharing.asked) > 0
-	if len(w.charges) == 0 {
+	if w.charged == 0 {
 		if shared && f.asked.Err() == nil && !isCanceled(ctx) {
 			return nil // nothing was asked yet, so the time is not up
 		}
@@ -182,20 +180,17 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 	bounded, cancel := context.WithTimeout(ctx, f.longest)
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
-	if reserve {
-		w.leases, v.Binding, err = keyset.ReserveAll(bounded, w.leases, w.charges...)
-	} else {
-		w.leases, v.Binding, err = keyset.AcquireAll(bounded, w.leases, w.charges...)
-	}
+	v.addCharges()
+	var binding int
+	w.leases, binding, err = w.step.WaitAll(bounded, w.leases[:0], reserve)
+	v.fillLocal()
+	v.Binding = v.partOfLocal(binding)
 	if errors.Is(err, weir.ErrRefused) {
-		return nil // the leases say so
+		return nil // the parts say so
 	}
 	late := err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
 	if late && (!shared || f.asked.Err() == nil) && v.lastTry(reserve) {
 		return nil
-	}
-	if err != nil && shared {
-		v.Binding = v.partOfLocal(v.Binding)
 	}
 	return err
 }
@@ -203,15 +198,12 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 // lastTry takes what is there for who is out of time, perhaps before anything was tried: then the time has been that of a busy
 // machine. It reports whether that was everything.
 func (v *Verdict) lastTry(reserve bool) bool {
-	w := &v.work
-	var binding int
-	w.peeked, binding = keyset.PeekAll(w.peeked[:0], w.charges...)
-	if binding >= 0 && !w.peeked[binding].Allowed {
+	w, waited := &v.work, v.Binding
+	v.addCharges()
+	if !v.Parts[v.partOfLocal(w.step.Peek())].Decision.Allowed {
 		return false
 	}
-	waited, leases := v.Binding, w.leases[:0]
-	w.leases, v.Binding = tryAll(leases, w.charges, reserve)
-	if v.Binding >= 0 && !w.leases[v.Binding].Allowed() {
+	if v.takeLocal(reserve); !v.Parts[v.Binding].Decision.Allowed {
 		v.Binding = waited
 		return false
 	}

@@ -23,7 +23,7 @@ var Keys func(limiter any) any //nolint:gochecknoglobals // as above
 // CheckBounds is a func(weir.KeyedOptions) error: it checks those options that can be changed while a limiter works.
 var CheckBounds any //nolint:gochecknoglobals // as above
 
-// Step returns the beginning of one step over several limits for package keyset, whose type step says what it is.
+// Step returns the memory of one step after the other over several limits for package keyset, whose type step says what it is.
 var Step func() any //nolint:gochecknoglobals // as above
 
 // Law is how a limit counts, with windows that begin at multiples of their length since 1970. It is a

@@ -122,10 +122,12 @@ func (x *Index) Match(v *View, found []int32) []int32 {
 	v.method = usualMethod(v.Method)
 	before := len(found)
 	found = x.look(x.root, v, found)
-	// A rule is found twice if two of its patterns match.
-	if matched := found[before:]; len(matched) > 1 {
-		slices.Sort(matched)
-		found = found[:before+len(slices.Compact(matched))]
+	matched := found[before:]
+	for i := 1; i < len(matched); i++ {
+		if matched[i-1] >= matched[i] { // a rule is found twice if two of its patterns match
+			slices.Sort(matched)
+			return found[:before+len(slices.Compact(matched))]
+		}
 	}
 	return found
 }

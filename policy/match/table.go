@@ -256,7 +256,7 @@ func (t *pathTable) freeze() {
 }
 
 // slashes are where the segments of a path begin, as far as they matter, and the length of the path if it has no more.
-type slashes [maxSegments + 1]int
+type slashes [maxSegments + 2]int32
 
 // pathWalk is what a walk through the tree needs to know.
 type pathWalk struct {
@@ -274,10 +274,15 @@ func (x *Index) lookPath(n *node, v *View, found []int32) []int32 {
 		return found
 	}
 	var at slashes
-	end := 0
-	for i := 1; i <= n.paths.depth && end < len(path); i++ {
-		_, end = nextSegment(path, end)
-		at[i] = end
+	depth := 1
+	for i := 1; i < len(path) && depth <= n.paths.depth; i++ { // most segments are too short for a search to pay
+		if path[i] == '/' {
+			at[depth] = int32(i)
+			depth++
+		}
+	}
+	if depth <= n.paths.depth {
+		at[depth] = int32(len(path))
 	}
 	w := pathWalk{x, n.paths, v, path, n.known | Path, &at}
 	return w.visit(0, 0, found)
@@ -286,7 +291,7 @@ func (x *Index) lookPath(n *node, v *View, found []int32) []int32 {
 // visit appends the rules at a node and below, to which the first segments of the path have led.
 func (w *pathWalk) visit(place int32, depth int, found []int32) []int32 {
 	n := &w.t.nodes[place]
-	start := w.at[depth]
+	start := int(w.at[depth])
 	if start == len(w.path) {
 		return w.open(n.here, found)
 	}
@@ -295,12 +300,13 @@ func (w *pathWalk) visit(place int32, depth int, found []int32) []int32 {
 	if start+1 == len(w.path) {
 		return w.open(n.end, found)
 	}
+	end := int(w.at[depth+1])
 	if n.literals != 0 {
-		if next := w.t.literals[n.literals].get(w.path[start+1 : w.at[depth+1]]); next != nowhere {
+		if next := w.t.literals[n.literals].get(w.path[start+1 : end]); next != nowhere {
 			found = w.visit(next, depth+1, found)
 		}
 	}
-	if n.wild != 0 && w.at[depth+1] > start+1 {
+	if n.wild != 0 && end > start+1 {
 		found = w.visit(n.wild, depth+1, found)
 	}
 	return found
