@@ -194,15 +194,10 @@ func (g *Guard) schedule(due int64) {
 	}
 	// A cleanup that is missed is not made up for.
 	next := max(due+int64(g.o.CleanupInterval), g.now()+1)
-	run := func() {
+	g.stop = g.clock.At(next, func() {
 		g.Cleanup()
 		g.schedule(next)
-	}
-	if g.clock != nil {
-		g.stop = g.clock.At(next, run)
-		return
-	}
-	g.stop = time.AfterFunc(time.Duration(next-g.now()), run).Stop
+	})
 }
 
 // Close refuses all later messages with ReasonClosed, and ends the cleanups. One that is running has ended when Close returns.

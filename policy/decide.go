@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/keyset"
 )
 
@@ -420,7 +421,7 @@ func (e *Engine) warn(last *atomic.Int64, what, kind, name string, err error) {
 	if e.options.Logger == nil {
 		return
 	}
-	now, before := int64(time.Since(start))+1, last.Load()
+	now, before := clock.Now()+1, last.Load()
 	if before != 0 && now-before < int64(time.Minute) || !last.CompareAndSwap(before, now) {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/tally"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/store"
@@ -76,7 +77,7 @@ type EngineOptions struct {
 // request, such as one with more charges than a store takes, is refused with ReasonUnavailable whatever Fail is.
 type Engine struct {
 	options  EngineOptions
-	clock    *lockoutClock
+	clock    *clock.Steady
 	watched  bool // by Observer or OnRefused
 	live     atomic.Pointer[snapshot]
 	sampled  atomic.Uint64

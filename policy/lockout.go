@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -18,38 +17,7 @@ type lockouts struct {
 	names  lockedNames
 }
 
-// lockoutClock is a clock that never goes backward: when the one behind it does, it goes on from there.
-type lockoutClock struct {
-	clock weir.Clock
-
-	mu           sync.Mutex
-	last, behind int64
-}
-
-// newLockoutClock returns nil for nil.
-func newLockoutClock(c weir.Clock) *lockoutClock {
-	if c == nil {
-		return nil
-	}
-	return &lockoutClock{clock: c, last: c.Now()}
-}
-
-func (c *lockoutClock) now() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.Now() + c.behind
-	if now < c.last {
-		c.behind += c.last - now
-		now = c.last
-	}
-	c.last = now
-	return now
-}
-
-// start anchors the clock of lockouts.
-var start = time.Now()
-
-func (e *Engine) now() int64 { return e.clock.time() }
+func (e *Engine) now() int64 { return e.clock.Now() }
 
 // A state has these words. A time that there is none of is that at which the state was made.
 const (

@@ -245,22 +245,6 @@ func (x *override) rest(now int64) time.Duration {
 	return time.Duration(max(x.until-now, 0))
 }
 
-// time is what the clock shows, that of the process if it is nil.
-func (c *lockoutClock) time() int64 {
-	if c == nil {
-		return int64(time.Since(start))
-	}
-	return c.now()
-}
-
-// afterFunc calls f once d has passed, unless it is stopped first.
-func (c *lockoutClock) afterFunc(d time.Duration, f func()) (stop func() bool) {
-	if c == nil {
-		return time.AfterFunc(d, f).Stop
-	}
-	return c.clock.AfterFunc(d, f)
-}
-
 // put makes an override hold until its end. Engine.loading is held.
 func (e *Engine) put(p *livePolicy, x *override) {
 	all := p.overrides
@@ -270,10 +254,10 @@ func (e *Engine) put(p *livePolicy, x *override) {
 		e.loading.Lock()
 		change := uint64(0)
 		p := e.live.Load().policy(x.Policy) // of the set in force, whose limits may be others
-		switch rest := x.rest(e.now()); {
+		switch {
 		case p == nil || p.overrides != all || all.get(x.Key) != x || e.closed.Load():
-		case rest > 0: // a clock that was set back
-			x.stop = e.clock.afterFunc(rest, expire)
+		case x.rest(e.now()) > 0: // a clock that was set back
+			x.stop = e.clock.At(x.until, expire)
 		default:
 			all.remove(x) // the limits of this process end theirs themselves
 			change = e.changed(p, x.Key, x, nil)
@@ -283,7 +267,7 @@ func (e *Engine) put(p *livePolicy, x *override) {
 			e.tellStore(change, x.Policy, x.Key)
 		}
 	}
-	x.stop = e.clock.afterFunc(x.rest(e.now()), expire)
+	x.stop = e.clock.At(x.until, expire)
 	all.put(x)
 }
 

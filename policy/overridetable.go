@@ -5,12 +5,13 @@ import (
 	"maps"
 	"sync/atomic"
 
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/keyset"
 )
 
 // overrides are those of the keys of a policy. Requests look them up without a lock; changes are made under Engine.loading.
 type overrides struct {
-	clock *lockoutClock
+	clock *clock.Steady
 	table atomic.Pointer[overrideTable] // nil if there are none: that is all that requests look at then
 }
 
@@ -54,7 +55,7 @@ func (o *overrides) find(t *overrideTable, key []byte) *override {
 	if all == nil {
 		return nil
 	}
-	if x := (*all)[string(key)]; x != nil && x.until > o.clock.time() {
+	if x := (*all)[string(key)]; x != nil && x.until > o.clock.Now() {
 		return x
 	}
 	return nil

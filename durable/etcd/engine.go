@@ -240,11 +240,16 @@ func (t *term) List(ctx context.Context, prefix string, most int) ([]durable.Nam
 	if most <= 0 {
 		return nil, nil
 	}
+	return t.read(ctx, t.engine.record(prefix), clientv3.WithPrefix(), clientv3.WithLimit(int64(most)),
+		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+}
+
+// read reads the records from a key on that the options say.
+func (t *term) read(ctx context.Context, from string, options ...clientv3.OpOption) ([]durable.Named, error) {
 	if ctx.Err() != nil {
 		return nil, t.failed("read", ctx.Err())
 	}
-	r, err := t.engine.client.Get(ctx, t.engine.record(prefix), clientv3.WithPrefix(), clientv3.WithLimit(int64(most)),
-		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+	r, err := t.engine.client.Get(ctx, from, options...)
 	if err != nil {
 		return nil, t.failed("read", err)
 	}
@@ -265,23 +270,12 @@ func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]dura
 	if most <= 0 {
 		return nil, nil
 	}
-	if ctx.Err() != nil {
-		return nil, t.failed("read", ctx.Err())
-	}
 	from := t.engine.record(prefix)
 	if after >= prefix {
 		from = t.engine.record(after) + "\x00"
 	}
-	r, err := t.engine.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(t.engine.record(prefix))),
+	return t.read(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(t.engine.record(prefix))),
 		clientv3.WithLimit(int64(most)))
-	if err != nil {
-		return nil, t.failed("read", err)
-	}
-	all := make([]durable.Named, 0, len(r.Kvs))
-	for _, kv := range r.Kvs {
-		all = append(all, t.named(kv))
-	}
-	return all, nil
 }
 
 // Store implements [durable.Term].

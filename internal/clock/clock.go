@@ -75,9 +75,12 @@ func (c *Steady) steady() int64 {
 	return now
 }
 
-// At calls f when this clock shows the time at. A nil clock has no timers.
+// At calls f when this clock shows the time at.
 func (c *Steady) At(at int64, f func()) (stop func() bool) {
 	now := c.Now()
+	if c == nil {
+		return time.AfterFunc(time.Duration(at-now), f).Stop
+	}
 	if c.timer == nil {
 		return c.clock.AfterFunc(time.Duration(at-now), f)
 	}
