@@ -1,4 +1,4 @@
-// Package algo is the arithmetic of rate limiting, for those who keep the states of limits themselves: in a table, in a file, in
+// Package algo is the arithmetic of rate limiting, for code that keeps the states of limits itself: in a table, in a file, in
 // a store on another machine. A program that only limits something needs package weir, and none of this.
 //
 // An algorithm is a value with checked parameters. Its methods are pure functions: they take a state, a time and a number of

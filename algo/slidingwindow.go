@@ -95,7 +95,7 @@ func (w *SlidingWindow) take(x segments, now, n int64) Result {
 	return r
 }
 
-// never is the answer to more permits than there ever are.
+// never is the result for more permits than there ever are.
 func (w *SlidingWindow) never(x segments, now int64) Result {
 	var s SlidingWindowState
 	x = s[:copy(s[:], x)]

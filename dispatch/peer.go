@@ -67,7 +67,7 @@ func kindOf(r weir.Reason) kind {
 }
 
 // tell reports whether a refusal of a kind is to be told at now: the first one, and then the first after each cooldown.
-// If several ask at once, one of them is answered yes.
+// If several ask at once, it returns true to one of them.
 func (p *Peer) tell(k kind, now int64, cooldown time.Duration) bool {
 	told := &p.told[k]
 	old := told.Load()

@@ -14,7 +14,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// bucket is the limit of one key: its state in the memory of the owner, who waits for it, and how far what is durable allows
+// bucket is the limit of one key: its state in the memory of the owner, its queue, and how far what is durable allows
 // to go.
 //
 // Permits go through it in the order of arrival: a request joins the queue unless it is empty and the permits are there. As
@@ -40,7 +40,7 @@ type bucket struct {
 	inForce inForce
 
 	trail     []*adjusting // that the next record is written with
-	early     []*waiter    // those who came while the record was being read
+	early     []*waiter    // those that came while the record was being read
 	queue     queue.Queue[*waiter]
 	writing   queue.Queue[*waiter] // whose permits are taken but not durable
 	deadlines deadlines
@@ -150,7 +150,7 @@ func (b *bucket) loaded(state *store.Record, revision, ahead int64, err error) {
 	}
 	for _, w := range early {
 		if w.stage != stageLoading {
-			continue // it has been answered
+			continue // it has its result
 		}
 		switch {
 		case b.ended != 0:
@@ -202,7 +202,7 @@ func (b *bucket) admit(w *waiter, after *answers) {
 	b.refuse(w, why, result, after)
 }
 
-// ready brings the bucket, whose state need not exist, to now and to a limit, and serves those who came before.
+// ready brings the bucket, whose state need not exist, to now and to a limit, and serves those that came before.
 func (b *bucket) ready(now time.Time, l weir.Limit, after *answers) error {
 	if err := b.exist(l); err != nil {
 		return err
@@ -310,9 +310,9 @@ func (b *bucket) covers() int64 {
 	return b.covered
 }
 
-// uncover has the next grant wait for a record. It comes with everything that gives back what the record in force still keeps
-// for somebody, as a reservation that was canceled: whoever takes the limits over would give that back again, and what was
-// granted of it meanwhile would not be among the permits that it can burn.
+// uncover has the next grant wait for a record. It comes with everything that gives back what the record in force still keeps,
+// as a reservation that was canceled: the next owner would give that back again, and what was granted of it meanwhile would not
+// be among the permits that it can burn.
 func (b *bucket) uncover() {
 	b.covered, b.next = 0, 0
 	b.ask()
@@ -327,7 +327,7 @@ func (b *bucket) ask() {
 	}
 }
 
-// serve gives those who wait what is there, the oldest first.
+// serve gives the queue what is there, the oldest first.
 func (b *bucket) serve(now time.Time, after *answers) {
 	if b.paused(now) {
 		return
@@ -447,7 +447,7 @@ func (b *bucket) expire(now time.Time, after *answers) {
 	}
 }
 
-// withdraw ends a waiter that has not been answered, and takes nothing for it.
+// withdraw ends a waiter that has no result yet, and takes nothing for it.
 func (b *bucket) withdraw(w *waiter, why weir.Reason, after *answers) {
 	b.deadlines.remove(w)
 	var result algo.Result
@@ -458,7 +458,7 @@ func (b *bucket) withdraw(w *waiter, why weir.Reason, after *answers) {
 		b.writing.Remove(&w.queued)
 		b.undo(w)
 		b.stale = b.stale || w.written
-	case stageLoading: // it stays among the early ones, answered
+	case stageLoading: // it stays among the early ones, with its result
 	default:
 		return
 	}
@@ -508,8 +508,8 @@ func (b *bucket) cancel(w *waiter) {
 	after.give()
 }
 
-// revoke takes back what a charge was granted of a request that was not, and serves those who wait. Nobody
-// waits until that is durable: a crash before burns the permits.
+// revoke takes back what a charge was granted of a request that was not, and serves the queue. It does not wait until that is
+// durable: a crash before burns the permits.
 func (b *bucket) revoke(w *waiter) {
 	b.mu.Lock()
 	var after answers

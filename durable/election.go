@@ -92,7 +92,7 @@ func (e *localEngine) campaign(ctx context.Context, address string) (*localTerm,
 	return nil, err
 }
 
-// elect makes the first of those who wait the owner, if there is none.
+// elect makes the first candidate the owner, if there is none.
 func (e *election) elect() {
 	if e.owner != nil || e.electing || len(e.waiting) == 0 {
 		return

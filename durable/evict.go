@@ -19,15 +19,15 @@ type inForce struct {
 	voids    []string  // adjustments that were taken back, but may have been written
 	voided   int       // how many of them are deleted with the record that is being written
 	failures int       // how often writing has failed in a row
-	again    time.Time // when it is tried again though nobody asks
+	again    time.Time // when it is tried again, also without a request
 }
 
 // mostLooked is how many keys are looked at for one that can be dropped.
 const mostLooked = 64
 
-// drop drops the key that has not been asked for longest, of some. A key can be dropped if nobody needs it and its record
+// drop drops the key that has not been asked for longest, of some. A key can be dropped if it is not in use and its record
 // says what is in memory, so that reading it again makes no difference. Where there is none, those that are ahead are written,
-// so that they can be dropped a moment later: keys that nobody has heard of before never lock others out. The owner must be
+// so that they can be dropped a moment later: new keys never lock others out. The owner must be
 // locked.
 func (o *Owner) drop() bool {
 	var oldest *bucket
@@ -76,7 +76,7 @@ func (o *Owner) forget(b *bucket) bool {
 	return true
 }
 
-// lastUsed is when somebody has asked for the key for the last time.
+// lastUsed is when the last request for the key was.
 func (b *bucket) lastUsed() int64 {
 	if b.state == nil {
 		return 0
@@ -84,7 +84,7 @@ func (b *bucket) lastUsed() int64 {
 	return b.state.Time()
 }
 
-// quiet reports whether nobody needs the bucket.
+// quiet reports whether the bucket is not in use.
 func (b *bucket) quiet() bool {
 	return b.ended == 0 && !b.loading && !b.asked && !b.busy && b.writing.Len() == 0 && b.queue.Len() == 0 &&
 		len(b.deadlines) == 0 && len(b.early) == 0 && len(b.trail) == 0 &&

@@ -177,10 +177,10 @@ func (n *Node) Adjustments(ctx context.Context, policy, key string, most int) ([
 	return listAdjustments(ctx, n, policy, key, most)
 }
 
-// errNotOwner says that whoever was asked does not own the limits, and did nothing: whoever does can be asked instead.
+// errNotOwner says that the process that was asked does not own the limits, and did nothing: the owner can be asked instead.
 var errNotOwner = fmt.Errorf("%w: the process that was asked does not own the limits", store.ErrUnavailable)
 
-// errOwnerGone says that an owner has gone before it had answered.
+// errOwnerGone says that an owner has gone before it returned a result.
 var errOwnerGone = fmt.Errorf("%w: the owner of the limits has gone", store.ErrUnavailable)
 
 // call has the owner carry a call out, at whichever node it is. The Wait of the call becomes what is left of it.
@@ -195,7 +195,7 @@ func (n *Node) call(ctx context.Context, c *Call) Result {
 	}
 }
 
-// callOnce asks once whoever is the owner; those who turn out not to be are not counted.
+// callOnce asks the owner once; processes that turn out not to be the owner are not counted.
 func (n *Node) callOnce(ctx context.Context, c *Call, waits bool, deadline time.Time) (r Result) {
 	most := n.options.OwnerWait
 	if c.takes() {
@@ -254,14 +254,14 @@ func (c *Call) repeatable() bool {
 	}
 }
 
-// unsure is for what can be asked again if the owner has gone before it had answered: it is done once even if that is asked
+// unsure is for what can be asked again if the owner has gone before it returned a result: it is done once even if that is asked
 // twice.
 type unsure struct {
 	gone error // that of an owner that may have done it
 	err  error
 }
 
-// settled reports whether an error is an answer.
+// settled reports whether an error is a result.
 func (u *unsure) settled(err error) bool {
 	if errors.Is(err, errOwnerGone) {
 		u.gone = err
@@ -271,7 +271,7 @@ func (u *unsure) settled(err error) bool {
 	return !errors.Is(err, errNotOwner)
 }
 
-// result is the last word; missing says that there was nobody to ask in the end.
+// result is the last word; missing says that there was no owner to ask in the end.
 func (u *unsure) result(missing error) error {
 	switch {
 	case u.gone != nil && (missing != nil || errors.Is(u.err, ErrNotReserved)): // maybe because it was done
@@ -282,7 +282,7 @@ func (u *unsure) result(missing error) error {
 	return u.err
 }
 
-// ask asks whoever is the owner until it is one that has done something, for whom it waits at most so long.
+// ask asks one owner after the other until one has done something. It waits for an owner at most so long.
 func (n *Node) ask(ctx context.Context, most time.Duration, f func(owner *Owner, peer Peer) (done bool)) error {
 	begin := time.Now()
 	for {
@@ -307,13 +307,13 @@ func news(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// retryNotOwner is how long to wait for news of the owner before somebody who was not it is asked again.
+// retryNotOwner is how long to wait for news of the owner before a process that was not the owner is asked again.
 const retryNotOwner = 20 * time.Millisecond
 
 // withdrawTime is how long to wait for what has become of a request that was withdrawn.
 const withdrawTime = time.Second
 
-// find is whom to ask, for whom it waits at most so long, and what is closed when that changes.
+// find is where to ask, for which it waits at most so long, and what is closed when that changes.
 //
 //nolint:ireturn // there are several kinds of peers
 func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) {

@@ -125,7 +125,7 @@ func (n *Node) campaign() {
 		heard := n.heard
 		n.mu.Unlock()
 		owner, err := newOwner(term, n.options.Owner, heard)
-		if err != nil { // was checked by nobody yet
+		if err != nil { // was not checked before
 			n.warn("the options of the owner are wrong", err)
 			_ = term.Resign(n.ctx)
 			return
@@ -209,7 +209,7 @@ func (n *Node) dropPeer() {
 	if old == nil {
 		return
 	}
-	n.work.Go(func() { // an owner that stops has answered, and its answers are on their way
+	n.work.Go(func() { // the results of an owner that stops are on their way
 		select {
 		case <-old.Done():
 		default:
@@ -219,11 +219,11 @@ func (n *Node) dropPeer() {
 	})
 }
 
-// drainTime is for how long an owner that is none any more can still answer what it was asked.
+// drainTime is for how long an owner that is none any more can still send results.
 const drainTime = 100 * time.Millisecond
 
 // connect connects to the owner, if it is another node, and reports whether there is nothing left to do. If it hears of another
-// owner meanwhile, it does not wait any longer, and answers who that is, which must be connected to.
+// owner meanwhile, it does not wait any longer, and returns that one, which must be connected to.
 func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, again, done bool) {
 	n.dropPeer()
 	n.set(func() { n.epoch, n.address = o.Epoch, o.Address })
@@ -271,7 +271,7 @@ func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, agai
 	}
 }
 
-// set changes what is known of the owner, and wakes those who wait for that.
+// set changes what is known of the owner, and wakes the goroutines that wait for that.
 func (n *Node) set(f func()) {
 	n.mu.Lock()
 	f()
@@ -333,7 +333,7 @@ var (
 	ErrNoOwner = fmt.Errorf("%w: no process owns the limits", store.ErrUnavailable)
 )
 
-// route is whom to ask: an owner, a peer, or nobody yet, which a change may end.
+// route is where to ask: an owner, a peer, or none yet, which a change may end.
 func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed bool) { //nolint:ireturn // there are several
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -147,7 +147,7 @@ func newOwner(t Term, o OwnerOptions, known told) (*Owner, error) {
 // Epoch is that of the term.
 func (o *Owner) Epoch() int64 { return o.term.Epoch() }
 
-// holds reports whether nobody else can be the owner now.
+// holds reports whether no other process can be the owner now.
 func (o *Owner) holds() bool { return o.holdsAt(time.Now()) }
 
 func (o *Owner) holdsAt(now time.Time) bool { return now.Before(o.term.Expires()) }
@@ -293,7 +293,7 @@ func (o *Owner) warn(what string, err error) {
 	o.options.Logger.Warn(what, "epoch", o.term.Epoch(), "error", err.Error())
 }
 
-// depose ends the term because it has been lost: nothing is granted any more, and those who wait are told that it can be tried
+// depose ends the term because it has been lost: nothing is granted any more, and those that wait are told that it can be tried
 // again.
 func (o *Owner) depose(why error) {
 	first := o.finish(weir.ReasonUnavailable)

@@ -46,10 +46,10 @@ type session struct {
 
 	mu          sync.Mutex
 	asked       map[uint64]pending // what can be withdrawn, nil once the session has ended
-	outstanding outstanding        // that has not been answered
-	done        sync.Cond          // everything has been answered, or the session has ended
+	outstanding outstanding        // that has no result yet
+	done        sync.Cond          // every call has its result, or the session has ended
 	early       []*early
-	draining    bool // early is somebody's
+	draining    bool // a goroutine has taken on early
 }
 
 // early is a call that has come while it was not known yet whether this node is the owner.
@@ -59,7 +59,7 @@ type early struct {
 	weight int
 }
 
-// pending is a call that has not been answered.
+// pending is a call without a result yet.
 type pending struct {
 	waiter    *waiter            // of a single one that the owner knows
 	cancel    context.CancelFunc // of one that has a goroutine
@@ -99,7 +99,7 @@ func (s *session) tell(ctx context.Context) {
 
 func (s *session) receive(ctx context.Context, stream Stream) error {
 	for {
-		s.out.room() // or who asks without reading the answers would fill the memory
+		s.out.room() // a client that does not read results would fill the memory
 		b, err := stream.Receive()
 		if err != nil {
 			return fmt.Errorf("%w", err)
@@ -146,7 +146,7 @@ func (s *session) begin(ctx context.Context, id uint64, c *Call, weight int) err
 	case p.early != nil:
 		s.wait(ctx, p.early)
 	default:
-		s.enqueue(owner, id, c, weight) //nolint:contextcheck // a record is read for everybody
+		s.enqueue(owner, id, c, weight) //nolint:contextcheck // a record is read for all
 	}
 	return err
 }
@@ -180,11 +180,11 @@ func (s *session) wait(ctx context.Context, e *early) {
 	s.early = append(s.early, e)
 	if !s.draining {
 		s.draining = true
-		s.work.Go(func() { s.drain(s.node.elected(ctx)) }) //nolint:contextcheck // a record is read for everybody
+		s.work.Go(func() { s.drain(s.node.elected(ctx)) }) //nolint:contextcheck // a record is read for all
 	}
 }
 
-// drain answers those who have waited, if there is no owner, or gives them to it.
+// drain gives early requests to the owner, or refuses them if there is none.
 func (s *session) drain(owner *Owner) {
 	for {
 		s.mu.Lock()
@@ -263,14 +263,14 @@ func (s *session) enqueue(owner *Owner, id uint64, c *Call, weight int) {
 	}
 }
 
-// send sends an answer.
+// send sends a result.
 func (s *session) send(m *Message) {
 	b, _ := AppendMessage(make([]byte, 0, usualBytes), m)
 	s.out.put(b)
 }
 
-// leave ends the session because the node ends. The owner tells all that wait Stopping: these answers, and the permits of those
-// it has granted a moment before, are sent first, within drainTime.
+// leave ends the session because the node ends. The owner refuses all that wait with Stopping: these results, and
+// those of requests that it has granted a moment before, are sent first, within drainTime.
 func (s *session) leave(stream Stream) {
 	defer func() { _ = stream.Close() }()
 	late := time.AfterFunc(drainTime, func() { _ = stream.Close() })
@@ -327,7 +327,7 @@ func (s *session) withdraw(id uint64) {
 	p, here := s.asked[id]
 	e := p.early
 	if here {
-		p.withdrawn, p.early = true, nil // so that it is answered once
+		p.withdrawn, p.early = true, nil // so that it has one result
 		s.asked[id] = p
 	}
 	s.mu.Unlock()

@@ -112,7 +112,7 @@ func (s *step) load(ctx context.Context) error {
 			asked++
 			w := newWaiter(p.charge, 0, time.Now().Add(s.owner.options.WriteTimeout), func(w *waiter) { read <- w })
 			w.loads = true
-			b.enter(w) //nolint:contextcheck // a record is read for everybody
+			b.enter(w) //nolint:contextcheck // a record is read for all
 		}
 	}
 	for ; asked > 0; asked-- {
@@ -162,7 +162,7 @@ func (s *step) release() {
 	}
 }
 
-// unlock lets the buckets go and gives the answers.
+// unlock lets the buckets go and gives the results.
 func (s *step) unlock(after *answers) {
 	for i := range s.parts {
 		if b := s.parts[i].bucket; b != nil {
@@ -197,7 +197,7 @@ func (s *step) wait(ctx context.Context) (err error) {
 	return err
 }
 
-// takeAll takes the permits of all charges, or none, as one step; those who may wait then wait for one charge after the other.
+// takeAll takes the permits of all charges, or none, as one step; those that may wait then wait for one charge after the other.
 func (o *Owner) takeAll(ctx context.Context, c *Call) Result {
 	if !o.join() {
 		return failed(errNotOwner)
@@ -358,7 +358,7 @@ func (s *step) mayWait(result *Result) bool {
 }
 
 // queue joins one queue after the other, in the order in which all calls do, and holds what it has got meanwhile. Keys for
-// which nobody can wait come first, so that they refuse at once or not at all.
+// which no request can wait come first, so that they refuse at once or not at all.
 func (s *step) queue(ctx context.Context, deadline time.Time) Result {
 	order := make([]*part, len(s.parts))
 	for i := range s.parts {
@@ -379,7 +379,7 @@ func (s *step) queue(ctx context.Context, deadline time.Time) Result {
 		if p.charge.Queue > 0 {
 			w.waits, w.at = true, deadline
 		}
-		p.bucket.enter(w) //nolint:contextcheck // a record is read for everybody
+		p.bucket.enter(w) //nolint:contextcheck // a record is read for all
 		select {
 		case <-s.ended:
 		case <-ctx.Done():
@@ -402,7 +402,7 @@ func waits(c *store.Charge) int {
 	return 0
 }
 
-// retime has what was reserved bit by bit end at one time. Nobody waits until that is durable: what a crash leaves ends later.
+// retime has what was reserved bit by bit end at one time. Nothing waits until that is durable: what a crash leaves ends later.
 func (s *step) retime(h *store.Hold) {
 	if h.ID == "" {
 		return

@@ -23,7 +23,7 @@ type Stream interface {
 
 const (
 	// mostOutstanding is how many requests of a stream can be unanswered, and mostOutstandingBytes how much room they and their
-	// answers can take: more are answered Unavailable at once.
+	// results can take: more are refused as Unavailable at once.
 	mostOutstanding      = 100_000
 	mostOutstandingBytes = 128 << 20
 	// outstandingBytes is what a call takes beside its message, callBytes one that has a goroutine, and adjustmentBytes an
@@ -33,7 +33,7 @@ const (
 	adjustmentBytes  = 640
 )
 
-// weight is how much room a message of a length takes until it has been answered.
+// weight is how much room a message of a length takes until its result is sent.
 func (m *Message) weight(length int) int {
 	length += outstandingBytes
 	if m.Kind != MessageCall || m.Call.single() {
@@ -45,7 +45,7 @@ func (m *Message) weight(length int) int {
 	return length + callBytes
 }
 
-// outstanding is what has not been answered of a stream.
+// outstanding is what has no result yet of a stream.
 type outstanding struct{ count, bytes int }
 
 // add counts a request, unless it is one too many.
@@ -152,7 +152,7 @@ func (p *StreamPeer) Time() (unix int64, heard time.Time) {
 	return p.time.unix, p.time.at
 }
 
-// fail ends the peer: whoever waits is told.
+// fail ends the peer: all calls that wait return.
 func (p *StreamPeer) fail(err error) {
 	p.mu.Lock()
 	if p.closed == nil {
@@ -232,7 +232,7 @@ func (p *StreamPeer) Call(ctx context.Context, c *Call) Result {
 	if !c.takes() {
 		return failed(fmt.Errorf("weir: it is not known whether it was done: %w", ctx.Err()))
 	}
-	withdraw() // which is answered too, or what was granted a moment ago would be lost
+	withdraw() // which has a result too, or what was granted a moment ago would be lost
 	timer := time.NewTimer(withdrawTime)
 	defer timer.Stop()
 	select {

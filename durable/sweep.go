@@ -86,7 +86,7 @@ func (o *Owner) erase(writes []Write) error {
 func (o *Owner) deletable(r *Named) bool {
 	state, ahead, err := decodeRecord(r.Name, r.Value)
 	if err != nil {
-		return false // whoever asks for the key is told
+		return false // the next request for the key reports it
 	}
 	before, a := time.Now().Add(-sweepMargin), state.Limit().Algorithm()
 	if before.Before(o.began) {

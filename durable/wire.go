@@ -274,7 +274,7 @@ func appendCall(b []byte, c *Call) ([]byte, error) {
 	return b, nil
 }
 
-// call reads what appendCall wrote. What it says is checked by whoever carries it out.
+// call reads what appendCall wrote. What it says is checked where it is carried out.
 func (d *reader) call() *Call {
 	c := &Call{Verb: Verb(d.byte())}
 	c.Charges = make([]store.Charge, d.count(store.MostCharges))

@@ -37,7 +37,7 @@ func (o *Owner) load(b *bucket) {
 		}
 		var state *store.Record
 		ahead := int64(0)
-		if revision != 0 { // otherwise nobody has ever asked for the key: its limit is not known yet
+		if revision != 0 { // otherwise the key is new: its limit is not known yet
 			state, ahead, err = o.recovered(b.name, value)
 		}
 		if err != nil {
@@ -168,7 +168,7 @@ func (o *Owner) writeAll(all []drawn) {
 	}
 }
 
-// store writes records. Where the revision is not known, as a write has failed, it is that which is found: nobody but this owner
+// store writes records. Where the revision is not known, as a write has failed, it is that which is found: only this owner
 // can have written it during its term.
 func (o *Owner) store(ctx context.Context, writes []Write) (revision int64, err error) {
 	for i := range writes {
@@ -186,7 +186,7 @@ func (o *Owner) store(ctx context.Context, writes []Write) (revision int64, err 
 }
 
 // unable notes that a write has failed, and ends the term if none has succeeded for as long as one may take. The engine may hear
-// of an owner that cannot write, as when its disk is full or stands still, and then nobody else can become the owner who could.
+// of an owner that cannot write, as when its disk is full or stands still, and then no process can become the owner that could.
 func (o *Owner) unable(begun time.Time, err error) {
 	if errors.Is(err, ErrConflict) {
 		return
@@ -256,11 +256,11 @@ func (b *bucket) draw(reserve int64) []Write {
 const (
 	// retryPause is how long nothing is granted after a write has failed.
 	retryPause = 100 * time.Millisecond
-	// mostRetryShift bounds how long it takes until a record is written that nobody waits for any more.
+	// mostRetryShift bounds how long it takes until a record is written that no request waits for any more.
 	mostRetryShift = 6
 )
 
-// wrote takes in what has become of the record that draw answered.
+// wrote takes in what has become of the record that draw returned.
 func (b *bucket) wrote(revision int64, err error) {
 	b.mu.Lock()
 	var after answers
@@ -300,12 +300,12 @@ func (b *bucket) wrote(revision int64, err error) {
 	after.give()
 }
 
-// confirm answers those who are in the record that is in force now, or whom it covers.
+// confirm returns to the requests that are in the record in force now, or that it covers.
 func (b *bucket) confirm(after *answers) {
 	for b.writing.Len() > 0 {
 		w := b.writing.Oldest().Value
 		switch n := w.charge.N; {
-		case !b.owner.holds(): // they get their answer from depose, unless a sign of life comes late
+		case !b.owner.holds(): // they get their result from depose, unless a sign of life comes late
 			b.ask()
 			return
 		case w.written:

@@ -84,7 +84,7 @@ type cleanup struct {
 	ended          bool // before it has come to all of them
 }
 
-// pause lets those go on who wait for a lock, and reports whether to go on.
+// pause lets callers go on that wait for a lock, and reports whether to go on.
 func (c *cleanup) pause() bool {
 	runtime.Gosched()
 	c.now = c.g.now()

@@ -82,7 +82,7 @@ func New(o Options) (*Guard, error) {
 	}
 	g.fill = a.FillTime()
 	if o.InitialTokens == 0 {
-		// Who was told to wait for a token, and comes for it, must not find that it begins anew with none.
+		// A client that was told to wait for a token, and comes for it, must not begin anew with none.
 		_, r := a.Take(algo.TokenBucketState{}, 0, 1)
 		g.grace = int64(r.ResetAfter)
 	}

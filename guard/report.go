@@ -175,7 +175,7 @@ func (r ranking) beats(p pressure, h table.Hash) bool {
 
 // rank returns the endpoints of the report, and how many are locked out. All endpoints are ranked without their names, which
 // would take too long to look up while callers wait for the lock, and then those that have names. As these go before others
-// under the same pressure, nobody is among the first of all who is not among the first of one of the two.
+// under the same pressure, each of the first of all is among the first of one of the two.
 func (g *Guard) rank(now int64) (top ranking, blocked int64) {
 	all, named := make(ranking, 0, topEndpoints), make(ranking, 0, 2*topEndpoints)
 	look := func(h table.Hash, slot table.Slot) bool {
@@ -189,7 +189,7 @@ func (g *Guard) rank(now int64) (top ranking, blocked int64) {
 		}
 		return true
 	}
-	// One part of each shard in turn, so that whoever waits for a lock has it before it is needed again.
+	// One part of each shard in turn, so that a caller that waits for a lock has it before it is needed again.
 	at := make([]table.Cursor, g.states.Shards())
 	for i := range at {
 		at[i] = g.states.StartAt(i)

@@ -84,7 +84,7 @@ const (
 	lockout // a lockout has begun
 )
 
-// decide returns an endpoint that came at time now, in d, which is zero.
+// decide puts the decision about an endpoint that came at time now into d, which is zero.
 func (g *Guard) decide(s *entry, now int64, d *weir.Decision) effect {
 	d.Limit, d.Policy = int64(g.o.CapacityTokens), g.o.Name
 	if rest := s.at(blockedUntilAt) - now; rest > 0 {

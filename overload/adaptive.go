@@ -262,7 +262,7 @@ func (a *Adaptive) step(now int64) {
 	a.begin(now)
 }
 
-// median returns 0 if no request was answered.
+// median returns 0 if no request has ended.
 func (a *Adaptive) median() float64 {
 	s := a.sorted[:0]
 	for i := range a.latencies {

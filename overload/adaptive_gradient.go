@@ -5,7 +5,7 @@ import "math"
 // window is what was measured in one.
 type window struct {
 	now     int64   // when it ended
-	latency float64 // the median in nanoseconds, 0: no request was answered
+	latency float64 // the median in nanoseconds, 0: no request has ended
 	dropped float64 // the share of the requests that were
 	peak    float64 // the most permits that were out
 }

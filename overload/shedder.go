@@ -209,7 +209,7 @@ type Shedder struct {
 
 	admitted, shed [priorities]tally.Tally
 
-	mu       sync.Mutex // of a reading; those who find it locked go on
+	mu       sync.Mutex // of a reading; calls that find it locked go on
 	last     int64
 	average  float64
 	readings []PressureReading
@@ -284,7 +284,7 @@ func (s *Shedder) share(priority int, pressure float64) float64 {
 	return min(max((pressure-b.From)/(b.To-b.From), 0), 1)
 }
 
-// refresh reads all sources, unless somebody else is just doing it.
+// refresh reads all sources, unless another caller is just doing it.
 func (s *Shedder) refresh(now int64) {
 	if !s.mu.TryLock() {
 		return
@@ -329,7 +329,7 @@ type PressureReading struct {
 	Err      error
 }
 
-// note takes down what a source answered, and reports whether it counts.
+// note takes down what a source returned, and reports whether it counts.
 func (r *PressureReading) note(p float64, err error) bool {
 	r.Pressure, r.Err = 0, nil
 	r.Absent = errors.Is(err, ErrNoPressure)

@@ -87,7 +87,7 @@ type use struct {
 	policy int
 }
 
-// compile checks a set. What it answers refers to a copy of it, in which limits have names.
+// compile checks a set. What it returns refers to a copy of it, in which limits have names.
 func compile(s *Set) (*program, error) {
 	if s == nil {
 		return nil, &weir.OptionError{Option: "Set", Value: "nil", Accepted: "a set"}
@@ -280,7 +280,7 @@ func (c *checker) lockout(at string, o *Lockout) {
 	}
 }
 
-// limits checks limits, and answers them with names.
+// limits checks limits, and returns them with names.
 func (c *checker) limits(at string, all []Limit) []Limit {
 	all = slices.Clone(all)
 	names := make(map[string]bool, len(all))

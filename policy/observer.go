@@ -16,8 +16,8 @@ type Observer interface {
 	Settled(v *Verdict, held time.Duration)
 }
 
-// watching reports whether somebody is told of the next decision: it is one of the sample of the latency, or there is an
-// observer or somebody who is told of refusals.
+// watching reports whether the next decision is reported: it is one of the sample of the latency, or there is an observer or a
+// callback for refusals.
 func (e *Engine) watching(v *Verdict) bool { return e.watched || v.work.chances.draw() }
 
 // decided tells of a verdict, before the caller has it, that began to be made at a time.

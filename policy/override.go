@@ -411,9 +411,9 @@ type tellingKey struct{ policy, key string }
 
 // telling is what the store is being told of a key.
 type telling struct {
-	turn  chan struct{} // has room for the one who tells it
+	turn  chan struct{} // has room for the call that tells the store
 	told  uint64        // the last change that it knows of; for the one whose turn it is
-	users int           // those who tell it or wait for their turn, by tellings.mu
+	users int           // calls that tell the store or wait for their turn, by tellings.mu
 }
 
 func (t *tellings) enter(k tellingKey) *telling {

@@ -429,7 +429,7 @@ func (s *snapshot) sharesKey(at int) bool {
 	return false
 }
 
-// replacePlans says of limits that have changed since the last set what they are now, so that keys that nobody uses meanwhile
+// replacePlans says of limits that have changed since the last set what they are now, so that keys that are not used meanwhile
 // change now as well. It is called when nothing can fail any more.
 func (s *snapshot) replacePlans() {
 	for i := range s.live {

@@ -262,7 +262,7 @@ func (b *Breaker) enterOpen(ctx context.Context, p *pass) error {
 		p.word = b.word.Load()
 		return nil
 	}
-	if now < b.until.Load() { // somebody else is the probe
+	if now < b.until.Load() { // another call is the probe
 		b.fastFailed.Add(1)
 		return errOpen
 	}

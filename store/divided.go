@@ -195,7 +195,7 @@ func (d *Divided) both(ctx context.Context, ask Ask, charges []Charge, p *parts)
 	return Hold{}, d.decided(ctx, durable.charges, durable.decisions, err)
 }
 
-// errStopping says that an owner has ended while somebody waited for it.
+// errStopping says that an owner has ended while a request waited for it.
 var errStopping = fmt.Errorf("%w: the owner of the limits has ended", ErrUnavailable)
 
 // giveBack undoes what was reserved of the durable part of a request.

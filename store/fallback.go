@@ -75,7 +75,7 @@ func newFallback(o FallbackOptions, live func() int) (*fallback, error) {
 // The IDs of reservations that the store does not know begin with one of these.
 const (
 	localID = "weir-local:" // those of FailLocal are held in this process
-	openID  = "weir-open:"  // those of FailOpen only, which nobody holds
+	openID  = "weir-open:"  // those of FailOpen only, for which nothing was taken
 )
 
 // decide decides about charges as their Fail says. If one is refused, nothing is taken for the others. Those who are refused
@@ -449,7 +449,7 @@ func (f *fallback) prune(n int) {
 	f.pruneSome(n)
 }
 
-// claim takes on what is owed of the keys of charges. If somebody else is telling the store of one, it answers that, and takes
+// claim takes on what is owed of the keys of charges. If another call is telling the store of one, it returns that, and takes
 // on nothing.
 func (f *fallback) claim(charges []Charge) (claims []claim, mine, other *telling) {
 	f.lock.Lock()

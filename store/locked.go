@@ -427,7 +427,7 @@ func (q *lockQueue) enter(ctx context.Context, names []string) (free func(), err
 			<-q.places[bits.TrailingZeros64(had)]
 		}
 	}
-	for ; wanted != 0; wanted &= wanted - 1 { // always in the same order, so that nobody waits in a circle
+	for ; wanted != 0; wanted &= wanted - 1 { // always in the same order, so that no two calls wait for each other
 		i := bits.TrailingZeros64(wanted)
 		select {
 		case q.places[i] <- struct{}{}:

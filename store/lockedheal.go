@@ -55,7 +55,7 @@ func (c *call) undo(id string, keys []lockedKey) {
 }
 
 // finish tells the other keys that the request was granted, and the first that they know, as far as it can: for those that
-// it does not reach, whoever finds them does.
+// it does not reach, the next call that finds them does.
 func (c *call) finish(id, first string, others []lockedKey) {
 	ctx, cancel := c.afterwards(c.ctx)
 	defer cancel()

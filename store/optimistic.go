@@ -153,7 +153,7 @@ func NewOptimistic(inner Home, o OptimisticOptions) (*Optimistic, error) {
 }
 
 // Do implements [Home]. The store is asked about keys of which it must be. It decides on reservations and loans, but on what is
-// known to be refused. Permits of which it does not know yet are given back here. After a reset, what others owe they tell it.
+// known to be refused. Permits of which it does not know yet are given back here. After a reset, others report what they owe.
 func (o *Optimistic) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
 	takes := ask.Mode == ModeTake && ask.Hold == 0 && ask.Wait == 0
 	if takes && len(charges) == len(decisions) && ctx.Err() == nil {

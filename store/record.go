@@ -54,7 +54,7 @@ type hold struct {
 // done says that a request of several records was granted, which those of them that still hold permits for it do not know yet.
 type done struct {
 	id    string
-	until int64 // when nobody has to know any more
+	until int64 // when no record has to know any more
 	left  int64 // how many records do not know yet
 }
 
@@ -346,7 +346,7 @@ func (r *record) commit(i int, actual int64) {
 // keep ends the hold at i, the permits of which stay taken.
 func (r *record) keep(i int) { r.held = slices.Delete(r.held, i, i+1) }
 
-// finished says that the request id was granted, for as long as somebody may ask: until then, or until left records know.
+// finished says that the request id was granted, for as long as a record may ask: until then, or until left records know.
 func (r *record) finished(id string, until, left int64) {
 	at, _ := slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
 	r.done = slices.Insert(r.done, at, done{id, min(until, latest), left})
@@ -380,8 +380,8 @@ func (r *record) fresh() bool {
 	return r.unsealed <= r.at && len(r.held) == 0 && len(r.done) == 0 && r.terms.law.Fresh(r.state, r.at)
 }
 
-// freshAt is from when on the record equals that of a key that has never been seen, if nobody takes permits: never earlier than
-// that, and no later than it takes until reservations have expired. It is never if nobody knows.
+// freshAt is from when on the record equals that of a key that has never been seen, if no permits are taken: never earlier than
+// that, and no later than it takes until reservations have expired. It is never if that is not known.
 func (r *record) freshAt() int64 {
 	at := max(r.at, r.unsealed)
 	if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {

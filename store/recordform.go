@@ -184,7 +184,7 @@ const latest = 1 << 62
 // never is a time that does not come.
 const never = math.MaxInt64
 
-// decoder reads from the front of rest. Once it has failed, it answers zeros.
+// decoder reads from the front of rest. Once it has failed, it returns zeros.
 type decoder struct {
 	rest   []byte
 	failed bool

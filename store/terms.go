@@ -44,7 +44,7 @@ func newTerms(l weir.Limit) (*terms, error) {
 	return t, nil
 }
 
-// first is what a fresh state answers to n permits at a time.
+// first is the result for n permits at a time, of a fresh state.
 func (t *terms) first(at, n int64) algo.Result {
 	state := make([]uint64, t.law.Words())
 	t.law.Begin(state, at, 0)
@@ -59,7 +59,7 @@ func (t *terms) regained(until int64) int64 {
 	return t.law.FreshAt(state)
 }
 
-// zoneIsNamed reports whether whoever loads a zone of the name of z has one that equals it, as far as its clock shows this year.
+// zoneIsNamed reports whether a zone that is loaded by the name of z equals it, as far as its clock shows this year.
 func zoneIsNamed(z *time.Location) bool {
 	if z == time.Local || z.String() == "" { //nolint:gosmopolitan // it is refused
 		return false

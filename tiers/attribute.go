@@ -17,7 +17,7 @@ type Attribute struct {
 	Burst float64
 }
 
-// place is where an attribute leads: to an answer that needs no bucket, or, from firstPair on, to a pair of tiers.
+// place is where an attribute leads: to a decision that needs no bucket, or, from firstPair on, to a pair of tiers.
 type place int
 
 const (

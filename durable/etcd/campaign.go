@@ -125,8 +125,8 @@ func (t *term) enter(ctx context.Context, address string) error {
 }
 
 // before is the key of the last candidate before this one, if there is any, as of a revision that some server has told of, or as
-// of now if that is 0, and as of which revision that is. Who is before this one can only become fewer, so that nobody before it
-// then is nobody for ever, and no majority need be asked.
+// of now if that is 0, and as of which revision that is. Candidates before this one can only become fewer: once there is none,
+// there never is, and no majority need be asked.
 func (t *term) before(ctx context.Context, revision int64) (key string, at int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -173,7 +173,7 @@ func (t *term) begin(ctx context.Context) error {
 	}
 }
 
-// gone waits until a key is, and answers as of which revision; or until it is not known any more whether it is, for whatever
+// gone waits until a key is, and returns as of which revision; or until it is not known any more whether it is, for whatever
 // reason: then it must be looked up again, and the revision is 0.
 func (t *term) gone(ctx context.Context, key string, revision int64) (int64, error) {
 	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -213,7 +213,7 @@ func (t *term) pause(ctx context.Context) error {
 	}
 }
 
-// guard ends the term if somebody deletes its key, or its lease, by hand: otherwise that would be noticed by the next write only.
+// guard ends the term if its key, or its lease, is deleted by hand: otherwise that would be noticed by the next write only.
 func (t *term) guard() {
 	for t.ctx.Err() == nil {
 		own, err := t.engine.client.Get(t.ctx, t.key)

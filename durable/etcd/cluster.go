@@ -126,7 +126,7 @@ func (c *Cluster) open(ctx context.Context, o *ClusterOptions) (err error) {
 	return err
 }
 
-// serverTLS is what a node shows to those who connect.
+// serverTLS is what a node shows to peers that connect.
 func serverTLS(t *tls.Config) *tls.Config {
 	if t == nil {
 		return nil
@@ -146,10 +146,10 @@ func clientTLS(t *tls.Config) *tls.Config {
 	return t
 }
 
-// connectPause is how long to wait before endpoints that did not answer are asked again.
+// connectPause is how long to wait before endpoints that did not respond are asked again.
 const connectPause = 250 * time.Millisecond
 
-// connect connects to an etcd cluster that exists, and waits until it answers.
+// connect connects to an etcd cluster that exists, and waits until it responds.
 func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
 	defer cancel()
@@ -192,7 +192,7 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 	}
 }
 
-// attemptTime is how long endpoints may take to answer before they are asked anew.
+// attemptTime is how long endpoints may take to respond before they are asked anew.
 const attemptTime = 3 * time.Second
 
 func attempt(ctx context.Context, o *ClusterOptions, secure *tls.Config) (*clientv3.Client, error) {

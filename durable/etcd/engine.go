@@ -118,7 +118,7 @@ type term struct {
 	elected bool // it ends when it has expired; before, it ends when the server says so
 }
 
-// sign is a sign of life that the server has answered: when it was sent, and for how long it counts.
+// sign is a sign of life to which the server has responded: when it was sent, and for how long it counts.
 type sign struct {
 	sent instant
 	ttl  int64
@@ -138,7 +138,7 @@ func (t *term) over() {
 	})
 }
 
-// expired reports whether the term must end, as its owner cannot know any more that nobody else is elected.
+// expired reports whether the term must end, as its owner cannot know any more that no other is elected.
 func (t *term) expired() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +146,7 @@ func (t *term) expired() bool {
 }
 
 // live renews the lease, and ends the term if that has failed for too long, or, as long as it is that of a candidate, if the
-// lease is gone: whoever has no leader keeps all leases. A request that is not answered is given up after two fifths of the
+// lease is gone: a server without a leader keeps all leases. A request without a response is given up after two fifths of the
 // lease, so that the next one can go to another server.
 func (t *term) live() {
 	defer t.over()

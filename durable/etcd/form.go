@@ -233,7 +233,7 @@ func (f *former) serve(ctx context.Context, info transport.TLSInfo) (stop func()
 	return func() {
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), formTime)
 		defer cancel()
-		_ = s.Shutdown(short) // who asks at this moment is still told
+		_ = s.Shutdown(short) // requests of this moment are still served
 		_ = s.Close()
 		<-done
 	}, nil

@@ -16,13 +16,13 @@ const (
 	asideEvery = 200 * time.Millisecond
 	// asideAgain is how long to wait after the lead could not be given away.
 	asideAgain = 10 * time.Second
-	// reachTime is how long a peer may take to answer that is to lead.
+	// reachTime is how long a peer that is to lead may take to respond.
 	reachTime = 300 * time.Millisecond
 	// waitTime is for how long a peer must wait to be spoken to.
 	waitTime = 100 * time.Millisecond
 )
 
-// stepAside gives the lead of etcd to another node while this one owns the limits. Whoever leads is who notices that an owner is
+// stepAside gives the lead of etcd to another node while this one owns the limits. The leader notices that an owner is
 // dead, as it keeps the leases; if both die at once, a new leader must be elected first, and it lets all leases begin anew.
 func (s *Server) stepAside(n *durable.Node) {
 	var last time.Time
@@ -58,8 +58,8 @@ func (s *Server) handOver(ctx context.Context) bool {
 	return false
 }
 
-// reachable reports whether somebody listens at one of the URLs of a peer, who waits to be spoken to: something in between may
-// take a connection, and close it as there is nobody behind.
+// reachable reports whether a server listens at one of the URLs of a peer, and waits for a request: a proxy in between may take
+// a connection, and close it as there is no server behind it.
 func reachable(ctx context.Context, urls []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()

@@ -33,7 +33,7 @@ func harmless(e *zapcore.Entry, attrs []slog.Attr) bool {
 	switch e.Message {
 	case "Running http and grpc server on single port. This is not recommended for production.",
 		"simple token is not cryptographically signed",
-		"leadership transfer failed": // as a server says that was stopped, whose lead was given away before
+		"leadership transfer failed": // of a server that was stopped, and gave the lead away before
 		return true
 	case "failed to update storage version":
 		return mentions(attrs, "missing term information")
@@ -43,7 +43,7 @@ func harmless(e *zapcore.Entry, attrs []slog.Attr) bool {
 	return false
 }
 
-// minor are warnings of etcd that somebody who runs weir need not see, and that are logged as details: what it says of each of
+// minor are warnings of etcd that an operator need not see, and that are logged as details: what it says of each of
 // several connections when it says as well that a node became inactive, and what it asks others again.
 var minor = map[string]bool{ //nolint:gochecknoglobals // a constant
 	"closed TCP streaming connection with remote peer":       true,
@@ -54,7 +54,7 @@ var minor = map[string]bool{ //nolint:gochecknoglobals // a constant
 	"waiting for ReadIndex response took too long, retrying": true,
 	"ignored out-of-date read index response; local node read indexes queueing up and waiting to be in sync with leader": true,
 	"apply request took too long":                                true, // a disk that is slow is told of by "slow fdatasync"
-	"failed to publish local member to cluster through raft":     true, // which nobody waits for
+	"failed to publish local member to cluster through raft":     true, // which no caller waits for
 	"stopped publish because server is stopping":                 true,
 	"dropped internal Raft message since sending buffer is full": true,
 }

@@ -12,7 +12,7 @@ const (
 	maintainEvery = time.Second
 	// defragmentAgain is how long to wait before it is tried again to make a full database smaller.
 	defragmentAgain = 10 * time.Second
-	// keptRevisions are not given up, for those who watch and were away for a moment.
+	// keptRevisions are not given up, for watchers that were away for a moment.
 	keptRevisions = 1000
 	// compactEvery is after how many revisions old ones are given up.
 	compactEvery = 10_000
@@ -87,7 +87,7 @@ func (s *Server) compact(compacted, inUse *int64, full bool) {
 }
 
 // defragment gives room in the file back, where that is worth it, and lets writes in again when there is enough. While it does,
-// the node does not answer: about a second for a few hundred megabytes. How much is in use is not known exactly where nothing is
+// the node does not respond: about a second for a few hundred megabytes. How much is in use is not known exactly where nothing is
 // written, as when it is full: then it is tried again now and then.
 func (s *Server) defragment(full bool, tried *time.Time) {
 	b := s.etcd.Server.Backend()

@@ -72,7 +72,7 @@ func (s *Server) nameOf(url string) string {
 // connected for 5 s, and fails while they choose a leader.
 const settleTime = 45 * time.Second
 
-// tryTime is how long one try may take: a change that was proposed to a leader that is none any more is never answered.
+// tryTime is how long one try may take: a change that was proposed to a leader that is none any more never ends.
 const tryTime = 5 * time.Second
 
 // unsettled are what etcd says while the nodes choose a leader or one of them is slow.

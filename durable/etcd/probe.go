@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// probeTime is how long an endpoint may take to say why it does not answer.
+// probeTime is how long an endpoint may take to say why it does not respond.
 const probeTime = time.Second
 
-// probe tells why the first of some endpoints that does not answer does not: the client of etcd goes on trying until its time is
-// up, and says only that. It is nil if all can be connected to.
+// probe returns why the first of some endpoints that does not respond does not: the client of etcd goes on trying until its time
+// is up, and says only that. It is nil if all can be connected to.
 func probe(ctx context.Context, endpoints []string, secure *tls.Config) error {
 	for _, endpoint := range endpoints {
 		u, err := url.Parse(endpoint)

@@ -10,7 +10,7 @@ import (
 )
 
 // renewer renews a lease. Over a network it does so on one stream, as etcd checks the password for each one that is opened. It
-// has one request on the way at a time, so that it is known when the one was sent that is answered.
+// has one request on the way at a time, so that it is known when the request of a response was sent.
 type renewer struct {
 	client *clientv3.Client
 	lease  clientv3.LeaseID
@@ -18,7 +18,7 @@ type renewer struct {
 	cancel context.CancelFunc
 }
 
-// renew answers for how many seconds the lease counts from when it was called.
+// renew returns for how many seconds the lease counts from when it was called.
 func (r *renewer) renew(ctx context.Context) (seconds int64, err error) {
 	if r.client.ActiveConnection() == nil { // the server is in this process
 		var answer *clientv3.LeaseKeepAliveResponse

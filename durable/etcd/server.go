@@ -284,7 +284,7 @@ func (o *EmbeddedOptions) unusable(f *failure) error {
 	return o.wiped("what is in the directory cannot be used: %w", f.err)
 }
 
-// answerTime is how long a server that starts may take to answer what a majority must have told it, before it is asked again.
+// answerTime is how long a server that starts may take to return what a majority must have told it, before it is asked again.
 const answerTime = 500 * time.Millisecond
 
 // answers is closed when a server can be used: it knows what a majority has agreed on. That is what etcd takes for being ready as
@@ -375,7 +375,7 @@ func (s *Server) watchFailure() {
 	case <-s.failure.done:
 		s.etcd.Server.PauseSending()
 		for _, l := range s.etcd.Peers {
-			_ = l.Close() // whoever dials finds nobody
+			_ = l.Close() // peers that dial are refused
 		}
 		close(s.apart)
 		s.logger.Error("the etcd server of the durable limits cannot go on: "+

@@ -37,10 +37,10 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 // watchPause is how long to wait after watching has failed.
 const watchPause = 50 * time.Millisecond
 
-// lookTime is how long a question may take of who the owner is.
+// lookTime is how long it may take to look the owner up.
 const lookTime = time.Second
 
-// watch tells who the owner is until that fails. It asks again as often as a term lasts: a server that stands still, or that
+// watch reports the owner until that fails. It asks again as often as a term lasts: a server that stands still, or that
 // nothing comes through from, does not even say so, and the next question goes to another one.
 func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -71,7 +71,7 @@ func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 	}
 }
 
-// tell tells who the owner is, as of a revision that some server has told of if one has it, otherwise as of now, which a majority
+// tell reports the owner, as of a revision that some server has told of if one has it, otherwise as of now, which a majority
 // must say.
 func (e *Engine) tell(ctx context.Context, out chan durable.Ownership, at int64) (revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
