@@ -292,12 +292,12 @@ func (e *edges) steady(sec int64) bool {
 	return false
 }
 
-// mostOffset is more than the time of any zone differs from UTC.
-const mostOffset = 26 * 60 * 60
+// maxOffset is more than the time of any zone differs from UTC.
+const maxOffset = 26 * 60 * 60
 
 // instant is when the clock first shows the civil time, or a later one if it skips that.
 func (e *edges) instant(civil int64) int64 {
-	for s := e.era(civil - mostOffset); ; s = e.following(s) {
+	for s := e.era(civil - maxOffset); ; s = e.following(s) {
 		if at := max(civil-s.offset, s.start); at < s.end {
 			return at
 		}

@@ -9,7 +9,7 @@ import (
 // TableLaw is the bucket with states for tables under a clock that does not go back: they leave out Last. They take three words,
 // or, if narrow, two where the rate has few permits in its lowest terms.
 func (b TokenBucket) TableLaw(narrow bool) Law { //nolint:ireturn // one of two
-	if narrow && b.num <= maxUnits && b.full.ns < longestUnits/b.num {
+	if narrow && b.num <= maxUnits && b.full.ns < maxFillUnits/b.num {
 		l := law[TokenBucketState, TokenBucket, unitWords]{b, unitWords(b.num)}
 		return &unitBucket{l, b.num, b.per, b.per * b.burst}
 	}
@@ -72,8 +72,8 @@ type unitBucket struct {
 	num, step, full int64 // units of a nanosecond, of a permit and of an empty bucket
 }
 
-// longestUnits is the longest time of filling of a bucket in two words, in units. Longer ones would not fit with their debt.
-const longestUnits = 1 << 60
+// maxFillUnits is the longest time of filling of a bucket in two words, in units. Longer ones would not fit with their debt.
+const maxFillUnits = 1 << 60
 
 func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.algorithm.burst) {

@@ -13,8 +13,8 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// longestCleanup is how long a cleanup goes on at most.
-const longestCleanup = 5 * time.Second
+// maxCleanup is how long a cleanup goes on at most.
+const maxCleanup = 5 * time.Second
 
 // Cleanup is what a cleanup has done.
 type Cleanup struct {
@@ -41,7 +41,7 @@ func (g *Guard) Cleanup() Cleanup {
 		return Cleanup{Skipped: true, Tracked: g.states.Len()}
 	}
 	run := &cleanup{g: g, now: g.now(), left: g.o.MaxEvictionCapacity}
-	run.end = run.now + int64(longestCleanup)
+	run.end = run.now + int64(maxCleanup)
 	run.sweep()
 	if over := g.states.Len() - g.maxTracked.Load(); over > 0 && g.maxTracked.Load() > 0 && !run.ended {
 		run.evict(int(min(over, int64(run.left))))
@@ -50,9 +50,9 @@ func (g *Guard) Cleanup() Cleanup {
 	c := Cleanup{
 		Complete: !run.ended && (!over || run.left > 0), Stale: run.stale, Evicted: run.evicted, Tracked: g.states.Len(),
 	}
-	crowded := g.crowded.Sum()
-	refused := crowded - g.reported
-	g.reported = crowded
+	capped := g.capped.Sum()
+	refused := capped - g.reported
+	g.reported = capped
 	g.cleaning.Unlock()
 
 	g.cleanups.Add(1)

@@ -59,9 +59,9 @@ type Guard struct {
 	timer      sync.Mutex // guards stop
 	stop       func() bool
 
-	allowed, throttled, lockedOut, lockouts, crowded tally.Tally
-	forgotten, evicted, cleanups                     atomic.Int64
-	reported                                         int64 // refusals because of the cap that the log knows of
+	allowed, throttled, lockedOut, lockouts, capped tally.Tally
+	forgotten, evicted, cleanups                    atomic.Int64
+	reported                                        int64 // refusals because of the cap that the log knows of
 }
 
 // New returns a guard without any endpoint, or an error that names the option that cannot be used.
@@ -208,8 +208,8 @@ func (g *Guard) check(s *subject) (d weir.Decision) {
 	isNew := slot == nil
 	if isNew {
 		if shard, slot, now = g.enter(shard, h, now); slot == nil {
-			g.crowded.Add()
-			return g.crowdedDecision(now)
+			g.capped.Add()
+			return g.cappedDecision(now)
 		}
 	}
 	state := (*entry)(slot.State())
@@ -276,7 +276,7 @@ const (
 	lookupPause   = 100 * time.Millisecond
 )
 
-func (g *Guard) crowdedDecision(now int64) weir.Decision {
+func (g *Guard) cappedDecision(now int64) weir.Decision {
 	if g.o.HardLockout > 0 {
 		return g.refusal(weir.ReasonTrackingCap, ceilMillisecond(int64(g.o.HardLockout)))
 	}
@@ -288,7 +288,7 @@ func (g *Guard) crowdedDecision(now int64) weir.Decision {
 		// What seemed to be due was not found in time, or taken by another new endpoint: an instant later is soon enough.
 		wait = time.Duration(max(at-now, int64(time.Millisecond)))
 	}
-	return g.refusal(weir.ReasonTrackingCap, min(wait, g.longestWait()))
+	return g.refusal(weir.ReasonTrackingCap, min(wait, g.maxWait()))
 }
 
 // Peek returns what Check would, and changes nothing. Remaining is the number of tokens now. It does not check that a new

@@ -87,11 +87,11 @@ func DefaultOptions() Options {
 }
 
 const (
-	longestOption     = math.MaxInt32 * time.Second
-	leastRefill       = 0.001
-	mostRefill        = 1e9
+	maxDuration       = math.MaxInt32 * time.Second
+	minRefill         = 0.001
+	maxRefill         = 1e9
 	endpointsPerShard = 16
-	mostShards        = 1 << 16
+	maxShards         = 1 << 16
 )
 
 // check returns the arithmetic of the options, or an error that names the first one that cannot be used.
@@ -125,14 +125,14 @@ func (o *Options) check() (algo.TokenBucket, error) {
 		{"SoftViolationWindow", o.SoftViolationWindow, time.Second},
 		{"CooldownReset", o.CooldownReset, time.Second},
 	} {
-		if c.value < c.low || c.value > longestOption {
-			return none, optionError(c.name, c.value.String(), fmt.Sprintf("from %v to %v", c.low, longestOption))
+		if c.value < c.low || c.value > maxDuration {
+			return none, optionError(c.name, c.value.String(), fmt.Sprintf("from %v to %v", c.low, maxDuration))
 		}
 	}
-	if o.LockoutFactor > 1 && (o.MaxLockout < o.HardLockout || o.MaxLockout > longestOption) {
+	if o.LockoutFactor > 1 && (o.MaxLockout < o.HardLockout || o.MaxLockout > maxDuration) {
 		return none, optionError(
 			"MaxLockout", o.MaxLockout.String(),
-			fmt.Sprintf("from HardLockout, here %v, to %v", o.HardLockout, longestOption),
+			fmt.Sprintf("from HardLockout, here %v, to %v", o.HardLockout, maxDuration),
 		)
 	}
 	if o.ShardCount < 1 || o.ShardCount > 1<<30 || o.ShardCount&(o.ShardCount-1) != 0 {
@@ -153,7 +153,7 @@ func (o *Options) bucket() (algo.TokenBucket, error) {
 		value := strconv.FormatFloat(o.RefillTokensPerSecond, 'g', -1, 64)
 		return optionError("RefillTokensPerSecond", value, accepted)
 	}
-	if !(o.RefillTokensPerSecond >= leastRefill && o.RefillTokensPerSecond <= mostRefill) { // not a number is neither
+	if !(o.RefillTokensPerSecond >= minRefill && o.RefillTokensPerSecond <= maxRefill) { // not a number is neither
 		return algo.TokenBucket{}, rate("from 0.001 to 1000000000")
 	}
 	units := int64(math.Round(o.RefillTokensPerSecond * float64(o.TokenScale)))
@@ -173,7 +173,7 @@ func (o *Options) bucket() (algo.TokenBucket, error) {
 
 // shards is how many locks the table of the guard has.
 func (o *Options) shards() int {
-	most := mostShards
+	most := maxShards
 	if o.MaxTrackedEndpoints > 0 {
 		most = min(most, max(o.MaxTrackedEndpoints/endpointsPerShard, 1))
 	}

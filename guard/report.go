@@ -51,7 +51,7 @@ func (g *Guard) Stats() Stats {
 		CleanupIntervalSecs: g.o.CleanupInterval.Seconds(), MaxTrackedEndpoints: g.maxTracked.Load(),
 		TrackedEndpoints: g.states.Len(),
 		Allowed:          g.allowed.Sum(), SoftThrottled: g.throttled.Sum(), LockedOut: g.lockedOut.Sum(),
-		TrackingCapped: g.crowded.Sum(), Lockouts: g.lockouts.Sum(),
+		TrackingCapped: g.capped.Sum(), Lockouts: g.lockouts.Sum(),
 		Cleanups: g.cleanups.Load(), Stale: g.forgotten.Load(), Evicted: g.evicted.Load(),
 	}
 }

@@ -184,8 +184,8 @@ func (g *Guard) forgettableAt(s *entry) int64 {
 	return at
 }
 
-// longestWait is when an endpoint that does not come again can be forgotten at the latest, whatever it did before.
-func (g *Guard) longestWait() time.Duration {
+// maxWait is when an endpoint that does not come again can be forgotten at the latest, whatever it did before.
+func (g *Guard) maxWait() time.Duration {
 	return max(g.fill+time.Duration(g.grace), g.o.SoftViolationWindow, g.o.CooldownReset, time.Millisecond)
 }
 

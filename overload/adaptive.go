@@ -79,8 +79,8 @@ func (o *AdaptiveOptions) defaults() {
 	}
 }
 
-// mostAdaptive is the highest limit: it and all that is computed of it are exact in a float64.
-const mostAdaptive = 1_000_000_000
+// maxAdaptive is the highest limit: it and all that is computed of it are exact in a float64.
+const maxAdaptive = 1_000_000_000
 
 const adaptiveOptions = "overload.AdaptiveOptions."
 
@@ -90,9 +90,9 @@ func (o *AdaptiveOptions) check() error {
 	}
 	within := func(low, x, high float64) bool { return low <= x && x <= high } // NaN is not
 	switch {
-	case o.MinLimit < 1 || o.MinLimit > mostAdaptive:
+	case o.MinLimit < 1 || o.MinLimit > maxAdaptive:
 		return wrong("MinLimit", fmt.Sprint(o.MinLimit), "from 1 to 10^9 permits")
-	case o.MaxLimit < o.MinLimit || o.MaxLimit > mostAdaptive:
+	case o.MaxLimit < o.MinLimit || o.MaxLimit > maxAdaptive:
 		return wrong("MaxLimit", fmt.Sprint(o.MaxLimit), fmt.Sprintf("from MinLimit, %d, to 10^9 permits", o.MinLimit))
 	case o.InitialLimit < o.MinLimit || o.InitialLimit > o.MaxLimit:
 		return wrong("InitialLimit", fmt.Sprint(o.InitialLimit),

@@ -29,8 +29,8 @@ type gradient struct {
 
 // The gradient is held within these bounds, as in the original: one window may halve or double the limit.
 const (
-	leastGradient = 0.5
-	mostGradient  = 2
+	minGradient = 0.5
+	maxGradient = 2
 )
 
 // step returns the limit for the window after w.
@@ -80,14 +80,14 @@ func (g *gradient) measure(w window, quiet bool) {
 }
 
 func (g *gradient) slope(w window) float64 {
-	slope := leastGradient
+	slope := minGradient
 	if w.latency > 0 {
 		slope = g.tolerance * g.base / w.latency
 	}
 	if w.dropped > 0 {
 		slope = min(slope, 1) * (1 - w.dropped)
 	}
-	return min(max(slope, leastGradient), mostGradient)
+	return min(max(slope, minGradient), maxGradient)
 }
 
 // whole is limit as a number of permits.

@@ -23,7 +23,7 @@ type Pressure interface {
 // ErrNoPressure is the error of a source that does not exist on this machine, or not yet.
 var ErrNoPressure = errors.New("weir: nothing to read the pressure from")
 
-const mostPressure = 100
+const maxPressure = 100
 
 // NewPressure returns a source that calls f. A nil f panics.
 func NewPressure(name string, f func(now int64) (float64, error)) Pressure { //nolint:ireturn // any source

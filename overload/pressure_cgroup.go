@@ -69,7 +69,7 @@ func (s *cgroupSource) share(dir string, done uint64, of float64) (float64, erro
 	case of <= wasOf:
 		return 0, nil
 	}
-	return min(float64(done-wasDone)/(of-wasOf), mostPressure), nil
+	return min(float64(done-wasDone)/(of-wasOf), maxPressure), nil
 }
 
 // use is processor time in nanoseconds, by the time that has passed. The quota of this moment is taken for all of it.
@@ -87,7 +87,7 @@ func (s *cgroupSource) use(now int64) (float64, error) {
 		return 0, err
 	}
 	p, err := s.share(dir, used, float64(now))
-	return min(p/quota, mostPressure), err
+	return min(p/quota, maxPressure), err
 }
 
 func (s *cgroupSource) throttling(int64) (float64, error) {
@@ -254,9 +254,9 @@ func (g cgroup) used(root fs.FS, dir string) (uint64, error) {
 	return microseconds(statField(text, "usage_usec"))
 }
 
-const mostBytes = 64 << 10
+const maxBytes = 64 << 10
 
-// readBounded reads a regular file of at most mostBytes.
+// readBounded reads a regular file of at most maxBytes.
 func readBounded(root fs.FS, name string) (string, error) {
 	info, err := fs.Stat(root, name) // opening a pipe might wait for ever
 	if err != nil {
@@ -269,15 +269,15 @@ func readBounded(root fs.FS, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
 		return "", err
 	}
-	if len(text) > mostBytes {
-		return "", fmt.Errorf("weir: %s is longer than %d bytes", name, mostBytes)
+	if len(text) > maxBytes {
+		return "", fmt.Errorf("weir: %s is longer than %d bytes", name, maxBytes)
 	}
 	return string(text), nil
 }

@@ -336,8 +336,8 @@ func (r *PressureReading) note(p float64, err error) bool {
 	switch {
 	case r.Absent:
 		return false
-	case err == nil && !(p >= 0 && p <= mostPressure):
-		err = fmt.Errorf("weir: pressure of %s is %v: must be from 0 to %d", r.Source, p, mostPressure)
+	case err == nil && !(p >= 0 && p <= maxPressure):
+		err = fmt.Errorf("weir: pressure of %s is %v: must be from 0 to %d", r.Source, p, maxPressure)
 	}
 	if err != nil {
 		r.Failures++

@@ -120,9 +120,9 @@ func (t Tier) String() string {
 
 // checkTiers returns an error if values are not ascending from low to high.
 func checkTiers[T int | float64](option string, values []T, low, high T) error {
-	if len(values) < 1 || len(values) > mostTiers {
+	if len(values) < 1 || len(values) > maxTiers {
 		return &weir.OptionError{
-			Option: option, Value: fmt.Sprintf("%d tiers", len(values)), Accepted: fmt.Sprintf("1 to %d tiers", mostTiers),
+			Option: option, Value: fmt.Sprintf("%d tiers", len(values)), Accepted: fmt.Sprintf("1 to %d tiers", maxTiers),
 		}
 	}
 	for i, v := range values {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// mostRows is how many policies a structured report has.
-const mostRows = 32
+// maxRows is how many policies a structured report has.
+const maxRows = 32
 
 // Report is the state of Tiers at one moment.
 type Report struct {
@@ -37,10 +37,10 @@ type Row struct {
 }
 
 // Report returns what limiters there are: all counts, and the first 32 of the limiters.
-func (t *Tiers) Report() Report { return t.report(mostRows) }
+func (t *Tiers) Report() Report { return t.report(maxRows) }
 
 // String is the report as text, with all limiters, which are 64 at most.
-func (t *Tiers) String() string { return t.report(mostPolicies).String() }
+func (t *Tiers) String() string { return t.report(maxPolicies).String() }
 
 func (t *Tiers) report(rows int) Report {
 	now, clock := time.Now().UTC().Round(0), t.now()

@@ -44,11 +44,11 @@ type Options struct {
 }
 
 const (
-	of            = "tiers.Options."
-	mostTiers     = 64
-	mostPolicies  = 64
-	longestUnused = math.MaxInt32 * time.Second
-	retryLater    = 1000 * time.Millisecond
+	of          = "tiers.Options."
+	maxTiers    = 64
+	maxPolicies = 64
+	maxUnused   = math.MaxInt32 * time.Second
+	retryLater  = 1000 * time.Millisecond
 )
 
 var (
@@ -119,7 +119,7 @@ func New(o Options) (*Tiers, error) {
 		value        *int
 		preset, most int
 	}{
-		{"MaxPolicies", &o.MaxPolicies, mostPolicies, mostPolicies},
+		{"MaxPolicies", &o.MaxPolicies, maxPolicies, maxPolicies},
 		{"SweepEvery", &o.SweepEvery, 1024, math.MaxInt32},
 	} {
 		if *c.value == 0 {
@@ -134,9 +134,9 @@ func New(o Options) (*Tiers, error) {
 	if o.Unused == 0 {
 		o.Unused = 1800 * time.Second
 	}
-	if o.Unused < time.Second || o.Unused > longestUnused {
+	if o.Unused < time.Second || o.Unused > maxUnused {
 		return nil, &weir.OptionError{
-			Option: of + "Unused", Value: o.Unused.String(), Accepted: fmt.Sprintf("from 1s to %v", longestUnused),
+			Option: of + "Unused", Value: o.Unused.String(), Accepted: fmt.Sprintf("from 1s to %v", maxUnused),
 		}
 	}
 	each := guard.DefaultOptions()
