@@ -21,7 +21,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
 
 const adminConfig = `version: 1
@@ -255,7 +255,7 @@ func TestDashboardForBrowsers(t *testing.T) {
 // TestAdminClientCertificate: a certificate of --admin-client-ca lets in, by its name, and no other one does.
 func TestAdminClientCertificate(t *testing.T) {
 	dir := t.TempDir()
-	own, operator, stranger := selfsigned.New(t, "weir"), selfsigned.New(t, "carol"), selfsigned.New(t, "stranger")
+	own, operator, stranger := fronttest.SelfSigned(t, "weir"), fronttest.SelfSigned(t, "carol"), fronttest.SelfSigned(t, "stranger")
 	for name, data := range map[string][]byte{"cert": own.Text, "key": own.Key, "ca": operator.Text} {
 		writeConfig(t, filepath.Join(dir, name), string(data))
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 )
 
 // guarded are all pages for operators, and the method that each answers.
@@ -336,7 +336,7 @@ func TestAttackAuditLog(t *testing.T) {
 			t.Errorf("change %d: %q", changes, line)
 		}
 		said := fmt.Sprint(entry.Action, entry.Policy, entry.Key, entry.Detail, entry.Reason)
-		if entry.Result == auditlog.Begun { // what becomes of it is the next line
+		if entry.Result == adminguard.AuditBegun { // what becomes of it is the next line
 			begun = said
 			continue
 		}

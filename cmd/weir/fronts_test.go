@@ -27,7 +27,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
 
 // allFronts is a server that listens with all fronts.
@@ -174,7 +174,7 @@ func TestFrontsShareOneEngine(t *testing.T) {
 // TestFrontsSpeakTLS: with a certificate all fronts speak TLS, and none speaks anything else.
 func TestFrontsSpeakTLS(t *testing.T) {
 	dir := t.TempDir()
-	own := selfsigned.New(t, "weir")
+	own := fronttest.SelfSigned(t, "weir")
 	files := map[string][]byte{"cert.pem": own.Text, "key.pem": own.Key, "password": []byte("open sesame\n")}
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {

@@ -60,7 +60,7 @@ func offeredCommands(t *testing.T) (lines []string) {
 
 // offeredEndpoints are the operations of the document for programs.
 func (s *allFronts) offeredEndpoints() (lines []string) {
-	_, text := s.get("/openapi.json")
+	_, _, text := s.get("/openapi.json")
 	var document struct {
 		Paths map[string]map[string]any `json:"paths"`
 	}
@@ -90,17 +90,16 @@ func (s *allFronts) offeredPages() (lines []string) {
 		s.t.Fatal(err)
 	}
 	for _, path := range paths {
-		answer, _ := s.get(path)
-		kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %d %s", path, answer.StatusCode, kind)))
+		status, kind, _ := s.get(path)
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %d %s", path, status, kind)))
 	}
 	return lines
 }
 
-// get returns a page, without following redirects.
-func (s *allFronts) get(path string) (*http.Response, string) {
+// get returns a page, its status and its type, without following redirects.
+func (s *allFronts) get(path string) (status int, kind, text string) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.address+path, nil)
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.address+path, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -109,11 +108,12 @@ func (s *allFronts) get(path string) (*http.Response, string) {
 		s.t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	body, err := io.ReadAll(answer.Body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return answer, string(text)
+	kind, _, _ = strings.Cut(answer.Header.Get("Content-Type"), ";")
+	return answer.StatusCode, kind, string(body)
 }
 
 // offeredServices are the methods of all gRPC services.

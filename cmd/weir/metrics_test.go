@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
 
 // scrape returns the metrics of a server, by name and labels as they are written.
@@ -42,7 +42,7 @@ func (s *allFronts) scrape(client *http.Client) map[string]float64 {
 // place of another.
 func TestMetricsOfAServer(t *testing.T) {
 	dir := t.TempDir()
-	own := selfsigned.New(t, "weir")
+	own := fronttest.SelfSigned(t, "weir")
 	files := map[string]string{
 		"weir.yaml": adminConfig, "token": adminToken, "password": "open sesame\n", "cert.pem": string(own.Text), "key.pem": string(own.Key),
 	}

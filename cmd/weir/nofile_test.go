@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
 
 // TestNamedPipeInPlaceOfFile: no file that the program reads may be a named pipe, which would hold it up until a writer comes.
@@ -16,7 +16,7 @@ func TestNamedPipeInPlaceOfFile(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	own := selfsigned.New(t, "weir")
+	own := fronttest.SelfSigned(t, "weir")
 	certificate, private := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writeConfig(t, certificate, string(own.Text))
 	writeConfig(t, private, string(own.Key))

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
 
 // serve starts a server, and answers a client of it.
@@ -130,7 +130,7 @@ func TestClientSaysWhatToDo(t *testing.T) {
 func TestClientCannotReach(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	certificate := selfsigned.New(t, "weir")
+	certificate := fronttest.SelfSigned(t, "weir")
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate.Pair}, ClientAuth: tls.RequireAnyClientCert}
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -174,7 +174,7 @@ func TestClientCannotReach(t *testing.T) {
 }
 
 func TestClientWithACertificate(t *testing.T) {
-	certificate := selfsigned.New(t, "weir")
+	certificate := fronttest.SelfSigned(t, "weir")
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"version":%q}`, r.TLS.PeerCertificates[0].Subject.CommonName)
 	}))

@@ -11,8 +11,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -23,7 +22,7 @@ func reasonFlag(cmd *cobra.Command, reason *string, required bool) {
 	if !required {
 		usage = "why, for the audit log, in at most 1024 bytes (default: none)"
 	}
-	cmd.Flags().Var(flagvalue.Text(reason, 1, mostReason), "reason", usage)
+	cmd.Flags().Var(flags.Text(reason, 1, mostReason), "reason", usage)
 	if required {
 		_ = cmd.MarkFlagRequired("reason") // there is such a flag
 	}
@@ -134,10 +133,10 @@ func (f limitFlags) Set(s string) error {
 	}
 	name, limit = strings.TrimSpace(name), strings.TrimSpace(limit)
 	if limit == "" {
-		return misuse.Errorf("must be a limit such as '100/s, burst 200', or NAME=100/s")
+		return flags.Errorf("must be a limit such as '100/s, burst 200', or NAME=100/s")
 	}
 	if _, twice := f[name]; twice {
-		return misuse.Errorf("%s: is given twice", misuse.Quote(name))
+		return flags.Errorf("%s: is given twice", flags.Quote(name))
 	}
 	f[name] = limit
 	return nil
@@ -167,7 +166,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
   weir admin override --policy login --key 192.0.2.1 --limit 1m=1/min --limit 1h=9/h --reason 'guesses'`,
 	}, func(ctx context.Context, c *admin.Client, w io.Writer) error {
 		if o.Unlimited == (len(o.Limits) > 0) {
-			return misuse.Errorf("override needs --limit or --unlimited, and not both")
+			return flags.Errorf("override needs --limit or --unlimited, and not both")
 		}
 		o.Policy, o.Key, o.For = q.policy, q.key, during.Seconds()
 		a, k, err := q.change(ctx, c, admin.OverridePath, &o)
@@ -180,7 +179,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 				where = ", in this server only"
 			}
 			fmt.Fprintf(w, "%s of %s: %s for %s%s\n", table.Key(o.Key), table.Printable(o.Policy), admintext.Override(&o),
-				flagvalue.Short(during), where)
+				flags.Short(during), where)
 			k.write(w, admin.OverridePath)
 		})
 	})
@@ -188,7 +187,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 	cmd.Flags().Var(limitFlags(o.Limits), "limit",
 		"the limit instead, such as '100/s, burst 200'; NAME=100/s where there are several (default: none)")
 	cmd.Flags().BoolVar(&o.Unlimited, "unlimited", false, "let the key pass whatever it asks for")
-	cmd.Flags().Var(flagvalue.Duration(&during, shortestOverride, longestOverride), "for", "for how long, from 1s to 87840h")
+	cmd.Flags().Var(flags.Duration(&during, shortestOverride, longestOverride), "for", "for how long, from 1s to 87840h")
 	reasonFlag(cmd, &o.Reason, true)
 	q.changeFlags(cmd)
 	return cmd

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -35,7 +34,7 @@ in the audit log of the server, with who made it and why.
   weir admin unlock --policy login --key 192.0.2.1 --reason 'mistyped a password'
   weir admin override --policy api --key acme --limit '100/s, burst 200' --for 2h --reason 'launch day'`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: misuse.OnlySubcommands,
+		RunE: flags.OnlySubcommands,
 	}
 	cmd.AddCommand(
 		statusCommand(), policiesCommand(), keysCommand(), keyCommand(), lockoutsCommand(), refusalsCommand(), reportCommand(),
@@ -66,7 +65,7 @@ type question struct {
 func (q *question) command(cmd *cobra.Command, ask asking) *cobra.Command {
 	cmd.Use += " [flags]"
 	cmd.Long += serverflags.ExitStatus
-	cmd.Args, cmd.ValidArgsFunction = misuse.NoArguments, cobra.NoFileCompletions
+	cmd.Args, cmd.ValidArgsFunction = flags.NoArguments, cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if q.server.Several() {
 			return q.each(cmd, ask)
@@ -102,12 +101,12 @@ func (q *question) moreFlags(cmd *cobra.Command, register func(*pflag.FlagSet)) 
 
 // somePolicy adds --policy, which may be left out.
 func (q *question) somePolicy(cmd *cobra.Command) {
-	cmd.Flags().Var(flagvalue.Text(&q.policy, 1, mostKey), "policy", "only those of this policy (default: all)")
+	cmd.Flags().Var(flags.Text(&q.policy, 1, mostKey), "policy", "only those of this policy (default: all)")
 }
 
 // thePolicy adds --policy, which must be given.
 func (q *question) thePolicy(cmd *cobra.Command) {
-	cmd.Flags().Var(flagvalue.Text(&q.policy, 1, mostKey), "policy", "the name of the policy (default: none, it is required)")
+	cmd.Flags().Var(flags.Text(&q.policy, 1, mostKey), "policy", "the name of the policy (default: none, it is required)")
 	_ = cmd.MarkFlagRequired("policy") // there is such a flag
 }
 
@@ -125,14 +124,14 @@ func (q *question) keyless(ctx context.Context, c *admin.Client) error {
 	if err != nil || p == nil || p.Key == "" {
 		return nil //nolint:nilerr // see above
 	}
-	return misuse.Errorf("needs --key: keys of policy %s are %s, written as \"weir admin keys\" shows them",
+	return flags.Errorf("needs --key: keys of policy %s are %s, written as \"weir admin keys\" shows them",
 		table.Printable(p.Name), table.Printable(p.Key))
 }
 
 // some adds --last.
 func (q *question) some(cmd *cobra.Command, number, most int, what string) {
 	q.last = number
-	cmd.Flags().Var(flagvalue.Int(&q.last, 1, most), "last", what)
+	cmd.Flags().Var(flags.Int(&q.last, 1, most), "last", what)
 }
 
 // get asks the server, and prints the answer.

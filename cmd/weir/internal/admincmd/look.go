@@ -13,7 +13,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -136,15 +136,15 @@ refusals that name it, and says which policies cannot be searched, and why. With
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch given := cmd.Flags().Changed("policy") || cmd.Flags().Changed("key"); {
 		case len(args) > 1:
-			return misuse.Errorf("key needs one WORD, not %d", len(args))
+			return flags.Errorf("key needs one WORD, not %d", len(args))
 		case len(args) == 1 && given:
-			return misuse.Errorf("a WORD and --policy or --key cannot be combined")
+			return flags.Errorf("a WORD and --policy or --key cannot be combined")
 		case len(args) == 1 && (strings.TrimSpace(args[0]) == "" || len(args[0]) > mostWord):
-			return misuse.Errorf("WORD must have from 1 to %d bytes", mostWord)
+			return flags.Errorf("WORD must have from 1 to %d bytes", mostWord)
 		case len(args) == 1:
 			word, q.aKey = args[0], false
 		case !cmd.Flags().Changed("policy"):
-			return misuse.Errorf("key needs a WORD, such as the address of a client, or --policy and --key")
+			return flags.Errorf("key needs a WORD, such as the address of a client, or --policy and --key")
 		}
 		return nil
 	}

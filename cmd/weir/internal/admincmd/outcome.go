@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // outcome is how a key is after a change. Who makes one wants to let somebody in, and is told what is in the way still.
@@ -73,8 +73,8 @@ func unnamed(ctx context.Context, c *admin.Client, o *admin.Override, err error)
 	for i := range p.Limits {
 		names[i] = p.Limits[i].Name
 	}
-	example := misuse.Quote(names[0] + "=" + limit)
+	example := flags.Quote(names[0] + "=" + limit)
 	slices.Sort(names)
-	return misuse.Flag("limit", limit, fmt.Sprintf("needs the name of the limit, as policy %s has several: %s; "+
-		"such as --limit %s", misuse.Quote(p.Name), strings.Join(names, ", "), example))
+	return flags.BadValue("limit", limit, fmt.Sprintf("needs the name of the limit, as policy %s has several: %s; "+
+		"such as --limit %s", flags.Quote(p.Name), strings.Join(names, ", "), example))
 }

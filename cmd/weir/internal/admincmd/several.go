@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 )
@@ -73,8 +73,8 @@ func (q *question) each(cmd *cobra.Command, ask asking) error {
 }
 
 func isMisuse(err error) bool {
-	_, wrong := errors.AsType[*misuse.Error](err)
-	_, input := errors.AsType[*misuse.InputError](err)
+	_, wrong := errors.AsType[*flags.Error](err)
+	_, input := errors.AsType[*flags.InputError](err)
 	return wrong || input
 }
 

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 const exitStatus = `
@@ -40,7 +39,7 @@ serve". That for RESP measures Redis and Valkey as well.
   weir bench resp --address 127.0.0.1:6380 --pipeline 16
   weir bench rls --address 127.0.0.1:8081 --rate 20000/s --json`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: misuse.OnlySubcommands,
+		RunE: flags.OnlySubcommands,
 	}
 	cmd.AddCommand(httpCommand(), respCommand(), rlsCommand())
 	return cmd
@@ -58,10 +57,10 @@ other status as an error.
 		Example: `  weir bench http
   weir bench http --connections 100 --duration 30s --keys 1000000
   weir bench http --rate 20000/s --arrivals poisson --distribution zipf`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.inFlight = 1
-			what := "POST /v1/check, policy " + misuse.Quote(o.policy)
+			what := "POST /v1/check, policy " + flags.Quote(o.policy)
 			c, err := newHTTPCodec(&o)
 			if err != nil {
 				return err
@@ -73,7 +72,7 @@ other status as an error.
 	fs.SortFlags = false
 	o.registerServer(fs)
 	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy", "policy that is asked for")
-	fs.Var(flagvalue.Int(&o.cost, 0, mostCost), "cost",
+	fs.Var(flags.Int(&o.cost, 0, mostCost), "cost",
 		"permits that each request asks for, from 0, which takes nothing, to 10^15")
 	o.registerLoad(fs, "")
 	return cmd
@@ -93,7 +92,7 @@ redis-benchmark does.
   weir bench resp --pipeline 64 --limit 15/30/60
   weir bench resp --policy default --rate 50000/s
   weir bench resp --address 127.0.0.1:6379 --command 'INCR {key}' --pipeline 64`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			args, decision, err := o.respCommand(cmd)
 			if err != nil {
@@ -112,11 +111,11 @@ redis-benchmark does.
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.registerServer(fs)
-	fs.Var(flagvalue.File(&o.passwordFile), "password-file", "file with the password to log in with (default: none)")
+	fs.Var(flags.File(&o.passwordFile), "password-file", "file with the password to log in with (default: none)")
 	fs.Var(&o.limit, "limit", "limit of every key that CL.THROTTLE is given: 1 + max_burst at once, and count in period seconds")
 	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy",
 		"policy of WEIR.TAKE, which is sent instead (default: none)")
-	fs.Var(flagvalue.Int(&o.cost, 0, mostCost), "cost",
+	fs.Var(flags.Int(&o.cost, 0, mostCost), "cost",
 		"permits that each CL.THROTTLE or WEIR.TAKE asks for, from 0, which takes nothing, to 10^15")
 	fs.Var(&o.command, "command", "command to send instead, such as 'INCR {key}'; what it answers is no decision (default: none)")
 	o.registerLoad(fs, "pipeline")
@@ -129,7 +128,7 @@ func (o *options) respCommand(cmd *cobra.Command) (args []string, decision bool,
 	if o.command.text != "" {
 		for _, name := range []string{"policy", "limit", "cost"} {
 			if changed(name) {
-				return nil, false, misuse.Errorf("--%s cannot be combined with --command", name)
+				return nil, false, flags.Errorf("--%s cannot be combined with --command", name)
 			}
 		}
 		return o.command.args, false, nil
@@ -147,7 +146,7 @@ func (o *options) respCommand(cmd *cobra.Command) (args []string, decision bool,
 		return args, true, nil
 	}
 	if changed("limit") {
-		return nil, false, misuse.Errorf("--limit cannot be combined with --policy, which has limits of its own")
+		return nil, false, flags.Errorf("--limit cannot be combined with --policy, which has limits of its own")
 	}
 	args = []string{"WEIR.TAKE", o.policy, keyMark}
 	if o.cost != 1 {
@@ -171,9 +170,9 @@ refused, and any other answer as an error.
   weir bench rls --connections 1 --in-flight 256
   weir bench rls --domain edge --descriptor 'remote_address={key}' --rate 20000/s
   weir bench rls --descriptor 'tenant={key},path=/login' --descriptor 'generic_key=all'`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			what := fmt.Sprintf("ShouldRateLimit, domain %s, %s", misuse.Quote(o.domain), o.descriptors.String())
+			what := fmt.Sprintf("ShouldRateLimit, domain %s, %s", flags.Quote(o.domain), o.descriptors.String())
 			return execute(cmd, &o, what, func() codec {
 				return newRLSCodec(&o, &rlsTemplate{domain: o.domain, descriptors: o.descriptors.list, hits: uint64(o.cost)})
 			})
@@ -184,7 +183,7 @@ refused, and any other answer as an error.
 	o.registerServer(fs)
 	fs.Var(&word{p: &o.domain, shortest: 1, longest: longestName}, "domain", "domain of the descriptors")
 	fs.Var(&o.descriptors, "descriptor", "entries of a descriptor, with {key} for the key; several make several descriptors")
-	fs.Var(flagvalue.Int(&o.cost, 1, mostHits), "cost", "hits_addend of each request, from 1 to 4294967295")
+	fs.Var(flags.Int(&o.cost, 1, mostHits), "cost", "hits_addend of each request, from 1 to 4294967295")
 	o.registerLoad(fs, "in-flight")
 	return cmd
 }

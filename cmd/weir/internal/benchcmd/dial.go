@@ -11,8 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // dialer returns what connects to the server.
@@ -34,11 +33,11 @@ func (o *options) dialer(ctx context.Context) (func() (net.Conn, error), error) 
 	if o.tls.ca != "" {
 		pem, err := os.ReadFile(o.tls.ca)
 		if err != nil {
-			return nil, misuse.Inputf("--tls-ca: %s", err)
+			return nil, flags.Inputf("--tls-ca: %s", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, misuse.Inputf("--tls-ca: %s has no certificate in PEM", o.tls.ca)
+			return nil, flags.Inputf("--tls-ca: %s has no certificate in PEM", o.tls.ca)
 		}
 	}
 	secure := &tls.Dialer{NetDialer: plain, Config: config}
@@ -51,11 +50,11 @@ const longestPassword = 4096
 func readPassword(path string) (string, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the file is the choice of the operator
 	if err != nil {
-		return "", misuse.Inputf("--password-file: %s", err)
+		return "", flags.Inputf("--password-file: %s", err)
 	}
 	password := strings.TrimRight(string(text), "\r\n")
 	if password == "" || len(password) > longestPassword {
-		return "", misuse.Inputf("--password-file: %s has %d bytes: must have from 1 to %d", path, len(password), longestPassword)
+		return "", flags.Inputf("--password-file: %s has %d bytes: must have from 1 to %d", path, len(password), longestPassword)
 	}
 	return password, nil
 }
@@ -93,7 +92,7 @@ func (o *options) unreachable(err error) error {
 	case errors.As(err, &protocol):
 		return fmt.Errorf("%s: %w: is it a server for %q? is --tls needed?", what, err, "weir bench "+o.front)
 	case errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("%s has not answered within %s", what, flagvalue.Short(o.timeout))
+		return fmt.Errorf("%s has not answered within %s", what, flags.Short(o.timeout))
 	case connectionKind(err) != "connection failed":
 		return fmt.Errorf("%s: the server closes the connection: is it one for %q? is --tls needed?", what, "weir bench "+o.front)
 	default:

@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // The fronts.
@@ -73,7 +72,7 @@ const (
 func (o *options) registerServer(fs *pflag.FlagSet) {
 	fs.Var((*server)(&o.address), "address", "where the server listens")
 	fs.BoolVar(&o.tls.on, "tls", false, "speak TLS")
-	fs.Var(flagvalue.File(&o.tls.ca), "tls-ca",
+	fs.Var(flags.File(&o.tls.ca), "tls-ca",
 		"file with the certificates in PEM of who may have signed that of the server\n(default: those of the system)")
 	fs.BoolVar(&o.tls.insecure, "tls-insecure", false, "do not verify the certificate of the server, for tests alone")
 }
@@ -87,7 +86,7 @@ func (o *options) registerLoad(fs *pflag.FlagSet, inFlight string) {
 	if o.front == frontRLS {
 		o.connections = 4
 	}
-	fs.Var(flagvalue.Int(&o.connections, 1, mostConnections), "connections", "connections, from 1 to 10000")
+	fs.Var(flags.Int(&o.connections, 1, mostConnections), "connections", "connections, from 1 to 10000")
 	switch inFlight {
 	case "pipeline":
 		fs.Var(&count{&o.inFlight}, inFlight,
@@ -99,23 +98,23 @@ func (o *options) registerLoad(fs *pflag.FlagSet, inFlight string) {
 	}
 	fs.Var(&o.rate, "rate",
 		"send at this rate, all connections together, whether or not the server keeps up\n(default: none, a closed loop)")
-	fs.Var(flagvalue.OneOf(&o.arrivals, fixed, poisson), "arrivals",
+	fs.Var(flags.OneOf(&o.arrivals, fixed, poisson), "arrivals",
 		"times of requests with --rate: at fixed intervals, or at random as of many users")
-	fs.Var(flagvalue.Int(&o.keys, 1, mostKeys), "keys", "number of different keys, from 1 to 10^9")
+	fs.Var(flags.Int(&o.keys, 1, mostKeys), "keys", "number of different keys, from 1 to 10^9")
 	fs.Var(&word{p: &o.keyPrefix, longest: longestPrefix, noQuotes: true}, "key-prefix",
 		"what stands before the number of each key")
-	fs.Var(flagvalue.OneOf(&o.distribution, uniform, zipf), "distribution",
+	fs.Var(flags.OneOf(&o.distribution, uniform, zipf), "distribution",
 		"how often each key comes: all alike, or some far more often than others")
 	fs.Var(&o.zipfS, "zipf-s",
 		"how much more often with zipf: key number k comes in proportion to 1/(k+1)^s,\nwith s from 0.01 to 10")
-	fs.Var(flagvalue.Int(&o.seed, 0, math.MaxInt64), "seed",
+	fs.Var(flags.Int(&o.seed, 0, math.MaxInt64), "seed",
 		"start of all that is random; the same one makes the same keys and times")
-	fs.Var(flagvalue.Duration(&o.duration, 10*time.Millisecond, 24*time.Hour), "duration",
+	fs.Var(flags.Duration(&o.duration, 10*time.Millisecond, 24*time.Hour), "duration",
 		"how long to measure, after --warmup, from 10ms to 24h")
 	fs.Var(&many{&o.requests}, "requests", "how many requests to measure instead, from 1 to 10^12 (default: none)")
-	fs.Var(flagvalue.Duration(&o.warmup, 0, time.Hour), "warmup",
+	fs.Var(flags.Duration(&o.warmup, 0, time.Hour), "warmup",
 		"how long to send requests that are not counted before, from 0s to 1h")
-	fs.Var(flagvalue.Duration(&o.timeout, time.Millisecond, time.Hour), "timeout",
+	fs.Var(flags.Duration(&o.timeout, time.Millisecond, time.Hour), "timeout",
 		"how long to wait for an answer, or for a connection, from 1ms to 1h")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")
 	fs.BoolVar(&o.progress, "progress", false, "tell every second how it goes, also if standard error is no terminal")
@@ -128,7 +127,7 @@ type count struct{ p *int }
 func (c *count) String() string { return unset(int64(*c.p)) }
 
 // Set parses and stores s.
-func (c *count) Set(s string) error { return flagvalue.Int(c.p, 1, mostInFlight).Set(s) }
+func (c *count) Set(s string) error { return flags.Int(c.p, 1, mostInFlight).Set(s) }
 
 // Type is what help shows in place of a value.
 func (*count) Type() string { return "n" }
@@ -140,7 +139,7 @@ type many struct{ p *int64 }
 func (m *many) String() string { return unset(*m.p) }
 
 // Set parses and stores s.
-func (m *many) Set(s string) error { return flagvalue.Int(m.p, 1, mostRequests).Set(s) }
+func (m *many) Set(s string) error { return flags.Int(m.p, 1, mostRequests).Set(s) }
 
 // Type is what help shows in place of a value.
 func (*many) Type() string { return "n" }
@@ -157,14 +156,14 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		{"tls-insecure", "--tls", o.tls.on},
 	} {
 		if fs.Changed(c.flag) && !c.there {
-			return misuse.Errorf("--%s needs %s", c.flag, c.needs)
+			return flags.Errorf("--%s needs %s", c.flag, c.needs)
 		}
 	}
 	if fs.Changed("requests") && fs.Changed("duration") {
-		return misuse.Errorf("--requests cannot be combined with --duration: give one of them")
+		return flags.Errorf("--requests cannot be combined with --duration: give one of them")
 	}
 	if o.tls.ca != "" && o.tls.insecure {
-		return misuse.Errorf("--tls-ca cannot be combined with --tls-insecure, which verifies nothing")
+		return flags.Errorf("--tls-ca cannot be combined with --tls-insecure, which verifies nothing")
 	}
 	if o.inFlight == 0 {
 		switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-runewidth"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -92,7 +92,7 @@ func (p *report) setting() string {
 	if c.Distribution == zipf {
 		text += fmt.Sprintf(" %v", c.ZipfS)
 	}
-	return text + fmt.Sprintf(", seed %d, after %s of warm-up", c.Seed, flagvalue.Short(seconds(c.WarmupSeconds)))
+	return text + fmt.Sprintf(", seed %d, after %s of warm-up", c.Seed, flags.Short(seconds(c.WarmupSeconds)))
 }
 
 func wanted(c *configurationJSON) string {

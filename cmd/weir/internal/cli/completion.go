@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // describeCompletion adds to the commands that cobra makes what all others have.
@@ -21,8 +21,8 @@ values of weir. The help of each shell says where the script belongs.`
 	completion.Args = nil
 	completion.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return misuse.Errorf("no completion for %s: must be bash, zsh, fish or powershell%s",
-				misuse.Quote(args[0]), didYouMean(cmd, args[0]))
+			return flags.Errorf("no completion for %s: must be bash, zsh, fish or powershell%s",
+				flags.Quote(args[0]), didYouMean(cmd, args[0]))
 		}
 		return cmd.Help()
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 var (
@@ -67,7 +67,7 @@ func readCommand(args []string) error {
 		return err
 	}
 	if cmd.HasAvailableSubCommands() && cmd.Flags().NArg() > 0 {
-		return misuse.Errorf("%s has no command %s", cmd.CommandPath(), misuse.Quote(cmd.Flags().Arg(0)))
+		return flags.Errorf("%s has no command %s", cmd.CommandPath(), flags.Quote(cmd.Flags().Arg(0)))
 	}
 	return nil
 }

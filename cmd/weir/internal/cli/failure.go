@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -30,8 +30,8 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	}
 	text, status := err.Error(), failure
 	var (
-		wrong   *misuse.Error
-		invalid *misuse.InputError
+		wrong   *flags.Error
+		invalid *flags.InputError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -43,7 +43,7 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 		status = misused
 		if word, unquoteErr := strconv.QuotedPrefix(strings.TrimPrefix(text, "unknown command ")); unquoteErr == nil {
 			word, _ = strconv.Unquote(word)
-			text = fmt.Sprintf("unknown command %s%s", misuse.Quote(word), didYouMean(cmd, word))
+			text = fmt.Sprintf("unknown command %s%s", flags.Quote(word), didYouMean(cmd, word))
 		}
 	case strings.HasPrefix(text, "required flag(s) "):
 		status = misused
@@ -73,10 +73,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.Is(err, pflag.ErrHelp):
 		return err
 	case errors.As(err, &invalid):
-		return misuse.Flag(invalid.GetFlag().Name, invalid.GetValue(), invalidValue(invalid))
+		return flags.BadValue(invalid.GetFlag().Name, invalid.GetValue(), invalidValue(invalid))
 	case errors.As(err, &without):
 		flag := without.GetFlag()
-		return misuse.Errorf("--%s needs a value: %s", flag.Name, flag.Value.Type())
+		return flags.Errorf("--%s needs a value: %s", flag.Name, flag.Value.Type())
 	case errors.As(err, &unknown):
 		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
 			known := "-h"
@@ -85,19 +85,19 @@ func flagError(cmd *cobra.Command, err error) error {
 					known += ", -" + f.Shorthand
 				}
 			})
-			return misuse.Errorf("unknown flag %s: flags of one letter are not known but %s%s",
-				misuse.Quote("-"+shorthands), known, nearestFlag(cmd, shorthands))
+			return flags.Errorf("unknown flag %s: flags of one letter are not known but %s%s",
+				flags.Quote("-"+shorthands), known, nearestFlag(cmd, shorthands))
 		}
 		name := unknown.GetSpecifiedName()
-		return misuse.Errorf("unknown flag %s%s", misuse.Quote("--"+name), nearestFlag(cmd, name))
+		return flags.Errorf("unknown flag %s%s", flags.Quote("--"+name), nearestFlag(cmd, name))
 	case errors.As(err, &syntax):
-		return misuse.Errorf("%s is not a flag", misuse.Quote(syntax.GetSpecifiedFlag()))
+		return flags.Errorf("%s is not a flag", flags.Quote(syntax.GetSpecifiedFlag()))
 	default:
-		return misuse.Errorf("%s", err)
+		return flags.Errorf("%s", err)
 	}
 }
 
-// invalidValue says what a flag accepts. Values of package flagvalue say it themselves.
+// invalidValue says what a flag accepts. Values of package flags say it themselves.
 func invalidValue(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "bool":
@@ -116,7 +116,7 @@ func nearestFlag(cmd *cobra.Command, mistyped string) string {
 			names = append(names, f.Name)
 		}
 	})
-	if nearest, ok := misuse.Nearest(mistyped, names); ok {
+	if nearest, ok := flags.Nearest(mistyped, names); ok {
 		return fmt.Sprintf("; did you mean %q?", "--"+nearest)
 	}
 	return ""
@@ -130,7 +130,7 @@ func didYouMean(cmd *cobra.Command, mistyped string) string {
 			names = append(names, sub.Name())
 		}
 	}
-	if nearest, ok := misuse.Nearest(mistyped, names); ok {
+	if nearest, ok := flags.Nearest(mistyped, names); ok {
 		return fmt.Sprintf("; did you mean %q?", nearest)
 	}
 	return ""

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 func newRoot() *cobra.Command {
@@ -68,7 +68,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 && cmd.HasAvailableSubCommands() {
-				return misuse.Errorf("help: no command %s%s", misuse.Quote(args[len(args)-1]), didYouMean(cmd, args[len(args)-1]))
+				return flags.Errorf("help: no command %s%s", flags.Quote(args[len(args)-1]), didYouMean(cmd, args[len(args)-1]))
 			}
 			cmd.InitDefaultHelpFlag()
 			cmd.InitDefaultVersionFlag()

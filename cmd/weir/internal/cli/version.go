@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // build is what the program knows of how it was built.
@@ -67,7 +67,7 @@ build has recorded it, and the version of Go that built it. "weir --version"
 prints the first line alone.`,
 		Example: `  weir version
   weir --version`,
-		Args: misuse.NoArguments,
+		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := io.WriteString(cmd.OutOrStdout(), version().String()); err != nil {
 				return fmt.Errorf("weir: %w", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -32,7 +32,7 @@ it. It votes once it has what the others have.`,
   weir cluster remove node1 --reason 'its disk was replaced'
   weir cluster add node1 http://10.0.0.1:7090`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: misuse.OnlySubcommands,
+		RunE: flags.OnlySubcommands,
 	}
 	cmd.AddCommand(membersCommand(), removeCommand(), addCommand())
 	return cmd
@@ -75,7 +75,7 @@ func membersCommand() *cobra.Command {
 		Short:   "List the nodes of the cluster",
 		Long:    `members lists the nodes of the cluster: which of them count for a majority, and which leads the others.`,
 		Example: "  weir cluster members\n  weir cluster members --server http://10.0.0.2:7070 --json",
-		Args:    misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args:    flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer admin.Answer[[]admin.Member]
 			err := q.ask(func(c *admin.Client) error { return c.Get(cmd.Context(), admin.MembersPath, nil, &answer) })
@@ -173,7 +173,7 @@ func post(ctx context.Context, c *admin.Client, path string, change *admin.Membe
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return misuse.Errorf("%d arguments: must be %v", len(args), names)
+			return flags.Errorf("%d arguments: must be %v", len(args), names)
 		}
 		return nil
 	}

@@ -9,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
@@ -20,7 +18,7 @@ import (
 func checkCommand() *cobra.Command {
 	asJSON := false
 	var (
-		url   flagvalue.StoreURL
+		url   flags.StoreURL
 		rates rateFiles
 	)
 	cmd := &cobra.Command{
@@ -56,7 +54,7 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
   weir config check weir.yaml --json | jq '.files[].shared[] | {policy, overshoot}'`,
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) == 0 {
-				return misuse.Errorf("check needs a FILE")
+				return flags.Errorf("check needs a FILE")
 			}
 			return nil
 		},
@@ -130,8 +128,8 @@ func checkFile(name string, hasStore bool) *checked {
 
 // print writes the mistakes and warnings, and of a file that can be used a line that says so.
 func (c *checked) print(w io.Writer, out terminal.Output) {
-	mistakes.Write(w, out, c.Mistakes)
-	mistakes.Warn(w, out, c.Warnings)
+	flags.WriteMistakes(w, out, c.Mistakes)
+	flags.WarnMistakes(w, out, c.Warnings)
 	switch {
 	case c.OK && len(c.Domains) > 0:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File,
@@ -189,7 +187,7 @@ func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name s
 		}
 		unusable++
 		found += len(c.Mistakes) + c.Omitted
-		last = name + " cannot be used: " + mistakes.Count(found)
+		last = name + " cannot be used: " + flags.CountMistakes(found)
 		if c.Error != "" {
 			last = c.Error
 			if !asJSON && len(files) > 1 {
@@ -209,8 +207,8 @@ func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name s
 	case unusable == 0:
 		return nil
 	case len(files) == 1:
-		return misuse.Inputf("%s", last)
+		return flags.Inputf("%s", last)
 	default:
-		return misuse.Inputf("%d of %d configurations cannot be used: %s", unusable, len(files), mistakes.Count(found))
+		return flags.Inputf("%d of %d configurations cannot be used: %s", unusable, len(files), flags.CountMistakes(found))
 	}
 }

@@ -4,7 +4,7 @@ package configcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // Command returns the command "config".
@@ -18,7 +18,7 @@ limits apply to which requests. It changes nothing, and asks no server.`,
   weir config explain weir.yaml --request 'POST /login' --client 192.0.2.1
   weir config schema > weir.schema.json`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: misuse.OnlySubcommands,
+		RunE: flags.OnlySubcommands,
 	}
 	cmd.AddCommand(checkCommand(), explainCommand(), schemaCommand())
 	return cmd

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 const good = `
@@ -61,7 +61,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 }
 
 func isInput(err error) bool {
-	var invalid *misuse.InputError
+	var invalid *flags.InputError
 	return errors.As(err, &invalid)
 }
 

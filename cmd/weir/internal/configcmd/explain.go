@@ -10,10 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
-	"github.com/weirhq/weir/cmd/weir/internal/requestflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/manualclock"
@@ -25,14 +22,14 @@ const mostRepeats = 1_000_000
 
 // explainOptions are the flags of the command.
 type explainOptions struct {
-	request requestflags.Request
+	request flags.Request
 	repeat  int64
 	at      moment
 	json    bool
 }
 
 // aboutRequest are the flags that need --request.
-var aboutRequest = append(requestflags.Names(), "repeat", "at", "json")
+var aboutRequest = append(flags.RequestNames(), "repeat", "at", "json")
 
 func explainCommand() *cobra.Command {
 	o := explainOptions{repeat: 1}
@@ -62,7 +59,7 @@ configuration has mistakes or is not there.`,
   weir config explain weir.yaml --request 'POST /v1/chat' --cost 900 --attribute team=blue --json`,
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) != 1 {
-				return misuse.Errorf("explain needs one FILE, not %d", len(files))
+				return flags.Errorf("explain needs one FILE, not %d", len(files))
 			}
 			return nil
 		},
@@ -72,7 +69,7 @@ configuration has mistakes or is not there.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.request.Register(fs)
-	fs.Var(flagvalue.Int(&o.repeat, 1, mostRepeats), "repeat",
+	fs.Var(flags.Int(&o.repeat, 1, mostRepeats), "repeat",
 		"send it so often at the same moment, and explain the last, from 1 to 1000000")
 	fs.Var(&o.at, "at", "when it comes, such as 2026-11-21T10:00:00Z (default: now)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object")
@@ -86,7 +83,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if o.request.Line() == "" {
 		for _, flag := range aboutRequest {
 			if cmd.Flags().Changed(flag) {
-				return misuse.Errorf("--%s needs --request", flag)
+				return flags.Errorf("--%s needs --request", flag)
 			}
 		}
 	}
@@ -96,9 +93,9 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	}
 	file, err := config.Load(name, config.Options{HasStore: true, StateFile: stateOfServer, Now: func() time.Time { return at }})
 	if err != nil {
-		return mistakes.Invalid(cmd.ErrOrStderr(), err)
+		return flags.InvalidFile(cmd.ErrOrStderr(), err)
 	}
-	mistakes.Warn(cmd.ErrOrStderr(), terminal.Of(cmd.ErrOrStderr()), file.Warnings)
+	flags.WarnMistakes(cmd.ErrOrStderr(), terminal.Of(cmd.ErrOrStderr()), file.Warnings)
 	w := cmd.OutOrStdout()
 	if o.request.Line() == "" {
 		file.Explain(w)

@@ -3,7 +3,7 @@ package configcmd
 import (
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // moment is a flag value: a time.
@@ -20,7 +20,7 @@ func (f *moment) String() string {
 func (f *moment) Set(s string) error {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || t.Year() < 1970 || t.Year() > 2099 {
-		return misuse.Errorf("must be a time with its zone, such as 2026-11-21T10:00:00Z, from 1970 to 2099")
+		return flags.Errorf("must be a time with its zone, such as 2026-11-21T10:00:00Z, from 1970 to 2099")
 	}
 	f.Time = t
 	return nil

@@ -5,9 +5,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/config"
 )
@@ -28,7 +27,7 @@ func (f *rateFiles) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.merge, "ratelimit-merge", false, "accept several of its files with the same domain (default: a mistake)")
 	fs.BoolVar(&f.ignoreDotFiles, "ratelimit-ignore-dotfiles", false,
 		"leave out its files and directories that begin with a dot (default: read them)")
-	fs.Var(flagvalue.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
+	fs.Var(flags.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
 		ratelimitconfig.SlidingWindow.String(), ratelimitconfig.SlidingCounter.String()), "ratelimit-algorithm",
 		"how its limits are counted that do not say")
 }
@@ -37,7 +36,7 @@ func (f *rateFiles) register(fs *pflag.FlagSet) {
 func (f *rateFiles) check(fs *pflag.FlagSet) error {
 	for _, name := range []string{"ratelimit-merge", "ratelimit-algorithm", "ratelimit-ignore-dotfiles"} {
 		if fs.Changed(name) && !f.given {
-			return misuse.Errorf("--%s needs --ratelimit", name)
+			return flags.Errorf("--%s needs --ratelimit", name)
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
 )
 
@@ -20,7 +20,7 @@ language server finds it by a first line such as
   # yaml-language-server: $schema=weir.schema.json`,
 		Example: `  weir config schema > weir.schema.json
   weir config schema | jq .title`,
-		Args: misuse.NoArguments,
+		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := cmd.OutOrStdout().Write(config.Schema()); err != nil {
 				return fmt.Errorf("weir: writing the schema: %w", err)

@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/weirhq/weir/cmd/weir/internal/fleet"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/weirotel"
 )
@@ -46,7 +46,7 @@ func newExport(o Options) (*export, error) {
 	}
 	base, err := url.Parse(o.OTLP.Endpoint)
 	if err != nil {
-		return nil, misuse.Inputf("weir: --otlp-endpoint: %s", err)
+		return nil, flags.Inputf("weir: --otlp-endpoint: %s", err)
 	}
 	// What is sent is told of the program, besides what OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say, which go before.
 	about, err := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", "weir"),
@@ -89,7 +89,7 @@ func under(base *url.URL, path string) string {
 func (e *export) openMetrics(base *url.URL, about *resource.Resource, o Options) error {
 	to, err := otlpmetrichttp.New(context.Background(), otlpmetrichttp.WithEndpointURL(under(base, "/v1/metrics")))
 	if err != nil {
-		return misuse.Inputf("weir: --otlp-endpoint: %s", err)
+		return flags.Inputf("weir: --otlp-endpoint: %s", err)
 	}
 	every := o.OTLP.Interval
 	if every == 0 {
@@ -106,7 +106,7 @@ func (e *export) openSpans(base *url.URL, about *resource.Resource, o Options) e
 	}
 	to, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(under(base, "/v1/traces")))
 	if err != nil {
-		return misuse.Inputf("weir: --otlp-endpoint: %s", err)
+		return flags.Inputf("weir: --otlp-endpoint: %s", err)
 	}
 	e.spans = tracesdk.NewTracerProvider(tracesdk.WithResource(about),
 		tracesdk.WithBatcher(tellingSpans{to, newTeller(o.Logger, "spans")}))
@@ -122,7 +122,7 @@ func (e *export) start(s *Sources, first *snapshot) error {
 		return nil
 	}
 	return e.observer.WatchFleet(func() store.FleetStats {
-		now, _ := s.Status()["store"].(fleet.Status)
+		now, _ := s.Status()["store"].(remote.FleetStatus)
 		return now.FleetStats
 	})
 }

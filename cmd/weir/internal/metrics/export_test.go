@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -70,7 +70,7 @@ func sending(t *testing.T, o metrics.Options) *metrics.Metrics {
 	fatal(t, err)
 	l := limits(t, policy.EngineOptions{Observer: m.Observer()})
 	fatal(t, m.Start(metrics.Sources{
-		Limits: l, Status: func() map[string]any { return map[string]any{"store": fleet.Status{Store: "redis://a"}} },
+		Limits: l, Status: func() map[string]any { return map[string]any{"store": remote.FleetStatus{Store: "redis://a"}} },
 	}))
 	return m
 }

@@ -13,15 +13,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/cluster"
-	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -66,8 +65,8 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 				"http":  map[string]any{"connections": 3, "connections_evicted": int64(13), "connections_refused": int64(14)},
 				"admin": map[string]any{"connections": 15, "connections_evicted": int64(16), "connections_refused": int64(17)},
 				"resp":  resp.Status(), "grpc": grpc.Status(), "rlqs": quotas.Status(), "forward_auth": auth.Counts(),
-				"store":   fleet.Status{Store: "redis://127.0.0.1:6379", Reached: true},
-				"cluster": cluster.Status{Cluster: "etcd at 127.0.0.1:2379", Joined: true},
+				"store":   remote.FleetStatus{Store: "redis://127.0.0.1:6379", Reached: true},
+				"cluster": remote.ClusterStatus{Cluster: "etcd at 127.0.0.1:2379", Joined: true},
 			}
 		},
 		Rejected: func() int64 { return 4 }, Reservations: held.Len,

@@ -5,8 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // OTLP says where metrics and spans are sent to by the protocol of OpenTelemetry. The zero value sends nothing. What the
@@ -45,11 +44,11 @@ func (o *OTLP) Register(fs *pflag.FlagSet) {
 	*o = OTLP{Interval: usualInterval, Traces: tracesParent, Keys: keysNone}
 	fs.Var(&endpoint{&o.Endpoint}, "otlp-endpoint",
 		"URL of a collector of OpenTelemetry that gets metrics and spans,\nsuch as http://127.0.0.1:4318 (default: none)")
-	fs.Var(flagvalue.Duration(&o.Interval, shortestInterval, longestInterval), "otlp-interval",
+	fs.Var(flags.Duration(&o.Interval, shortestInterval, longestInterval), "otlp-interval",
 		"how often metrics are sent to --otlp-endpoint, from 1s to 1h")
-	fs.Var(flagvalue.OneOf(&o.Traces, tracesOff, tracesParent, tracesAll), "otlp-traces",
+	fs.Var(flags.OneOf(&o.Traces, tracesOff, tracesParent, tracesAll), "otlp-traces",
 		"decisions of which spans are sent to --otlp-endpoint: parent are those\nof requests whose traceparent is sampled")
-	fs.Var(flagvalue.OneOf(&o.Keys, keysNone, keysHashed), "otlp-keys", "how spans have keys")
+	fs.Var(flags.OneOf(&o.Keys, keysNone, keysHashed), "otlp-keys", "how spans have keys")
 }
 
 // Check finds flags that do not go together.
@@ -59,7 +58,7 @@ func (o *OTLP) Check(fs *pflag.FlagSet) error {
 	}
 	for _, name := range []string{"otlp-interval", "otlp-traces", "otlp-keys"} {
 		if fs.Changed(name) {
-			return misuse.Errorf("--%s needs --otlp-endpoint", name)
+			return flags.Errorf("--%s needs --otlp-endpoint", name)
 		}
 	}
 	return nil

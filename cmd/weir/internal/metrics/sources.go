@@ -4,9 +4,8 @@ import (
 	"crypto/tls"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/cluster"
-	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/remote"
 )
 
 // Sources are what is measured. All functions may be called at any time and by several goroutines.
@@ -48,8 +47,8 @@ type Admin struct {
 type snapshot struct {
 	limits         live.Status
 	status         map[string]any
-	store          fleet.Status
-	cluster        cluster.Status
+	store          remote.FleetStatus
+	cluster        remote.ClusterStatus
 	rejected       int64
 	reservations   int
 	admin          Admin
@@ -62,8 +61,8 @@ func (s *Sources) read() *snapshot {
 	n := &snapshot{limits: s.Limits.Status()}
 	if s.Status != nil {
 		n.status = s.Status()
-		n.store, _ = n.status["store"].(fleet.Status)
-		n.cluster, _ = n.status["cluster"].(cluster.Status)
+		n.store, _ = n.status["store"].(remote.FleetStatus)
+		n.cluster, _ = n.status["cluster"].(remote.ClusterStatus)
 	}
 	if s.Rejected != nil {
 		n.rejected = s.Rejected()

@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/internal/regularfile"
@@ -66,7 +65,7 @@ configuration has mistakes; 130 after SIGINT.`,
   weir test *_test.yaml --json | jq '.files[].tests[] | select(.passed | not)'`,
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) == 0 {
-				return misuse.Errorf("test needs a FILE of tests")
+				return flags.Errorf("test needs a FILE of tests")
 			}
 			return nil
 		},
@@ -97,7 +96,7 @@ func (p *pattern) String() string {
 func (p *pattern) Set(s string) error {
 	compiled, err := regexp.Compile(s)
 	if err != nil {
-		return misuse.Errorf("is not a regular expression: %s", err)
+		return flags.Errorf("is not a regular expression: %s", err)
 	}
 	p.Regexp = compiled
 	return nil
@@ -138,7 +137,7 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	case invalid != nil:
 		return invalid
 	case o.run.Regexp != nil && all.Passed+all.Failed == 0:
-		return misuse.Flag("run", o.run.String(), "matches the name of no test")
+		return flags.BadValue("run", o.run.String(), "matches the name of no test")
 	case all.Failed > 0:
 		return fmt.Errorf("weir: %d of %s failed", all.Failed, tests(all.Passed+all.Failed))
 	}
@@ -155,31 +154,31 @@ func tests(n int) string {
 // mostBytes is how long a file may be.
 const mostBytes = 16 << 20
 
-// runFile runs the tests of a file. Its error is a [*misuse.InputError] once it has written all mistakes to stderr.
+// runFile runs the tests of a file. Its error is a [*flags.InputError] once it has written all mistakes to stderr.
 func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*fileReport, error) {
 	data, err := regularfile.Read(name, mostBytes)
 	switch {
 	case errors.Is(err, regularfile.ErrTooLong):
-		return nil, misuse.Inputf("tests: %s has more than %d MB", name, mostBytes>>20)
+		return nil, flags.Inputf("tests: %s has more than %d MB", name, mostBytes>>20)
 	case err != nil:
-		return nil, misuse.Inputf("tests: %s", err)
+		return nil, flags.Inputf("tests: %s", err)
 	}
 	s, err := read(name, data)
 	if err != nil {
-		return nil, mistakes.Invalid(stderr, err)
+		return nil, flags.InvalidFile(stderr, err)
 	}
 	file, err := config.Load(s.config, config.Options{Env: s.lookup, HasStore: true})
 	if err != nil {
 		if wrong := (*config.Errors)(nil); errors.As(err, &wrong) {
-			return nil, mistakes.Invalid(stderr, err)
+			return nil, flags.InvalidFile(stderr, err)
 		}
 		s.place.Message, s.place.Fix = "the configuration cannot be read: "+err.Error(), "give its name as seen from this file"
-		return nil, mistakes.Invalid(stderr, &config.Errors{File: name, Mistakes: []config.Mistake{s.place}})
+		return nil, flags.InvalidFile(stderr, &config.Errors{File: name, Mistakes: []config.Mistake{s.place}})
 	}
 	if err := s.checkNames(file.Set); err != nil {
-		return nil, mistakes.Invalid(stderr, err)
+		return nil, flags.InvalidFile(stderr, err)
 	}
-	mistakes.Warn(stderr, terminal.Of(stderr), file.Warnings)
+	flags.WarnMistakes(stderr, terminal.Of(stderr), file.Warnings)
 	r := &fileReport{File: name, Config: s.config, Tests: []testReport{}}
 	for i := range s.tests {
 		t := &s.tests[i]

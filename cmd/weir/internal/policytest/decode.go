@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/cmd/weir/internal/requestline"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
@@ -170,8 +170,8 @@ func (r *reader) step(n *yaml.Node, path string, defaults *policy.Request) step 
 			s.release = r.boolean(f)
 		case "request":
 			s.request = request
-			if line, ok := r.text(f, requestline.Accepted); ok {
-				if err := requestline.Parse(line, request); err != nil {
+			if line, ok := r.text(f, flags.RequestForm); ok {
+				if err := flags.ParseRequest(line, request); err != nil {
 					r.wrong(f.value, f.path, err.Error(), `write GET /, for instance`)
 				}
 			}
@@ -239,7 +239,7 @@ func (r *reader) describe(f field, request *policy.Request) {
 		if !ok {
 			return
 		}
-		client, err := requestline.ParseClient(text)
+		client, err := flags.ParseClient(text)
 		if err != nil {
 			r.wrong(f.value, f.path, "must be the address of the client", "write 192.0.2.1, for instance")
 		}
@@ -282,7 +282,7 @@ func (r *reader) headers(f field, request *policy.Request) {
 			continue
 		}
 		var one policy.Request
-		if err := requestline.AddHeader(&one, pair.key.Value, pair.value.Value); err != nil {
+		if err := flags.AddHeader(&one, pair.key.Value, pair.value.Value); err != nil {
 			r.wrong(pair.key, f.path, "is not the name of a header field", "write X-Plan, for instance")
 			continue
 		}

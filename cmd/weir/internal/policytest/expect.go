@@ -10,8 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // none is expected where no limit binds.
@@ -146,7 +145,7 @@ func (r *reader) reason(f field, e *expectation) {
 	if want.UnmarshalText([]byte(text)) != nil {
 		names := reasons()
 		fix := "accepted are " + listed(names)
-		if nearest, ok := misuse.Nearest(text, names); ok {
+		if nearest, ok := flags.Nearest(text, names); ok {
 			fix = "did you mean " + strconv.Quote(nearest) + "?"
 		}
 		r.wrong(f.value, f.path, "is not a reason", fix)
@@ -193,7 +192,7 @@ func written(d time.Duration) string {
 	if d == weir.Never {
 		return "never"
 	}
-	return flagvalue.Short(time.Duration(milliseconds(d)) * time.Millisecond)
+	return flags.Short(time.Duration(milliseconds(d)) * time.Millisecond)
 }
 
 // milliseconds is d in milliseconds, rounded up.

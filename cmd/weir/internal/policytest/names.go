@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
@@ -29,7 +29,7 @@ func (s *suite) checkNames(set *policy.Set) error {
 		if len(known) > 0 {
 			fix = "it has " + strings.Join(known[:min(len(known), 10)], ", ")
 		}
-		if nearest, ok := misuse.Nearest(name, known); ok {
+		if nearest, ok := flags.Nearest(name, known); ok {
 			fix = "did you mean " + strconv.Quote(nearest) + "?"
 		}
 		all = append(all, config.Mistake{

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
 )
 
@@ -127,7 +127,7 @@ func (r *reader) fields(n *yaml.Node, path, what string, known []string) ([]fiel
 			r.wrong(key, at, fmt.Sprintf("stands here twice: first in line %d", fields[twice].key.Line), "remove one of them")
 		case known != nil && !slices.Contains(known, key.Value):
 			fix := "accepted are " + strings.Join(known, ", ")
-			if nearest, ok := misuse.Nearest(key.Value, known); ok {
+			if nearest, ok := flags.Nearest(key.Value, known); ok {
 				fix = "did you mean " + strconv.Quote(nearest) + "?"
 			}
 			r.wrong(key, path, "unknown key: "+what+" has no such key", fix)

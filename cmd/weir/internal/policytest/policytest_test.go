@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/policytest"
 )
 
@@ -162,7 +162,7 @@ func TestEveryExpectationCanFail(t *testing.T) {
 		file := write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n"+
 			"  - {request: GET /a, client: 192.0.2.1, times: 4, expect: {"+expect+"}}\n")
 		stdout, _, err := run(t, file)
-		var wrong *misuse.InputError
+		var wrong *flags.InputError
 		if err == nil || errors.As(err, &wrong) || err.Error() != "weir: 1 of 1 test failed" {
 			t.Errorf("%s: %v", expect, err)
 		}
@@ -212,7 +212,7 @@ func TestMistakes(t *testing.T) {
 		"config: weir.yaml\n---\na: b\n":                                               "begins a second document",
 	} {
 		stdout, stderr, err := run(t, write(t, text))
-		var wrong *misuse.InputError
+		var wrong *flags.InputError
 		if !errors.As(err, &wrong) || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %v\n%s\nwant %s", text, err, stderr, want)
 		}
@@ -241,7 +241,7 @@ func TestMistakes(t *testing.T) {
 		"{request: GET /, expect: {rules: [al]}}":        `did you mean "all"?`,
 	} {
 		_, stderr, err := run(t, write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n  - "+step+"\n"))
-		var wrong *misuse.InputError
+		var wrong *flags.InputError
 		if !errors.As(err, &wrong) || !strings.Contains(stderr, want) || !strings.Contains(stderr, "weir_test.yaml:5:") {
 			t.Errorf("%s: %v\n%s\nwant %s", step, err, stderr, want)
 		}
@@ -255,7 +255,7 @@ func TestMistakesOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stderr, err := run(t, file)
-	var wrong *misuse.InputError
+	var wrong *flags.InputError
 	if !errors.As(err, &wrong) || !strings.Contains(stderr, name+":2:") {
 		t.Errorf("%v\n%s", err, stderr)
 	}
@@ -273,7 +273,7 @@ tests:
 	if _, _, err := run(t, file); err == nil || err.Error() != "weir: 1 of 2 tests failed" {
 		t.Error(err)
 	}
-	var wrong *misuse.Error
+	var wrong *flags.Error
 	if _, _, err := run(t, file, "--run", "nothing"); !errors.As(err, &wrong) {
 		t.Error(err)
 	}
@@ -340,7 +340,7 @@ tests:
 func TestConfigurationInPlaceOfTests(t *testing.T) {
 	file := filepath.Join(filepath.Dir(write(t, "")), "weir.yaml")
 	_, stderr, err := run(t, file)
-	var invalid *misuse.InputError
+	var invalid *flags.InputError
 	if !errors.As(err, &invalid) || strings.Count(stderr, file+":2:1: ") != 1 ||
 		!strings.Contains(stderr, "this is a configuration, and not a file of unit tests\n    run: weir config check "+file+", ") {
 		t.Errorf("%v\n%s", err, stderr)

@@ -11,11 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
-	"github.com/weirhq/weir/cmd/weir/internal/logflags"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/internal/regularfile"
 )
 
@@ -36,8 +33,8 @@ const (
 type settings struct {
 	listen           string
 	upstream         upstreamValue
-	limit            limitflags.Limit
-	log              logflags.Log
+	limit            flags.Limit
+	log              flags.Log
 	certFile         string
 	keyFile          string
 	upstreamHost     string
@@ -106,7 +103,7 @@ func Command() *cobra.Command {
   weir proxy --upstream https://api.example.com/v2 --upstream-host api.example.com --by header:X-Api-Key
   weir proxy --upstream http://app:3000 --listen :8080 --trusted-proxies 10.0.0.0/8 --by client,path
   weir proxy --upstream http://127.0.0.1:3000 --concurrency 8 --queue 100 --upstream-timeout 10s`,
-		Args:              misuse.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.run(cmd)
@@ -117,27 +114,27 @@ func Command() *cobra.Command {
 	fs.Var(&s.upstream, "upstream", "the service: http://host:port, https://host:port, with a path that is put before all "+
 		"others if you like, or unix:///path/of.sock (default: none, it must be given)")
 	s.limit.Register(fs)
-	fs.Var(flagvalue.Listen(&s.listen), "listen", "address to listen on; port 0 is any that is free, and is printed")
+	fs.Var(flags.Listen(&s.listen), "listen", "address to listen on; port 0 is any that is free, and is printed")
 	fs.Var(&wordValue{&s.certFile, "FILE"}, "tls-cert",
 		"certificate chain to serve HTTPS with, in PEM (default: none, plain HTTP)")
 	fs.Var(&wordValue{&s.keyFile, "FILE"}, "tls-key", "private key of the certificate, in PEM (default: none)")
 	fs.Var(&s.trusted, "trusted-proxies",
 		"addresses or networks whose X-Forwarded headers are believed, joined by commas (default: none)")
-	fs.Var(flagvalue.Int(&s.concurrency, 0, mostPlaces), "concurrency",
+	fs.Var(flags.Int(&s.concurrency, 0, mostPlaces), "concurrency",
 		"requests that the service gets at a time, up to 1000000; 0 for any number")
-	fs.Var(flagvalue.Int(&s.queue, 0, mostPlaces), "queue", "requests that wait for --concurrency, in their order, up to 1000000")
-	fs.Var(flagvalue.Int(&s.connections, 1, mostConnections), "connections",
+	fs.Var(flags.Int(&s.queue, 0, mostPlaces), "queue", "requests that wait for --concurrency, in their order, up to 1000000")
+	fs.Var(flags.Int(&s.connections, 1, mostConnections), "connections",
 		"connections of clients at a time, from 1 to 1000000; when there are as many,\none that is idle makes room")
-	fs.Var(flagvalue.Int(&s.ofOne, 0, mostConnections), "connections-per-address",
+	fs.Var(flags.Int(&s.ofOne, 0, mostConnections), "connections-per-address",
 		"how many of these one address may have, or one /64 of IPv6; 0 is nine in ten")
 	fs.Var(&wordValue{&s.upstreamHost, "HOST"}, "upstream-host",
 		"Host header for the service (default: the one that the client sent)")
 	fs.Var(&wordValue{&s.upstreamCA, "FILE"}, "upstream-ca",
 		"certificate authorities of an https service, in PEM (default: those of the system)")
-	fs.Var(flagvalue.Duration(&s.upstreamTimeout, 0, longest), "upstream-timeout",
+	fs.Var(flags.Duration(&s.upstreamTimeout, 0, longest), "upstream-timeout",
 		"how long the service may take to begin its answer, before the client gets 504; up to 24h, 0 for ever")
 	fs.Var(&s.maxBody, "max-body", "largest body of a request, such as 512KiB or 10MiB; 0 for any (default 0)")
-	fs.Var(flagvalue.Duration(&s.shutdownTimeout, 0, longest), "shutdown-timeout",
+	fs.Var(flags.Duration(&s.shutdownTimeout, 0, longest), "shutdown-timeout",
 		"how long requests may take to finish after a signal before they are cut off, up to 24h")
 	fs.BoolVar(&s.logRequests, "log-requests", false, "log a line for each request")
 	s.log.Register(fs)
@@ -157,17 +154,17 @@ func (s *settings) run(cmd *cobra.Command) error {
 		Upstream: s.upstream.Upstream, Limit: limit, By: s.limit.By,
 		UpstreamHost: s.upstreamHost, UpstreamRoots: s.upstreamCertPool, UpstreamTimeout: s.upstreamTimeout,
 		TrustedProxies: s.trusted.proxies, Concurrency: s.concurrency, Queue: s.queue, MaxBody: int64(s.maxBody),
-		Connections: s.connections, ConnectionsPerAddress: listen.OfOne(s.connections, s.ofOne),
+		Connections: s.connections, ConnectionsPerAddress: front.OfOne(s.connections, s.ofOne),
 		TLS: s.certificate, ShutdownTimeout: s.shutdownTimeout, LogRequests: s.logRequests, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	ln, err := listen.On(cmd.Context(), "listen", s.listen, defaultListen)
+	ln, err := front.Listen(cmd.Context(), "listen", s.listen, defaultListen)
 	if err != nil {
 		return err
 	}
-	if listen.IsAnyPort(s.listen) {
+	if front.IsAnyPort(s.listen) {
 		fmt.Fprintln(cmd.OutOrStdout(), ln.Addr())
 	}
 	// The transport has no logger of its own: what an upstream sends unasked goes to the default one.
@@ -181,19 +178,19 @@ func (s *settings) run(cmd *cobra.Command) error {
 func (s *settings) check() error {
 	switch {
 	case s.upstream.URL == nil:
-		return misuse.Errorf("--upstream is missing: must be the service, such as http://127.0.0.1:3000")
+		return flags.Errorf("--upstream is missing: must be the service, such as http://127.0.0.1:3000")
 	case leadsTo(s.upstream.address(), s.listen):
-		return misuse.Flag("upstream", s.upstream.String(), "must not be the address that the proxy listens on, "+s.listen)
+		return flags.BadValue("upstream", s.upstream.String(), "must not be the address that the proxy listens on, "+s.listen)
 	case s.certFile == "" && s.keyFile != "":
-		return misuse.Errorf("--tls-key needs --tls-cert")
+		return flags.Errorf("--tls-key needs --tls-cert")
 	case s.certFile != "" && s.keyFile == "":
-		return misuse.Errorf("--tls-cert needs --tls-key")
+		return flags.Errorf("--tls-cert needs --tls-key")
 	case s.queue > 0 && s.concurrency == 0:
-		return misuse.Errorf("--queue needs --concurrency")
+		return flags.Errorf("--queue needs --concurrency")
 	case s.upstreamHost != "" && !isHost(s.upstreamHost):
-		return misuse.Flag("upstream-host", s.upstreamHost, "must be a host, with a port or not")
+		return flags.BadValue("upstream-host", s.upstreamHost, "must be a host, with a port or not")
 	case s.upstreamCA != "" && s.upstream.URL.Scheme != schemeHTTPS:
-		return misuse.Errorf("--upstream-ca needs an --upstream that begins with https://")
+		return flags.Errorf("--upstream-ca needs an --upstream that begins with https://")
 	}
 	return s.readFiles()
 }

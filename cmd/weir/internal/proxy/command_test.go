@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
 
@@ -115,7 +115,7 @@ func TestMisuseNamesFlagValueAndRange(t *testing.T) {
 		"--upstream http://x --burst 1000000000000000 --limit 1/3660d": `--burst "1000000000000000": must be`,
 	} {
 		err := command(t.Context(), new(logLines), new(logLines), strings.Fields(args)...)
-		if wrong, ok := errors.AsType[*misuse.Error](err); !ok || wrong == nil || !strings.Contains(err.Error(), want) {
+		if wrong, ok := errors.AsType[*flags.Error](err); !ok || wrong == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestFailureAtTheStartIsNotMisuse(t *testing.T) {
 		{[]string{"--upstream", "https://x", "--upstream-ca", empty}, "has no certificate"},
 	} {
 		err := command(t.Context(), new(logLines), new(logLines), c.args...)
-		if _, ok := errors.AsType[*misuse.Error](err); err == nil || ok || !strings.Contains(err.Error(), c.want) {
+		if _, ok := errors.AsType[*flags.Error](err); err == nil || ok || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.args, err, c.want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // upstreamValue is a flag value that holds an Upstream.
@@ -69,7 +69,7 @@ func (v *proxiesValue) Set(s string) error {
 	list, wrong := parseProxies(s)
 	if wrong != nil {
 		return fmt.Errorf("must be addresses or networks such as 10.0.0.0/8, joined by commas; %s is neither",
-			misuse.Quote(wrong.word))
+			flags.Quote(wrong.word))
 	}
 	v.proxies = append(v.proxies, list...)
 	return nil

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
 
@@ -94,7 +94,7 @@ func options(tb testing.TB, to string, log io.Writer) proxy.Options {
 		tb.Fatal(err)
 	}
 	return proxy.Options{
-		Upstream: u, Limit: limit(tb, 1_000_000), By: limitflags.Client(),
+		Upstream: u, Limit: limit(tb, 1_000_000), By: flags.Client(),
 		ShutdownTimeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }

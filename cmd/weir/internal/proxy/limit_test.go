@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
 
@@ -150,7 +150,7 @@ func TestFieldsOfTheUpstreamAreKept(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	by, err := limitflags.ParseKey("header:X-Api-Key,path")
+	by, err := flags.ParseKey("header:X-Api-Key,path")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestTableFull(t *testing.T) {
 
 // TestOneKeyForEveryReadingOfAPath: with --by path no spelling that a service could read as /login has permits of its own.
 func TestOneKeyForEveryReadingOfAPath(t *testing.T) {
-	by, err := limitflags.ParseKey("path")
+	by, err := flags.ParseKey("path")
 	if err != nil {
 		t.Fatal(err)
 	}

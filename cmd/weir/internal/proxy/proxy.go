@@ -14,7 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // Options configure a [Proxy].
@@ -24,7 +24,7 @@ type Options struct {
 	// Limit is asked for one permit for each request. Required.
 	Limit *weir.Keyed[string]
 	// By is whose permit that is. Default: all requests share one key.
-	By limitflags.Key
+	By flags.Key
 	// UpstreamHost is the Host that the upstream sees. Default: the one that the client sent.
 	UpstreamHost string
 	// UpstreamRoots are the certificate authorities of an https upstream. Default: those of the system.

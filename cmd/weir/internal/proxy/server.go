@@ -8,8 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/fresh"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 )
 
 const (
@@ -30,7 +29,7 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errStopped)
 	server := &http.Server{
-		Handler:                      listen.EndOfChunks(p),
+		Handler:                      front.EndOfChunks(p),
 		TLSConfig:                    p.o.TLS,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
@@ -40,9 +39,9 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
-	fresh.CloseOnShutdown(server)
+	front.CloseOnShutdown(server)
 	if p.o.Connections > 0 {
-		bound := listen.NewBounded(p.o.Connections, p.o.ConnectionsPerAddress, p.o.Logger)
+		bound := front.NewBounded(p.o.Connections, p.o.ConnectionsPerAddress, p.o.Logger)
 		bound.Watch(server)
 		ln = bound.On(ln)
 	}

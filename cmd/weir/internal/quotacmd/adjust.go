@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -69,7 +69,7 @@ no answer comes in time it is not known whether it was done: see "weir quota
 history".` + exitStatus,
 		Example: `  weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota adjust --policy tenant/month --key acme --permits -200 --by billing --reason 'charged late'`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if by == "" {
 				by = text(whoami())

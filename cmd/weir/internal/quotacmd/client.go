@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -70,7 +70,7 @@ func (t *target) with(ask func(*admin.Client) error) error {
 	defer client.Close()
 	err = ask(client)
 	if refused, ok := errors.AsType[*admin.Refused](err); ok && refused.NoPage {
-		return misuse.Inputf("%s: it has no quotas: weir serve needs --config, with a cluster", client.Server())
+		return flags.Inputf("%s: it has no quotas: weir serve needs --config, with a cluster", client.Server())
 	}
 	return serverflags.Wrong(err)
 }

@@ -4,7 +4,7 @@ package quotacmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // Command returns the command "quota".
@@ -20,7 +20,7 @@ asked.`,
   weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota history --policy tenant-month --key acme`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: misuse.OnlySubcommands,
+		RunE: flags.OnlySubcommands,
 	}
 	cmd.AddCommand(showCommand(), adjustCommand(), historyCommand())
 	return cmd

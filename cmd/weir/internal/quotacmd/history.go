@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -32,7 +31,7 @@ it, how many permits were given back (or taken, with a minus), what remained
 afterwards, and why.` + exitStatus,
 		Example: `  weir quota history --policy tenant-month --key acme
   weir quota history --policy tenant-month --key acme --last 1000 --json`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := t.query()
 			query.Set("limit", strconv.Itoa(last))
@@ -44,7 +43,7 @@ afterwards, and why.` + exitStatus,
 		},
 	}
 	t.register(cmd)
-	cmd.Flags().Var(flagvalue.Int(&last, 1, 1000), "last", "how many, from 1 to 1000")
+	cmd.Flags().Var(flags.Int(&last, 1, 1000), "last", "how many, from 1 to 1000")
 	return cmd
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -40,7 +40,7 @@ that are not settled, what is left, and when all of it is back. It takes nothing
 		Example: `  weir quota show --policy tenant-month --key acme
   weir quota show --policy tenant/month --key acme --json | jq '.limits[0].remaining'
   weir quota show --policy upstream --server https://weir.example.com --token-file token`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var q admin.Answer[quota]
 			if err := t.get(cmd.Context(), "/v1/quota", t.query(), &q); err != nil {

@@ -9,17 +9,17 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // TestKeyTableIsBounded sends more keys than there is room for, a few of which are refused often.
 func TestKeyTableIsBounded(t *testing.T) {
 	const room = 100
-	byPath, err := limitflags.ParseKey("path")
+	byPath, err := flags.ParseKey("path")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSimulation(&limitflags.Limit{Rate: weir.PerSecond(1), Burst: 2, By: byPath, MaxKeys: room})
+	s, err := newSimulation(&flags.Limit{Rate: weir.PerSecond(1), Burst: 2, By: byPath, MaxKeys: room})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestKeyTableIsBounded(t *testing.T) {
 			}
 		}
 	}
-	r := newReport(s, &limitflags.Limit{}, 3)
+	r := newReport(s, &flags.Limit{}, 3)
 	if r.KeysExact || r.Keys != room || r.Requests != 20*seconds {
 		t.Errorf("%d keys, exact %t, %d requests", r.Keys, r.KeysExact, r.Requests)
 	}
@@ -130,7 +130,7 @@ func TestWidths(t *testing.T) {
 
 // TestExtremeTimes: a log may claim any time from 1970 to 2261.
 func TestExtremeTimes(t *testing.T) {
-	s, err := newSimulation(&limitflags.Limit{Rate: weir.PerSecond(1), Burst: 1, MaxKeys: 10})
+	s, err := newSimulation(&flags.Limit{Rate: weir.PerSecond(1), Burst: 1, MaxKeys: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

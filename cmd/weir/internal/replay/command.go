@@ -12,15 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // options are the flags of the command.
 type options struct {
-	limit   limitflags.Limit
+	limit   flags.Limit
 	config  string
 	against string
 	chart   string
@@ -44,19 +42,19 @@ func Command() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.limit.Register(fs)
-	fs.Var(flagvalue.File(&o.config), "config", "a configuration to run the log through, instead of --limit (default: none)")
-	fs.Var(flagvalue.File(&o.against), "against", "another one to compare it, or --limit, with (default: none)")
+	fs.Var(flags.File(&o.config), "config", "a configuration to run the log through, instead of --limit (default: none)")
+	fs.Var(flags.File(&o.against), "against", "another one to compare it, or --limit, with (default: none)")
 	fs.Var(chartFile{&o.chart}, "chart",
 		"draw what was allowed and refused over time into this file,\n.svg or .png (default: none)")
 	o.top = 10
-	fs.Var(flagvalue.Int(&o.top, 0, 10_000), "top", "keys in the table, those with the most refusals, from 0 to 10000")
+	fs.Var(flags.Int(&o.top, 0, 10_000), "top", "keys in the table, those with the most refusals, from 0 to 10000")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")
 	return cmd
 }
 
 func arguments(_ *cobra.Command, files []string) error {
 	if len(files) == 0 {
-		return misuse.Errorf("replay needs a FILE, or - for the standard input")
+		return flags.Errorf("replay needs a FILE, or - for the standard input")
 	}
 	stdin := 0
 	for _, f := range files {
@@ -65,7 +63,7 @@ func arguments(_ *cobra.Command, files []string) error {
 		}
 	}
 	if stdin > 1 {
-		return misuse.Errorf("replay can read the standard input only once: - stands there %d times", stdin)
+		return flags.Errorf("replay can read the standard input only once: - stands there %d times", stdin)
 	}
 	return nil
 }

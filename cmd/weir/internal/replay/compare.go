@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // limitNames are the flags of a limit.
@@ -19,7 +19,7 @@ func compare(cmd *cobra.Command, o *options, files []string) error {
 	var configurations []configuration
 	if o.config == "" {
 		if !slices.ContainsFunc(limitNames, cmd.Flags().Changed) {
-			return misuse.Errorf("--against needs something to compare with: give --config, or a limit by --limit")
+			return flags.Errorf("--against needs something to compare with: give --config, or a limit by --limit")
 		}
 		one, err := ofLimit(&o.limit)
 		if err != nil {
@@ -29,7 +29,7 @@ func compare(cmd *cobra.Command, o *options, files []string) error {
 	} else {
 		for _, name := range limitNames {
 			if cmd.Flags().Changed(name) {
-				return misuse.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+				return flags.Errorf("--%s cannot be combined with --config, which has its own limits", name)
 			}
 		}
 	}

@@ -5,8 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
-	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/manualclock"
@@ -27,14 +26,14 @@ func load(name string, w io.Writer) (configuration, error) {
 		HasStore: true, Now: func() time.Time { return time.Unix(0, clock.Now()).UTC() },
 	})
 	if err != nil {
-		return configuration{}, mistakes.Invalid(w, err)
+		return configuration{}, flags.InvalidFile(w, err)
 	}
-	mistakes.Warn(w, terminal.Of(w), file.Warnings)
+	flags.WarnMistakes(w, terminal.Of(w), file.Warnings)
 	return configuration{name, file.Set, clock}, nil
 }
 
 // ofLimit is a configuration of one policy, that of the flags.
-func ofLimit(l *limitflags.Limit) (configuration, error) {
+func ofLimit(l *flags.Limit) (configuration, error) {
 	if _, err := l.New("limit", nil); err != nil { // which names the flag
 		return configuration{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/chart"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 const (
@@ -32,7 +32,7 @@ func (f chartFile) String() string {
 // Set takes a name with an extension that is known.
 func (f chartFile) Set(name string) error {
 	if _, ok := chart.Format(name); !ok {
-		return misuse.Errorf("must be a file whose name ends in .svg or .png")
+		return flags.Errorf("must be a file whose name ends in .svg or .png")
 	}
 	*f.name = name
 	return nil

@@ -4,7 +4,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // report is what a replay found, in the form of --json.
@@ -92,7 +92,7 @@ func (t *timeline) report(most int) *timelineReport {
 }
 
 // newReport returns a report without what the files say about lines.
-func newReport(s *simulation, l *limitflags.Limit, top int) *report {
+func newReport(s *simulation, l *flags.Limit, top int) *report {
 	r := &report{
 		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), Complete: true,
 		Requests: s.result.requests, Admitted: s.result.requests - s.result.refused, Refused: s.result.refused,

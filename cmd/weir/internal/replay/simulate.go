@@ -5,7 +5,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/manualclock"
 )
 
@@ -15,7 +15,7 @@ const latestTime = 1 << 62
 // simulation runs requests through a limit, in the order of their times as far as that can be made of the log. Its clock
 // stands at the time of the latest request so far, counted from the first, and never goes backward.
 type simulation struct {
-	by      limitflags.Key
+	by      flags.Key
 	limiter *weir.Keyed[string]
 	clock   *manualclock.Clock
 
@@ -35,7 +35,7 @@ type result struct {
 	late      int64 // those that could not be put in order any more
 }
 
-func newSimulation(l *limitflags.Limit) (*simulation, error) {
+func newSimulation(l *flags.Limit) (*simulation, error) {
 	s := &simulation{
 		by: l.By, clock: manualclock.New(0),
 		keys: newKeyTable(l.MaxKeys, peakWindow(l.EffectiveRate())),

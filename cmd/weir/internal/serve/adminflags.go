@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/internal/regularfile"
 	"github.com/weirhq/weir/policy"
 )
@@ -44,53 +42,53 @@ type adminFlags struct {
 }
 
 func (f *adminFlags) register(fs *pflag.FlagSet) {
-	fs.Var(flagvalue.Listen(&f.address), "admin",
+	fs.Var(flags.Listen(&f.address), "admin",
 		"address of the admin API, the dashboard and the metrics, such as "+usualAdmin+"\n(default: none, they are at --http)")
-	fs.Var(flagvalue.File(&f.tokenFile), "admin-token-file",
+	fs.Var(flags.File(&f.tokenFile), "admin-token-file",
 		"file with the token of 16 to 4096 characters that the admin pages need, or\nwith lines of a name and a token, read "+
 			"again when it changes (default: none: the\npages are answered if weir listens on a loopback address)")
-	fs.Var(flagvalue.File(&f.clientCA), "admin-client-ca",
+	fs.Var(flags.File(&f.clientCA), "admin-client-ca",
 		"authorities in PEM whose client certificates let in at the admin pages\n(default: none)")
 	f.rate = limitRate(weir.PerSecond(20))
 	fs.Var(&f.rate, "admin-rate", "how often an address may ask for admin pages, with a burst of five times that")
 	fs.BoolVar(&f.metricsPublic, "metrics-public", false, "answer /metrics to every client")
-	fs.Var(flagvalue.File(&f.auditPath), "audit-log",
+	fs.Var(flags.File(&f.auditPath), "audit-log",
 		"file to which each change by the admin API is appended as a line of JSON\n"+
 			"(default: none: the log has it, and the last 1000 are kept)")
 	f.auditSize, f.auditKept = usualAuditSize, usualAuditKept
-	fs.Var(flagvalue.Int(&f.auditSize, 1, mostAuditSize), "audit-log-size",
+	fs.Var(flags.Int(&f.auditSize, 1, mostAuditSize), "audit-log-size",
 		"megabytes at which --audit-log is put aside and begun anew, from 1 to 100000")
-	fs.Var(flagvalue.Int(&f.auditKept, 0, mostAuditKept), "audit-log-files",
+	fs.Var(flags.Int(&f.auditKept, 0, mostAuditKept), "audit-log-files",
 		"files put aside that are kept, up to 10000; 0 for all")
 	f.refusalLog = refusalRate{rate: weir.PerSecond(1)}
 	fs.Var(&f.refusalLog, "refusal-log", "how many refusals of each policy are logged in the long run, or off")
 	f.refusalKeys = "hashed"
-	fs.Var(flagvalue.OneOf(&f.refusalKeys, "hashed", "plain", "none"), "refusal-log-keys", "how the log has keys and clients")
-	fs.Var(flagvalue.File(&f.refusalSecrets), "refusal-log-secret-file",
+	fs.Var(flags.OneOf(&f.refusalKeys, "hashed", "plain", "none"), "refusal-log-keys", "how the log has keys and clients")
+	fs.Var(flags.File(&f.refusalSecrets), "refusal-log-secret-file",
 		"file with 16 to 1024 bytes that make the hashes of keys in the log\n(default: none: some by chance, others each time)")
 }
 
 // check finds flags that do not go together.
 func (f *adminFlags) check(fs *pflag.FlagSet, withTLS bool) error {
 	if f.clientCA != "" && !withTLS {
-		return misuse.Errorf("--admin-client-ca needs --tls-cert and --tls-key")
+		return flags.Errorf("--admin-client-ca needs --tls-cert and --tls-key")
 	}
 	if f.auditPath == "" {
 		for _, name := range []string{"audit-log-size", "audit-log-files"} {
 			if fs.Changed(name) {
-				return misuse.Errorf("--%s needs --audit-log", name)
+				return flags.Errorf("--%s needs --audit-log", name)
 			}
 		}
 	}
 	if f.refusalLog.off {
 		for _, name := range []string{"refusal-log-keys", "refusal-log-secret-file"} {
 			if fs.Changed(name) {
-				return misuse.Errorf("--%s cannot stand with --refusal-log off", name)
+				return flags.Errorf("--%s cannot stand with --refusal-log off", name)
 			}
 		}
 	}
 	if f.refusalSecrets != "" && f.refusalKeys != "hashed" {
-		return misuse.Errorf("--refusal-log-secret-file needs --refusal-log-keys hashed")
+		return flags.Errorf("--refusal-log-secret-file needs --refusal-log-keys hashed")
 	}
 	return nil
 }
@@ -106,16 +104,18 @@ func (f *adminFlags) tokens(log *slog.Logger) (*adminguard.TokenFile, error) {
 		if errors.Is(err, os.ErrNotExist) {
 			text += "; openssl rand -hex 24 makes a token"
 		}
-		return nil, misuse.Inputf("weir: --admin-token-file: %s", text)
+		return nil, flags.Inputf("weir: --admin-token-file: %s", text)
 	}
 	return tokens, nil
 }
 
 // audit opens the audit log.
-func (f *adminFlags) audit(log *slog.Logger) (*auditlog.Log, error) {
-	l, err := auditlog.Open(auditlog.Options{Path: f.auditPath, Megabytes: f.auditSize, Files: f.auditKept, Logger: log})
+func (f *adminFlags) audit(log *slog.Logger) (*adminguard.AuditLog, error) {
+	l, err := adminguard.OpenAudit(adminguard.AuditOptions{
+		Path: f.auditPath, Megabytes: f.auditSize, Files: f.auditKept, Logger: log,
+	})
 	if err != nil {
-		return nil, misuse.Inputf("weir: --audit-log: %s", strings.TrimPrefix(err.Error(), "weir: audit log: "))
+		return nil, flags.Inputf("weir: --audit-log: %s", strings.TrimPrefix(err.Error(), "weir: audit log: "))
 	}
 	return l, nil
 }
@@ -138,11 +138,11 @@ func (f *adminFlags) refusals(log *slog.Logger) (*policy.RefusalLog, error) {
 	if f.refusalSecrets != "" {
 		secret, err := regularfile.Read(f.refusalSecrets, longestSecret+2)
 		if err != nil {
-			return nil, misuse.Inputf("weir: --refusal-log-secret-file: %s", err)
+			return nil, flags.Inputf("weir: --refusal-log-secret-file: %s", err)
 		}
 		secret = bytes.TrimRight(secret, "\r\n")
 		if len(secret) < shortestSecret || len(secret) > longestSecret {
-			return nil, misuse.Inputf("weir: --refusal-log-secret-file: %s has %d bytes: must have from %d to %d",
+			return nil, flags.Inputf("weir: --refusal-log-secret-file: %s has %d bytes: must have from %d to %d",
 				f.refusalSecrets, len(secret), shortestSecret, longestSecret)
 		}
 		o.Secret = secret

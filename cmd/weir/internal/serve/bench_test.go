@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
@@ -29,8 +30,8 @@ func BenchmarkServe(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer limits.Engine().Close()
-	front := checkapi.NewHandler(checkapi.Options{Limits: limits})
-	b.Run("check", func(b *testing.B) { benchmark(b, front) })
+	handler := checkapi.NewHandler(checkapi.Options{Limits: limits})
+	b.Run("check", func(b *testing.B) { benchmark(b, handler) })
 	b.Run("floor", func(b *testing.B) {
 		answer := `{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}` + "\n"
 		benchmark(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,8 +56,8 @@ func benchmark(b *testing.B, h http.Handler) {
 	ended := make(chan error, 1)
 	go func() {
 		log := slog.New(slog.DiscardHandler)
-		f := fronts{all: []listening{{"http", newServer(h, nil, log, func() {}), l}}, log: log, timeout: time.Minute}
-		ended <- f.serve(ctx)
+		f := front.Group{All: []front.Listening{{Name: "http", Front: front.NewHTTPServer(h, nil, log, func() {}), Listener: l}}, Log: log, Timeout: time.Minute}
+		ended <- f.Serve(ctx)
 	}()
 	conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", l.Addr().String())
 	if err != nil {

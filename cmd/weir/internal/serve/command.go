@@ -2,17 +2,13 @@
 package serve
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
-	"github.com/weirhq/weir/cmd/weir/internal/logflags"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
 // options are the flags of the command.
@@ -20,10 +16,10 @@ type options struct {
 	fronts          frontFlags
 	config          configFlags
 	rates           ratelimitFlags
-	limit           limitflags.Limit
+	limit           flags.Limit
 	admin           adminFlags
 	otlp            metrics.OTLP
-	log             logflags.Log
+	log             flags.Log
 	shutdownDelay   time.Duration
 	shutdownTimeout time.Duration
 }
@@ -137,7 +133,7 @@ func Command() *cobra.Command {
   weir serve --http :8443 --tls-cert cert.pem --tls-key key.pem
   curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check
   redis-cli -p 6380 CL.THROTTLE alice 15 30 60`,
-		Args:              misuse.NoArguments,
+		Args:              flags.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd.Flags()); err != nil {
@@ -157,11 +153,11 @@ func Command() *cobra.Command {
 	o.admin.register(fs)
 	o.otlp.Register(fs)
 	o.log.Register(fs)
-	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
+	fs.Var(flags.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
 		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
 			"from 0s to 1h; longer if requests are in flight")
 	o.shutdownTimeout = 10 * time.Second
-	fs.Var(flagvalue.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
+	fs.Var(flags.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
 		"how long requests in flight may take after that before they are cut off, from 0s to 1h")
 	return cmd
 }
@@ -184,20 +180,4 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return err
 	}
 	return o.config.check(fs, o.rates.path != "")
-}
-
-// Bounds of what a client may send, and how slowly.
-const (
-	readHeaderTimeout = 10 * time.Second
-	readTimeout       = 30 * time.Second
-	writeTimeout      = 30 * time.Second
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
-)
-
-func newHTTPServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -20,7 +19,7 @@ import (
 type configFlags struct {
 	path          string
 	state         string
-	storeURL      flagvalue.StoreURL
+	storeURL      flags.StoreURL
 	store         *config.Store // of storeURL
 	trusted       []netip.Prefix
 	refusalStatus int
@@ -33,22 +32,22 @@ const defaultRefusalStatus = 429
 func (f *configFlags) register(fs *pflag.FlagSet) {
 	f.trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	f.refusalStatus = defaultRefusalStatus
-	fs.Var(flagvalue.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
+	fs.Var(flags.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
 	fs.Var(&f.storeURL, "store",
 		"Redis or Valkey that shares the policies of the files that are not local, in place of that of --config: "+
 			"redis://host:6379, rediss:// over TLS (default: that of --config)")
-	fs.Var(flagvalue.Text(&f.state, 1, 4096), "state",
+	fs.Var(flags.Text(&f.state, 1, 4096), "state",
 		"directory for what survives a restart: calendar windows of a day and longer, unless --config has a cluster; or none "+
 			"(default: $STATE_DIRECTORY, or one for this --config below $XDG_STATE_HOME/weir)")
-	fs.Var(flagvalue.Networks(&f.trusted), "trust-proxy",
+	fs.Var(flags.Networks(&f.trusted), "trust-proxy",
 		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
-	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
+	fs.Var(flags.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
 		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
 	f.authHeaders = headersIETF
-	fs.Var(flagvalue.OneOf(&f.authHeaders, headersNone, headersIETF), "auth-headers",
+	fs.Var(flags.OneOf(&f.authHeaders, headersNone, headersIETF), "auth-headers",
 		"header fields of answers at /v1/auth: RateLimit and RateLimit-Policy,\nwhich name policies to clients where the proxy "+
 			"passes them on, as bodies of\nrefusals do, or none, without names in bodies")
-	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
+	fs.Var(flags.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
 
@@ -59,19 +58,19 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 		return err
 	}
 	if f.path == "" && fs.Changed("state") {
-		return misuse.Errorf("--state needs --config")
+		return flags.Errorf("--state needs --config")
 	}
 	if f.path != "" || rates {
 		for _, name := range []string{"limit", "burst", "max-keys"} {
 			if fs.Changed(name) {
-				return misuse.Errorf("--%s cannot stand with --config or --ratelimit-config, which have the limits", name)
+				return flags.Errorf("--%s cannot stand with --config or --ratelimit-config, which have the limits", name)
 			}
 		}
 		return nil
 	}
 	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "auth-headers", "explain-every"} {
 		if fs.Changed(name) {
-			return misuse.Errorf("--%s needs --config or --ratelimit-config", name)
+			return flags.Errorf("--%s needs --config or --ratelimit-config", name)
 		}
 	}
 	return nil

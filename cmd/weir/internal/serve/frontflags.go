@@ -11,11 +11,9 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
-	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
 	"github.com/weirhq/weir/internal/regularfile"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -35,7 +33,7 @@ const (
 type frontFlags struct {
 	http, resp, grpc string
 	httpNames        []string
-	tls              tlsfiles.Files
+	tls              front.TLSFiles
 	passwordFile     string
 	throttleKeys     int
 	httpBound        connectionBound
@@ -50,12 +48,12 @@ type frontFlags struct {
 // connectionBound is how many connections a front may have, and how many of them one address.
 type connectionBound struct{ most, ofOne int }
 
-// register registers the flags of a front for it; also is what else has as many.
-func (b *connectionBound) register(fs *pflag.FlagSet, front, also string, usual int) {
+// register registers the flags of a front for it, of which is its name; also is what else has as many.
+func (b *connectionBound) register(fs *pflag.FlagSet, of, also string, usual int) {
 	b.most = usual
-	fs.Var(flagvalue.Int(&b.most, 1, mostConnections), front+"-connections",
-		"connections of --"+front+" at a time"+also+", from 1 to 1000000;\nwhen there are as many, one that is idle makes room")
-	fs.Var(flagvalue.Int(&b.ofOne, 0, mostConnections), front+"-connections-per-address",
+	fs.Var(flags.Int(&b.most, 1, mostConnections), of+"-connections",
+		"connections of --"+of+" at a time"+also+", from 1 to 1000000;\nwhen there are as many, one that is idle makes room")
+	fs.Var(flags.Int(&b.ofOne, 0, mostConnections), of+"-connections-per-address",
 		"how many of these one address may have, or one /64 of IPv6; 0 is nine in ten,\nwhich leaves some to others and does "+
 			"not hold back a proxy in front")
 }
@@ -71,30 +69,30 @@ const (
 
 func (f *frontFlags) register(fs *pflag.FlagSet) {
 	f.http, f.throttleKeys = defaultHTTP, defaultThrottleKeys
-	fs.Var(flagvalue.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
+	fs.Var(flags.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
 	fs.Var(hostNames{&f.httpNames}, "http-names",
 		"names of hosts, joined by commas, under which --http answers on a loopback address besides\nlocalhost and addresses; "+
 			"on other addresses it answers under any name (default: none)")
 	f.httpBound.register(fs, frontHTTP, ", and of --admin", defaultConnections)
-	fs.Var(flagvalue.Listen(&f.resp), "resp",
+	fs.Var(flags.Listen(&f.resp), "resp",
 		"address for clients that speak to Redis, such as "+usualRESP+" (default: none)")
-	fs.Var(flagvalue.Listen(&f.grpc), "grpc",
+	fs.Var(flags.Listen(&f.grpc), "grpc",
 		"address of the rate limit services of Envoy and of their health checks, such as "+usualGRPC+" (default: none)")
-	fs.Var(flagvalue.File(&f.tls.Certificate), "tls-cert",
+	fs.Var(flags.File(&f.tls.Certificate), "tls-cert",
 		"certificate of all fronts in PEM, read again when it changes (default: none, they speak no TLS)")
-	fs.Var(flagvalue.File(&f.tls.Key), "tls-key", "private key of --tls-cert in PEM (default: none)")
-	fs.Var(flagvalue.File(&f.tls.ClientCA), "tls-client-ca",
+	fs.Var(flags.File(&f.tls.Key), "tls-key", "private key of --tls-cert in PEM (default: none)")
+	fs.Var(flags.File(&f.tls.ClientCA), "tls-client-ca",
 		"authorities in PEM of which every client must have a certificate (default: none is needed)")
 }
 
 // registerRESP registers those of the RESP front alone.
 func (f *frontFlags) registerRESP(fs *pflag.FlagSet) {
-	fs.Var(flagvalue.File(&f.passwordFile), "resp-password-file",
+	fs.Var(flags.File(&f.passwordFile), "resp-password-file",
 		"file with the password of 1 to 4096 characters that clients of --resp must give (default: none is needed)")
 	f.respBound.register(fs, frontRESP, "", defaultConnections)
-	fs.Var(flagvalue.Duration(&f.respIdle, 0, longestIdleTimeout), "resp-idle-timeout",
+	fs.Var(flags.Duration(&f.respIdle, 0, longestIdleTimeout), "resp-idle-timeout",
 		"how long clients of --resp may be silent, from 0s, which is forever, to 24h")
-	fs.Var(flagvalue.Int(&f.throttleKeys, 1, mostThrottleKeys), "resp-keys",
+	fs.Var(flags.Int(&f.throttleKeys, 1, mostThrottleKeys), "resp-keys",
 		"keys of CL.THROTTLE tracked at a time, from 1 to 2^31; when none of\nthem can be forgotten, new ones are refused")
 }
 
@@ -110,13 +108,13 @@ const (
 // registerGRPC registers those of the gRPC front alone.
 func (f *frontFlags) registerGRPC(fs *pflag.FlagSet) {
 	f.grpcBound.register(fs, frontGRPC, "", defaultGRPCConnections)
-	fs.Var(flagvalue.OneOf(&f.grpcHeaders, headersNone, headersIETF, headersLegacy), "grpc-headers",
+	fs.Var(flags.OneOf(&f.grpcHeaders, headersNone, headersIETF, headersLegacy), "grpc-headers",
 		"header fields that a proxy is told to add to responses: RateLimit and\nRateLimit-Policy, which name policies to "+
 			"clients, or those of\n--grpc-header-names, which do not (default: ietf, or none with\n--ratelimit-config)")
 	f.grpcHeaderNames = "RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset"
-	fs.Var(flagvalue.Text(&f.grpcHeaderNames, len("a,b,c"), longestHeaderNames), "grpc-header-names",
+	fs.Var(flags.Text(&f.grpcHeaderNames, len("a,b,c"), longestHeaderNames), "grpc-header-names",
 		"names of the fields of --grpc-headers legacy, for the limit, what remains\nof it, and the seconds until all is back")
-	fs.Var(flagvalue.Duration(&f.grpcIdle, 0, longestIdleTimeout), "grpc-idle-timeout",
+	fs.Var(flags.Duration(&f.grpcIdle, 0, longestIdleTimeout), "grpc-idle-timeout",
 		"how long clients of --grpc may have no call in flight, from 0s, which is\nforever, to 24h")
 }
 
@@ -131,25 +129,25 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 	} {
 		for _, name := range of.flags {
 			if name = of.front + "-" + name; of.address == "" && fs.Changed(name) {
-				return misuse.Errorf("--%s needs --%s", name, of.front)
+				return flags.Errorf("--%s needs --%s", name, of.front)
 			}
 		}
 	}
 	names := strings.Split(f.grpcHeaderNames, ",")
 	if len(names) != 3 || slices.ContainsFunc(names, func(name string) bool { return !httpguts.ValidHeaderFieldName(name) }) {
-		return misuse.Errorf("--grpc-header-names %q: must be three names of header fields with commas between",
+		return flags.Errorf("--grpc-header-names %q: must be three names of header fields with commas between",
 			f.grpcHeaderNames)
 	}
 	if fs.Changed("grpc-header-names") && f.grpcHeaders != headersLegacy {
-		return misuse.Errorf("--grpc-header-names needs --grpc-headers %s", headersLegacy)
+		return flags.Errorf("--grpc-header-names needs --grpc-headers %s", headersLegacy)
 	}
 	switch {
 	case f.tls.Certificate == "" && f.tls.Key != "":
-		return misuse.Errorf("--tls-key needs --tls-cert")
+		return flags.Errorf("--tls-key needs --tls-cert")
 	case f.tls.Certificate != "" && f.tls.Key == "":
-		return misuse.Errorf("--tls-cert needs --tls-key, which may be the same file")
+		return flags.Errorf("--tls-cert needs --tls-key, which may be the same file")
 	case f.tls.Certificate == "" && f.tls.ClientCA != "":
-		return misuse.Errorf("--tls-client-ca needs --tls-cert and --tls-key")
+		return flags.Errorf("--tls-client-ca needs --tls-cert and --tls-key")
 	}
 	return nil
 }
@@ -159,8 +157,8 @@ func (o *options) apart() error {
 	names := [...]string{frontHTTP, frontRESP, frontGRPC, "admin"}
 	for i, name := range names {
 		for _, other := range names[:i] {
-			if a := o.address(name); a != "" && a == o.address(other) && !listen.IsAnyPort(a) {
-				return misuse.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own",
+			if a := o.address(name); a != "" && a == o.address(other) && !front.IsAnyPort(a) {
+				return flags.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own",
 					name, a, other)
 			}
 		}
@@ -182,7 +180,7 @@ func (o *options) address(name string) string {
 }
 
 // certificates are for the servers of protocols: nil if they speak no TLS.
-type certificates struct{ *tlsfiles.Certificates }
+type certificates struct{ *front.Certificates }
 
 // of are those of a server that has no admin pages.
 func (c certificates) of(protocols ...string) *tls.Config {
@@ -207,9 +205,9 @@ func (f *frontFlags) certificates(adminCA string, log *slog.Logger) (certificate
 	}
 	files := f.tls
 	files.AdminCA = adminCA
-	c, err := tlsfiles.Load(files, log)
+	c, err := front.LoadCertificates(files, log)
 	if err != nil {
-		return certificates{}, misuse.Inputf("%s", err)
+		return certificates{}, flags.Inputf("%s", err)
 	}
 	return certificates{c}, nil
 }
@@ -224,11 +222,11 @@ func (f *frontFlags) password() (string, error) {
 	}
 	text, err := regularfile.Read(f.passwordFile, longestPassword+2)
 	if err != nil {
-		return "", misuse.Inputf("weir: --resp-password-file: %s", err)
+		return "", flags.Inputf("weir: --resp-password-file: %s", err)
 	}
 	text = bytes.TrimRight(text, "\r\n")
 	if len(text) == 0 || len(text) > longestPassword {
-		return "", misuse.Inputf("weir: --resp-password-file: %s has %d bytes: must have from 1 to %d",
+		return "", flags.Inputf("weir: --resp-password-file: %s has %d bytes: must have from 1 to %d",
 			f.passwordFile, len(text), longestPassword)
 	}
 	return string(text), nil

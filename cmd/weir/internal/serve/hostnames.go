@@ -3,7 +3,7 @@ package serve
 import (
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -29,8 +29,8 @@ func (h hostNames) Set(s string) error {
 		name = strings.TrimSpace(name)
 		clean := keytext.CleanHost(name)
 		if clean == "" || len(clean) > longestName || strings.Trim(clean, nameBytes) != "" || strings.Contains(name, ":") {
-			return misuse.Errorf("%s is not the name of a host: must be such as weir.internal, without a port, up to 253 bytes",
-				misuse.Quote(name))
+			return flags.Errorf("%s is not the name of a host: must be such as weir.internal, without a port, up to 253 bytes",
+				flags.Quote(name))
 		}
 		all = append(all, clean)
 	}

@@ -8,23 +8,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/dashboard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
 )
 
 // listenHTTP makes the front of clients that speak HTTP, and that of operators.
 func (s *serving) listenHTTP(ctx context.Context, cmd *cobra.Command) error {
-	clients, err := listen.On(ctx, "http", s.o.fronts.http, defaultHTTP)
+	clients, err := front.Listen(ctx, "http", s.o.fronts.http, defaultHTTP)
 	if err != nil {
 		return err
 	}
 	operators := clients
 	if s.o.admin.address != "" {
-		if operators, err = listen.On(ctx, "admin", s.o.admin.address, usualAdmin); err != nil {
+		if operators, err = front.Listen(ctx, "admin", s.o.admin.address, usualAdmin); err != nil {
 			_ = clients.Close() // nobody has connected who would be told
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (er
 		handling.AdminAt = "--admin " + operators.Addr().String()
 	}
 	s.check = checkapi.NewHandler(handling)
-	s.fronts.onEnd = s.check.EndWaiting
+	s.fronts.OnEnd = s.check.EndWaiting
 	var members adminapi.Members
 	if s.outside.cluster != nil {
 		members = s.outside.cluster
@@ -77,19 +77,19 @@ func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (er
 	if o.admin.metricsPublic {
 		pages.metrics = s.metrics.Handler()
 	}
-	front := &site{front: s.check, operators: pages, local: isLoopback(clients.Addr()), names: o.fronts.httpNames}
+	all := &site{front: s.check, operators: pages, local: isLoopback(clients.Addr()), names: o.fronts.httpNames}
 	if o.configured() {
-		if front.auth, err = s.forwardAuth(cmd); err != nil {
+		if all.auth, err = s.forwardAuth(cmd); err != nil {
 			return err
 		}
 	}
 	certificates := s.secrets.certificates
 	if !apart {
-		s.addHTTP("http", front, certificates.ofAdmin("h2", "http/1.1"), clients, s.drain)
+		s.addHTTP("http", all, certificates.ofAdmin("h2", "http/1.1"), clients, s.drain)
 		return nil
 	}
-	front.operators, front.elsewhere = nil, handling.AdminAt
-	s.addHTTP("http", front, certificates.of("h2", "http/1.1"), clients, s.drain)
+	all.operators, all.elsewhere = nil, handling.AdminAt
+	s.addHTTP("http", all, certificates.of("h2", "http/1.1"), clients, s.drain)
 	s.addHTTP("admin", &site{front: s.check.Admin(), operators: pages}, certificates.ofAdmin("h2", "http/1.1"), operators,
 		func() {})
 	return nil

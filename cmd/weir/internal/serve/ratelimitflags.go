@@ -3,9 +3,8 @@ package serve
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
 )
@@ -24,13 +23,13 @@ type ratelimitFlags struct {
 
 func (f *ratelimitFlags) register(fs *pflag.FlagSet) {
 	f.algorithm, f.consistency = ratelimitconfig.FixedWindow.String(), policy.ConsistencyLocal.String()
-	fs.Var(flagvalue.File(&f.path), "ratelimit-config",
+	fs.Var(flags.File(&f.path), "ratelimit-config",
 		"configuration of envoyproxy/ratelimit, a file or all files of a directory and those below it, for --grpc, read again "+
 			"when it changes (default: none, descriptors are matched by the rules of --config)")
-	fs.Var(flagvalue.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
+	fs.Var(flags.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
 		ratelimitconfig.SlidingWindow.String(), ratelimitconfig.SlidingCounter.String()), "ratelimit-algorithm",
 		"how its limits are counted that do not say")
-	fs.Var(flagvalue.OneOf(&f.consistency, policy.ConsistencyLocal.String(), policy.ConsistencyCoherent.String(),
+	fs.Var(flags.OneOf(&f.consistency, policy.ConsistencyLocal.String(), policy.ConsistencyCoherent.String(),
 		policy.ConsistencyLeased.String(), policy.ConsistencyOptimistic.String()), "ratelimit-consistency",
 		"how its limits are shared through the store that do not say")
 	fs.BoolVar(&f.merge, "ratelimit-merge", false, "accept several of its files with the same domain (default: a mistake)")
@@ -49,13 +48,13 @@ func (f *ratelimitFlags) check(fs *pflag.FlagSet, grpc string) error {
 			"ratelimit-ignore-dotfiles",
 		} {
 			if fs.Changed(name) {
-				return misuse.Errorf("--%s needs --ratelimit-config", name)
+				return flags.Errorf("--%s needs --ratelimit-config", name)
 			}
 		}
 		return nil
 	}
 	if grpc == "" {
-		return misuse.Errorf("--ratelimit-config needs --grpc, where its limits are asked for")
+		return flags.Errorf("--ratelimit-config needs --grpc, where its limits are asked for")
 	}
 	return nil
 }
@@ -67,7 +66,7 @@ func (f *ratelimitFlags) parse(files []live.File, set *policy.Set, hasStore bool
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm))
 	_ = o.Consistency.UnmarshalText([]byte(f.consistency))
 	if o.NoStore && o.Consistency.Shared() {
-		return nil, misuse.Errorf("--ratelimit-consistency %q needs a store: --store redis://host:6379, or that of --config",
+		return nil, flags.Errorf("--ratelimit-consistency %q needs a store: --store redis://host:6379, or that of --config",
 			f.consistency)
 	}
 	taken := make(map[string]bool, len(set.Policies))

@@ -17,15 +17,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
@@ -40,7 +39,7 @@ type serving struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	read    reader
-	outside remote
+	outside homes
 	limits  *live.Limits
 	held    *holds.Holds
 	secrets secrets
@@ -48,7 +47,7 @@ type serving struct {
 	check   *checkapi.Handler
 	quotas  *rlqsapi.Service
 	told    []teller
-	fronts  fronts
+	fronts  front.Group
 }
 
 // teller is a front that has something to say about itself.
@@ -68,9 +67,9 @@ func run(cmd *cobra.Command, o *options) error {
 	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
 	s := &serving{
 		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
-		read: reader{flag: o.config.store, rates: &o.rates, log: log}, outside: remote{log: log},
+		read: reader{flag: o.config.store, rates: &o.rates, log: log}, outside: homes{log: log},
 		held:   holds.New(holds.Options{}),
-		fronts: fronts{log: log, delay: o.shutdownDelay, timeout: o.shutdownTimeout},
+		fronts: front.Group{Log: log, Delay: o.shutdownDelay, Timeout: o.shutdownTimeout},
 	}
 	defer s.end()
 	var err error
@@ -84,7 +83,7 @@ func run(cmd *cobra.Command, o *options) error {
 		return s.invalid(err)
 	}
 	if err = s.listen(ctx, cmd); err != nil {
-		s.fronts.close()
+		s.fronts.Close()
 		return err
 	}
 	if o.configured() {
@@ -94,11 +93,11 @@ func run(cmd *cobra.Command, o *options) error {
 		}
 	}
 	if err = s.measure(); err != nil {
-		s.fronts.close()
+		s.fronts.Close()
 		return err
 	}
 	s.announce()
-	err = s.fronts.serve(ctx)
+	err = s.fronts.Serve(ctx)
 	report := s.limits.Status()
 	s.end()
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", s.check.Rejected(),
@@ -110,13 +109,13 @@ func run(cmd *cobra.Command, o *options) error {
 // invalid writes what is wrong with the files, if that is what is wrong.
 func (s *serving) invalid(err error) error {
 	if wrong, ok := errors.AsType[listed](err); ok {
-		return mistakes.Invalid(s.stderr, wrong.Errors)
+		return flags.InvalidFile(s.stderr, wrong.Errors)
 	}
 	if wrong, ok := errors.AsType[*ratelimitconfig.Errors](err); ok {
-		mistakes.Write(s.stderr, terminal.Of(s.stderr), wrong.All)
-		return misuse.Inputf("%s cannot be used: %s", s.o.rates.path, mistakes.Count(len(wrong.All)+wrong.Omitted))
+		flags.WriteMistakes(s.stderr, terminal.Of(s.stderr), wrong.All)
+		return flags.Inputf("%s cannot be used: %s", s.o.rates.path, flags.CountMistakes(len(wrong.All)+wrong.Omitted))
 	}
-	return mistakes.Invalid(s.stderr, err)
+	return flags.InvalidFile(s.stderr, err)
 }
 
 // open opens what the limits are kept in.
@@ -182,8 +181,8 @@ func (s *serving) listen(ctx context.Context, cmd *cobra.Command) error {
 	return nil
 }
 
-func (s *serving) add(name string, f front, l net.Listener) {
-	s.fronts.all = append(s.fronts.all, listening{name, f, l})
+func (s *serving) add(name string, f front.Front, l net.Listener) {
+	s.fronts.All = append(s.fronts.All, front.Listening{Name: name, Front: f, Listener: l})
 }
 
 // listenRESP makes the front of clients that speak to Redis.
@@ -197,7 +196,7 @@ func (s *serving) listenRESP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen.On(ctx, frontRESP, f.resp, usualRESP)
+	listener, err := front.Listen(ctx, frontRESP, f.resp, usualRESP)
 	if err != nil {
 		return err
 	}
@@ -206,7 +205,7 @@ func (s *serving) listenRESP(ctx context.Context) error {
 			"give it a --resp-password-file, or clients certificates by --tls-client-ca", "resp", listener.Addr().String())
 	}
 	s.told = append(s.told, teller{frontRESP, func() any { return server.Status() }})
-	s.add(frontRESP, uncounted{server}, listener)
+	s.add(frontRESP, server, listener)
 	return nil
 }
 
@@ -227,14 +226,14 @@ func (s *serving) listenGRPC(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen.On(ctx, frontGRPC, f.grpc, usualGRPC)
+	listener, err := front.Listen(ctx, frontGRPC, f.grpc, usualGRPC)
 	if err != nil {
 		return err
 	}
 	s.quotas = quotas
 	s.told = append(s.told,
 		teller{frontGRPC, func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
-	s.add(frontGRPC, uncounted{server}, listener)
+	s.add(frontGRPC, server, listener)
 	return nil
 }
 
@@ -265,14 +264,14 @@ func isLoopback(a net.Addr) bool {
 func (s *serving) announce() {
 	o, set := s.o, s.limits.Engine().Set()
 	var attributes []any
-	for _, l := range s.fronts.all {
-		name, address := l.name, l.listener.Addr().String()
+	for _, l := range s.fronts.All {
+		name, address := l.Name, l.Listener.Addr().String()
 		if name == "http" {
 			name = "address"
-			if listen.IsAnyPort(o.fronts.http) {
+			if front.IsAnyPort(o.fronts.http) {
 				fmt.Fprintln(s.stdout, address)
 			}
-		} else if listen.IsAnyPort(o.address(name)) {
+		} else if front.IsAnyPort(o.address(name)) {
 			fmt.Fprintln(s.stdout, name, address)
 		}
 		attributes = append(attributes, name, address)
@@ -290,7 +289,7 @@ func (s *serving) announce() {
 	if s.read.needed {
 		attributes = append(attributes, "cluster", s.read.cluster.String())
 	}
-	try := checkapi.Example(listen.Reachable(s.fronts.all[0].listener.Addr()), set)
+	try := checkapi.Example(front.Reachable(s.fronts.All[0].Listener.Addr()), set)
 	if o.fronts.tls.Certificate != "" {
 		try = strings.Replace(try, "http://", "https://", 1)
 	}

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -45,13 +45,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !forOperators(path):
 		if s.local && !s.knows(r.Host) {
 			// A page whose name leads to this machine is of the same origin to its browser.
-			problem.Of(http.StatusForbidden, "Host", problem.Excerpt(r.Host),
+			answer.BadField(http.StatusForbidden, "Host", answer.Excerpt(r.Host),
 				"must be an address, localhost or a name of --http-names").Write(w)
 			return
 		}
 		s.front.ServeHTTP(w, r)
 	case s.operators == nil:
-		problem.Plain(http.StatusNotFound, "%s is at %s", path, s.elsewhere).Write(w)
+		answer.PlainProblem(http.StatusNotFound, "%s is at %s", path, s.elsewhere).Write(w)
 	default:
 		s.operators.ServeHTTP(w, r)
 	}
@@ -88,10 +88,10 @@ func wantsHTML(r *http.Request) bool {
 
 // addHTTP adds a server of HTTP, whose connections are bounded.
 func (s *serving) addHTTP(name string, h http.Handler, certificates *tls.Config, l net.Listener, onDrain func()) {
-	server := newServer(s.metrics.Traced(h), certificates, s.log, onDrain)
+	server := front.NewHTTPServer(s.metrics.Traced(h), certificates, s.log, onDrain)
 	b := s.o.fronts.httpBound
-	bound := listen.NewBounded(b.most, listen.OfOne(b.most, b.ofOne), s.log)
-	bound.Watch(server.http)
+	bound := front.NewBounded(b.most, front.OfOne(b.most, b.ofOne), s.log)
+	server.Bound(bound)
 	s.told = append(s.told, teller{name, func() any {
 		open, evicted, refused := bound.Counts()
 		return map[string]any{"connections": open, "connections_evicted": evicted, "connections_refused": refused}

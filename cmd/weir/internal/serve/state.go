@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
 )
 
@@ -46,7 +46,7 @@ func (f *configFlags) stateFile(env func(name string) string) (state, error) {
 	}
 	path, err := filepath.Abs(f.path)
 	if err != nil {
-		return state{}, misuse.Inputf("weir: --config: %s", err)
+		return state{}, flags.Inputf("weir: --config: %s", err)
 	}
 	sum := sha256.Sum256([]byte(path))
 	own := filepath.Base(path) + "-" + hex.EncodeToString(sum[:4])

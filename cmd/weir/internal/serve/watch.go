@@ -7,21 +7,19 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
-	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/policy"
 )
 
 // watch is what operators see of a server, and what is written down of what they do.
 type watch struct {
-	refused *refusals.Log
+	refused *adminapi.Refusals
 	logged  *policy.RefusalLog
-	audit   *auditlog.Log
+	audit   *adminguard.AuditLog
 	metrics *metrics.Metrics
 	guard   *adminguard.Guard
 	admin   *adminapi.Handler
@@ -29,7 +27,7 @@ type watch struct {
 
 // observe makes it, before there are limits.
 func (s *serving) observe() (err error) {
-	if s.refused, err = refusals.New(nil); err != nil {
+	if s.refused, err = adminapi.NewRefusals(nil); err != nil {
 		return err
 	}
 	if s.logged, err = s.o.admin.refusals(s.log); err != nil {
@@ -105,7 +103,7 @@ func (s *serving) reloaded(r *live.Reload) {
 	}
 	entry := admin.AuditEntry{
 		Time: r.Time, Who: r.Cause, Action: "reload", Detail: fmt.Sprintf("version %d, %d changes", r.Version, r.Count),
-		Result: auditlog.OK,
+		Result: adminguard.AuditOK,
 	}
 	if len(r.Mistakes) > 0 {
 		entry.Detail, entry.Result = "", r.Mistakes[0]
@@ -116,6 +114,6 @@ func (s *serving) reloaded(r *live.Reload) {
 // loginFailed notes that somebody has shown a wrong token.
 func (s *serving) loginFailed(from netip.Addr, path string) {
 	s.audit.Add(admin.AuditEntry{
-		Who: "", From: from.String(), Action: auditlog.LoginFailed, Detail: path, Result: "the token is unknown",
+		Who: "", From: from.String(), Action: adminguard.AuditLoginFailed, Detail: path, Result: "the token is unknown",
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // mostKey is how many bytes a key may have.
@@ -30,7 +30,7 @@ func (f *KeyFlag) String() string {
 // Set stores s if the key that it stands for is not too long.
 func (f *KeyFlag) Set(s string) error {
 	key := admin.KeyOf(s)
-	if err := flagvalue.Text(&key, f.shortest, mostKey).Set(key); err != nil {
+	if err := flags.Text(&key, f.shortest, mostKey).Set(key); err != nil {
 		return err
 	}
 	if !utf8.ValidString(s) {

@@ -18,8 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -52,13 +51,13 @@ func (s *Server) Register(fs *pflag.FlagSet) { s.RegisterWithin(usualTimeout, fs
 func (s *Server) RegisterWithin(timeout time.Duration, fs *pflag.FlagSet) {
 	s.url, s.timeout = Default, timeout
 	fs.Var((*serverURL)(&s.url), "server", "where the admin pages of weir serve are: its --http, or its --admin")
-	fs.Var(flagvalue.File(&s.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
-	fs.Var(flagvalue.File(&s.authority), "tls-ca",
+	fs.Var(flags.File(&s.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
+	fs.Var(flags.File(&s.authority), "tls-ca",
 		"file of the authorities, in PEM, one of which has signed the certificate of the server (default: those of the system)")
-	fs.Var(flagvalue.File(&s.cert), "tls-cert",
+	fs.Var(flags.File(&s.cert), "tls-cert",
 		"file of the certificate, in PEM, to show to a server with --admin-client-ca; needs --tls-key (default: none)")
-	fs.Var(flagvalue.File(&s.key), "tls-key", "file of its private key, in PEM (default: none)")
-	fs.Var(flagvalue.Duration(&s.timeout, time.Millisecond, time.Hour), "timeout", "how long the answer may take, from 1ms to 1h")
+	fs.Var(flags.File(&s.key), "tls-key", "file of its private key, in PEM (default: none)")
+	fs.Var(flags.Duration(&s.timeout, time.Millisecond, time.Hour), "timeout", "how long the answer may take, from 1ms to 1h")
 }
 
 // Client returns a client of the server. Close it.
@@ -75,14 +74,14 @@ func (s *Server) Client() (*admin.Client, error) {
 	}
 	client, err := admin.NewClient(o)
 	if err != nil {
-		return nil, misuse.Errorf("%s", strings.TrimPrefix(err.Error(), "weir: "))
+		return nil, flags.Errorf("%s", strings.TrimPrefix(err.Error(), "weir: "))
 	}
 	return client, nil
 }
 
 func (s *Server) tls() (*tls.Config, error) {
 	if (s.cert == "") != (s.key == "") {
-		return nil, misuse.Errorf("--tls-cert and --tls-key need each other")
+		return nil, flags.Errorf("--tls-cert and --tls-key need each other")
 	}
 	if s.authority == "" && s.cert == "" {
 		return nil, nil //nolint:nilnil // nothing is to be changed
@@ -91,17 +90,17 @@ func (s *Server) tls() (*tls.Config, error) {
 	if s.authority != "" {
 		text, err := os.ReadFile(s.authority)
 		if err != nil {
-			return nil, misuse.Inputf("--tls-ca: %s", err)
+			return nil, flags.Inputf("--tls-ca: %s", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, misuse.Inputf("--tls-ca: %s has no certificate in PEM", s.authority)
+			return nil, flags.Inputf("--tls-ca: %s has no certificate in PEM", s.authority)
 		}
 	}
 	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
-			return nil, misuse.Inputf("--tls-cert, --tls-key: %s", strings.TrimPrefix(err.Error(), "tls: "))
+			return nil, flags.Inputf("--tls-cert, --tls-key: %s", strings.TrimPrefix(err.Error(), "tls: "))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -115,27 +114,27 @@ const mostToken = 64 << 10
 func readToken(path string) (string, error) {
 	file, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
 	if err != nil {
-		return "", misuse.Inputf("--token-file: %s", err)
+		return "", flags.Inputf("--token-file: %s", err)
 	}
 	defer file.Close() //nolint:errcheck // it was only read
 	text, err := io.ReadAll(io.LimitReader(file, mostToken+1))
 	if err != nil {
-		return "", misuse.Inputf("--token-file: %s", err)
+		return "", flags.Inputf("--token-file: %s", err)
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	if len(lines) > 1 {
-		return "", misuse.Inputf("--token-file: %s has %d lines: must have one, with the token: of a file of several, "+
+		return "", flags.Inputf("--token-file: %s has %d lines: must have one, with the token: of a file of several, "+
 			"your own line in a file of its own", path, len(lines))
 	}
 	words := bytes.Fields(lines[0])
 	if len(words) == 0 || len(words) > 2 || len(text) > mostToken {
-		return "", misuse.Inputf("--token-file: %s has no token: must have one line, with a token, or its name and the token",
+		return "", flags.Inputf("--token-file: %s has no token: must have one line, with a token, or its name and the token",
 			path)
 	}
 	token := words[len(words)-1]
 	for _, c := range token {
 		if c <= ' ' || c > '~' {
-			return "", misuse.Inputf("--token-file: %s has the byte %#x: must be printable ASCII", path, c)
+			return "", flags.Inputf("--token-file: %s has the byte %#x: must be printable ASCII", path, c)
 		}
 	}
 	return string(token), nil
@@ -168,7 +167,7 @@ func (*serverURL) Type() string { return "url" }
 func Wrong(err error) error {
 	refused, ok := errors.AsType[*admin.Refused](err)
 	if ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests {
-		return misuse.Inputf("%s", strings.TrimPrefix(err.Error(), "weir: "))
+		return flags.Inputf("%s", strings.TrimPrefix(err.Error(), "weir: "))
 	}
 	return err
 }

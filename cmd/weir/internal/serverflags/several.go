@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // RegisterSeveral is Register for a command that --server can be given to several times: it does the same in each server, with
@@ -63,7 +63,7 @@ func (u *serverURLs) Set(text string) error {
 	case !u.given:
 		u.s.url, u.given = string(one), true
 	case string(one) == u.s.url || slices.Contains(u.s.others, string(one)):
-		return misuse.Errorf("is given twice")
+		return flags.Errorf("is given twice")
 	default:
 		u.s.others = append(u.s.others, string(one))
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -139,7 +139,7 @@ func Seconds(seconds float64) string {
 		}
 		return fmt.Sprintf("%dd", days)
 	}
-	return flagvalue.Short(d)
+	return flags.Short(d)
 }
 
 // Time is a moment in UTC, "-" for the zero time.

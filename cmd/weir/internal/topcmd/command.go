@@ -13,8 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -50,15 +49,15 @@ of one second.` + serverflags.ExitStatus,
   weir top --pane keys --policy per-client
   weir top --once --sort refused/s | head -n 20
   weir top --server https://weir.example.com --token-file token`,
-		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(flagvalue.OneOf(&o.pane, paneNames()...), "pane", "what to show first")
-	fs.Var(flagvalue.Text(&o.policy, 1, 1024), "policy", "the policy whose keys are shown (default: the first one in the list)")
-	fs.Var(flagvalue.Text(&o.filter, 1, 1024), "filter", "show only the rows that have this text somewhere (default: all)")
-	fs.Var(flagvalue.Text(&o.sort, 1, 64), "sort",
+	fs.Var(flags.OneOf(&o.pane, paneNames()...), "pane", "what to show first")
+	fs.Var(flags.Text(&o.policy, 1, 1024), "policy", "the policy whose keys are shown (default: the first one in the list)")
+	fs.Var(flags.Text(&o.filter, 1, 1024), "filter", "show only the rows that have this text somewhere (default: all)")
+	fs.Var(flags.Text(&o.sort, 1, 64), "sort",
 		"the column to sort by, as its head says, with a minus before it the other way round (default: that of the pane)")
 	fs.BoolVar(&o.once, "once", false, "print one frame as text, and end")
 	o.server.Register(fs)
@@ -82,7 +81,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	in, ok := stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) || !terminal.Of(stdout).Interactive || os.Getenv("TERM") == "dumb" {
-		return misuse.Errorf("top needs a terminal for its input and output: give --once to print one frame as text")
+		return flags.Errorf("top needs a terminal for its input and output: give --once to print one frame as text")
 	}
 	return serverflags.Wrong(live(cmd.Context(), m, in, stdout))
 }

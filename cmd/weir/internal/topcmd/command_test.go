@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/screentest"
 )
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1
-		if _, ok := errors.AsType[*misuse.Error](err); ok {
+		if _, ok := errors.AsType[*flags.Error](err); ok {
 			status = 2
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/internal/inwords"
 )
@@ -283,7 +283,7 @@ func overrideOf(limits []admin.KeyLimit, locked bool, values []string) (o *admin
 		}
 		o.Limits = nil
 	}
-	during := flagvalue.Duration(new(time.Duration), shortestOverride, longestOverride)
+	during := flags.Duration(new(time.Duration), shortestOverride, longestOverride)
 	text := values[len(limits)]
 	if err := during.Set(text); err != nil {
 		return nil, false, fmt.Errorf("for %q: %w", text, err)

@@ -11,7 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 )
 
@@ -119,10 +119,10 @@ func (m *model) begin(o *options) error {
 	l.sort, l.reverse = slices.Index(heads, by), reverse
 	if l.sort < 0 {
 		hint := ""
-		if nearest, ok := misuse.Nearest(by, heads); ok {
-			hint = "; did you mean " + misuse.Quote(nearest) + "?"
+		if nearest, ok := flags.Nearest(by, heads); ok {
+			hint = "; did you mean " + flags.Quote(nearest) + "?"
 		}
-		return misuse.Flag("sort", o.sort, "must be a column of "+o.pane+": "+strings.Join(heads, ", ")+hint)
+		return flags.BadValue("sort", o.sort, "must be a column of "+o.pane+": "+strings.Join(heads, ", ")+hint)
 	}
 	return nil
 }

@@ -9,10 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
-	"github.com/weirhq/weir/cmd/weir/internal/requestflags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 )
 
@@ -27,7 +25,7 @@ type options struct {
 	policy  string
 	key     string
 	last    int
-	request requestflags.Request
+	request flags.Request
 	asJSON  bool
 }
 
@@ -68,15 +66,15 @@ match and which do not, and what each limit has left. It takes nothing.` + serve
 	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return misuse.Errorf("why needs one ID, not %d", len(args))
+			return flags.Errorf("why needs one ID, not %d", len(args))
 		}
 		return nil
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(flagvalue.Text(&o.policy, 1, mostKey), "policy", "tell the state of a key of this policy (default: none)")
+	fs.Var(flags.Text(&o.policy, 1, mostKey), "policy", "tell the state of a key of this policy (default: none)")
 	fs.Var(serverflags.Key(&o.key, 0), "key", `the key, with --policy (default "": that of a policy without keys)`)
-	fs.Var(flagvalue.Int(&o.last, 1, mostLast), "last", "with --policy, how many of the last refusals, from 1 to 4096")
+	fs.Var(flags.Int(&o.last, 1, mostLast), "last", "with --policy, how many of the last refusals, from 1 to 4096")
 	o.request.Register(fs)
 	o.server.Register(fs)
 	fs.BoolVar(&o.asJSON, "json", false, "print one JSON object")
@@ -93,26 +91,26 @@ func (o *options) question(cmd *cobra.Command, args []string) (func(context.Cont
 		}
 	}
 	if ways > 1 {
-		return nil, misuse.Errorf("an ID, --policy and --request cannot be combined")
+		return nil, flags.Errorf("an ID, --policy and --request cannot be combined")
 	}
 	if o.policy == "" {
 		for _, flag := range []string{"key", "last"} {
 			if cmd.Flags().Changed(flag) {
-				return nil, misuse.Errorf("--%s needs --policy", flag)
+				return nil, flags.Errorf("--%s needs --policy", flag)
 			}
 		}
 	}
 	if o.request.Line() == "" {
-		for _, flag := range requestflags.Names() {
+		for _, flag := range flags.RequestNames() {
 			if cmd.Flags().Changed(flag) {
-				return nil, misuse.Errorf("--%s needs --request", flag)
+				return nil, flags.Errorf("--%s needs --request", flag)
 			}
 		}
 	}
 	switch {
 	case len(args) > 0 && !isID(args[0]):
-		return nil, misuse.Errorf("id %s: must be the 16 hexadecimal digits of the field Weir-Refusal; "+
-			"%s shows what is known of a client", misuse.Quote(args[0]), misuse.Quote(command("weir admin key %s", args[0])))
+		return nil, flags.Errorf("id %s: must be the 16 hexadecimal digits of the field Weir-Refusal; "+
+			"%s shows what is known of a client", flags.Quote(args[0]), flags.Quote(command("weir admin key %s", args[0])))
 	case len(args) > 0:
 		return func(ctx context.Context, c *admin.Client, w io.Writer) error { return o.refusal(ctx, c, w, args[0]) }, nil
 	case o.policy != "":
@@ -124,7 +122,7 @@ func (o *options) question(cmd *cobra.Command, args []string) (func(context.Cont
 		}
 		return func(ctx context.Context, c *admin.Client, w io.Writer) error { return o.explain(ctx, c, w, r) }, nil
 	default:
-		return nil, misuse.Errorf("why needs an ID, such as that of a field Weir-Refusal, or --policy, or --request")
+		return nil, flags.Errorf("why needs an ID, such as that of a field Weir-Refusal, or --policy, or --request")
 	}
 }
 

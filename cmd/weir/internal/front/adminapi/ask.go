@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 // The names of parameters, and of members of bodies.
@@ -32,27 +32,28 @@ const (
 
 // parameters reads the query of a page, which must have none but those that are accepted, each once. A key is that which is
 // spelled so.
-func parameters(r *http.Request, accepted ...string) (url.Values, *problem.Problem) {
+func parameters(r *http.Request, accepted ...string) (url.Values, *answer.Problem) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, problem.Of(http.StatusBadRequest, "query", problem.Excerpt(r.URL.RawQuery),
+		return nil, answer.BadField(http.StatusBadRequest, "query", answer.Excerpt(r.URL.RawQuery),
 			"must be parameters such as policy=login&key=192.0.2.1")
 	}
 	for name, all := range values {
 		switch {
 		case len(accepted) == 0:
-			return nil, problem.Of(http.StatusBadRequest, "parameter", problem.Excerpt(name), "must not be there: there are none")
+			return nil, answer.BadField(http.StatusBadRequest, "parameter", answer.Excerpt(name),
+				"must not be there: there are none")
 		case !slices.Contains(accepted, name):
-			return nil, problem.Of(http.StatusBadRequest, "parameter", problem.Excerpt(name),
+			return nil, answer.BadField(http.StatusBadRequest, "parameter", answer.Excerpt(name),
 				"must be "+strings.Join(accepted, " or "))
 		case len(all) != 1:
-			return nil, problem.Of(http.StatusBadRequest, name, "", "must be there once")
+			return nil, answer.BadField(http.StatusBadRequest, name, "", "must be there once")
 		}
 	}
 	if values.Has(inKey) {
 		key := admin.KeyOf(values.Get(inKey))
 		if len(key) > longestKey {
-			return nil, problem.Of(http.StatusBadRequest, inKey, problem.Excerpt(key), acceptedKey)
+			return nil, answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
 		}
 		values.Set(inKey, key)
 	}
@@ -60,21 +61,21 @@ func parameters(r *http.Request, accepted ...string) (url.Values, *problem.Probl
 }
 
 // count is the parameter n.
-func count(values url.Values, usual, most int) (int, *problem.Problem) {
+func count(values url.Values, usual, most int) (int, *answer.Problem) {
 	text := values.Get("n")
 	if text == "" {
 		return usual, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, problem.Of(http.StatusBadRequest, "n", problem.Excerpt(text),
+		return 0, answer.BadField(http.StatusBadRequest, "n", answer.Excerpt(text),
 			fmt.Sprintf("must be a whole number from 1 to %d", most))
 	}
 	return n, nil
 }
 
 // policyNamed is the problem with the name of a policy, nil if there is one with it.
-func (h *Handler) policyNamed(name string) *problem.Problem {
+func (h *Handler) policyNamed(name string) *answer.Problem {
 	if h.o.Limits.Has(name) {
 		return nil
 	}
@@ -85,25 +86,25 @@ func (h *Handler) policyNamed(name string) *problem.Problem {
 	}
 	slices.Sort(names)
 	if name == "" {
-		p := problem.Of(http.StatusBadRequest, inPolicy, "", "must be the name of a policy")
+		p := answer.BadField(http.StatusBadRequest, inPolicy, "", "must be the name of a policy")
 		p.Policies = names
 		return p
 	}
-	p := problem.Of(http.StatusNotFound, inPolicy, problem.Excerpt(name),
+	p := answer.BadField(http.StatusNotFound, inPolicy, answer.Excerpt(name),
 		"must be the name of a policy, and there is none with it")
 	p.Policies = names
 	return p
 }
 
 // failed is the problem with what the engine was asked.
-func (h *Handler) failed(w http.ResponseWriter, err error) *problem.Problem {
+func (h *Handler) failed(w http.ResponseWriter, err error) *answer.Problem {
 	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
-		return &problem.Problem{
+		return &answer.Problem{
 			Status: http.StatusUnprocessableEntity, Detail: text, Field: wrong.Option, Value: h.o.Limits.Clean(wrong.Value),
 			Accepted: wrong.Accepted,
 		}
 	}
 	w.Header().Set("Retry-After", "1")
-	return problem.Plain(http.StatusServiceUnavailable, "%s", text)
+	return answer.PlainProblem(http.StatusServiceUnavailable, "%s", text)
 }

@@ -15,16 +15,16 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
-	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 // body reads the JSON object of a POST into v, strictly, and returns its text.
-func body(r *http.Request, v any) ([]byte, *problem.Problem) {
+func body(r *http.Request, v any) ([]byte, *answer.Problem) {
 	kind, of, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := of["charset"]; err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset,
 		"utf-8") {
-		return nil, problem.Of(http.StatusUnsupportedMediaType, "Content-Type", problem.Excerpt(r.Header.Get("Content-Type")),
+		return nil, answer.BadField(http.StatusUnsupportedMediaType, "Content-Type", answer.Excerpt(r.Header.Get("Content-Type")),
 			"must be application/json")
 	}
 	if r.ContentLength > mostBody {
@@ -32,13 +32,13 @@ func body(r *http.Request, v any) ([]byte, *problem.Problem) {
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, mostBody+1))
 	if err != nil {
-		return nil, problem.Plain(http.StatusBadRequest, "the body could not be read: %s", err)
+		return nil, answer.PlainProblem(http.StatusBadRequest, "the body could not be read: %s", err)
 	}
 	if len(text) > mostBody {
 		return nil, tooLarge()
 	}
 	if !utf8.Valid(text) || halves(text) {
-		return nil, problem.Plain(http.StatusBadRequest,
+		return nil, answer.PlainProblem(http.StatusBadRequest,
 			`the body must be UTF-8: of a key that is not, the byte e9 is \xe9, in JSON "\\xe9"`)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -87,36 +87,36 @@ func escaped(text []byte) rune {
 	return rune(n)
 }
 
-func tooLarge() *problem.Problem {
-	return problem.Of(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", mostBody))
+func tooLarge() *answer.Problem {
+	return answer.BadField(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", mostBody))
 }
 
 // notAccepted says why a body is none that v can be read from, in the words of JSON.
-func notAccepted(err error, v any) *problem.Problem {
+func notAccepted(err error, v any) *answer.Problem {
 	const must = "the body must be a JSON object"
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		value, _, _ := strings.Cut(wrong.Value, " ") // behind it is the number
 		if wrong.Field == "" {
-			return problem.Plain(http.StatusBadRequest, "%s, not %s", must, inJSON(value))
+			return answer.PlainProblem(http.StatusBadRequest, "%s, not %s", must, inJSON(value))
 		}
-		return problem.Of(http.StatusBadRequest, wrong.Field, "", "must be "+kindInJSON(wrong.Type)+", not "+inJSON(value))
+		return answer.BadField(http.StatusBadRequest, wrong.Field, "", "must be "+kindInJSON(wrong.Type)+", not "+inJSON(value))
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
 		known := members(v)
 		accepted := "is not known: there are " + strings.Join(known, ", ")
-		if nearest, ok := misuse.Nearest(strings.Trim(name, `"`), known); ok {
+		if nearest, ok := flags.Nearest(strings.Trim(name, `"`), known); ok {
 			accepted += fmt.Sprintf("; did you mean %q?", nearest)
 		}
-		return problem.Of(http.StatusBadRequest, "member", problem.Excerpt(strings.Trim(name, `"`)), accepted)
+		return answer.BadField(http.StatusBadRequest, "member", answer.Excerpt(strings.Trim(name, `"`)), accepted)
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return problem.Plain(http.StatusBadRequest, "%s, and is empty", must)
+		return answer.PlainProblem(http.StatusBadRequest, "%s, and is empty", must)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return problem.Plain(http.StatusBadRequest, "%s, and ends within it", must)
+		return answer.PlainProblem(http.StatusBadRequest, "%s, and ends within it", must)
 	default:
-		return problem.Plain(http.StatusBadRequest, "%s: %s", must, text)
+		return answer.PlainProblem(http.StatusBadRequest, "%s: %s", must, text)
 	}
 }
 
@@ -162,7 +162,7 @@ func members(v any) []string {
 
 // keyGiven is the problem with a change of a key that does not say which, nil if there is none: that of a policy with keys
 // must be named, though it may be "".
-func (h *Handler) keyGiven(name string, text []byte) *problem.Problem {
+func (h *Handler) keyGiven(name string, text []byte) *answer.Problem {
 	var given struct {
 		Key *string `json:"key"`
 	}
@@ -172,7 +172,7 @@ func (h *Handler) keyGiven(name string, text []byte) *problem.Problem {
 	set := h.o.Limits.Engine().Set()
 	for i := range set.Policies {
 		if p := &set.Policies[i]; p.Name == name && p.Key != nil {
-			return problem.Of(http.StatusBadRequest, inKey, "",
+			return answer.BadField(http.StatusBadRequest, inKey, "",
 				"must be there: keys of policy "+name+" are "+h.o.Limits.Clean(p.Key.String()))
 		}
 	}

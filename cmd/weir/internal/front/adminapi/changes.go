@@ -12,16 +12,15 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
 	"github.com/weirhq/weir/policy"
 )
 
 // change reads the body of a POST that is about a key of a policy. The key is that which is spelled so.
-func (h *Handler) change(r *http.Request) (c admin.Change, p *problem.Problem) {
+func (h *Handler) change(r *http.Request) (c admin.Change, p *answer.Problem) {
 	text, p := body(r, &c)
 	c.Key = admin.KeyOf(c.Key)
 	if p == nil {
@@ -33,9 +32,9 @@ func (h *Handler) change(r *http.Request) (c admin.Change, p *problem.Problem) {
 	return c, p
 }
 
-func (h *Handler) checkChange(name, key, reason string) *problem.Problem {
+func (h *Handler) checkChange(name, key, reason string) *answer.Problem {
 	if len(key) > longestKey {
-		return problem.Of(http.StatusBadRequest, inKey, problem.Excerpt(key), acceptedKey)
+		return answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
 	}
 	if p := checkReason(reason); p != nil {
 		return p
@@ -43,16 +42,16 @@ func (h *Handler) checkChange(name, key, reason string) *problem.Problem {
 	return h.policyNamed(name)
 }
 
-func checkReason(reason string) *problem.Problem {
+func checkReason(reason string) *answer.Problem {
 	if len(reason) > longestReason || !utf8.ValidString(reason) ||
 		strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return problem.Of(http.StatusBadRequest, "reason", problem.Excerpt(reason), acceptedReason)
+		return answer.BadField(http.StatusBadRequest, "reason", answer.Excerpt(reason), acceptedReason)
 	}
 	return nil
 }
 
 // begin notes what is about to be changed. The problem is that nothing may be, as nobody would know of it.
-func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (admin.AuditEntry, *problem.Problem) {
+func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (admin.AuditEntry, *answer.Problem) {
 	by := adminguard.CallerOf(r)
 	e := admin.AuditEntry{
 		Who: by.Who, From: by.From, Action: action, Policy: name, Key: admin.SpellKey(key), Detail: detail, Reason: reason,
@@ -74,19 +73,19 @@ const (
 )
 
 // unlock serves POST admin.UnlockPath.
-func (h *Handler) unlock(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) unlock(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return h.end(w, r, "unlock", notLocked, (*policy.Engine).Unlock)
 }
 
 // restore serves POST admin.RestorePath.
-func (h *Handler) restore(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) restore(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return h.end(w, r, "restore", notOverridden, (*policy.Engine).Restore)
 }
 
 // end returns a POST that ends what holds for a key. Its result is nothing where there was none of it.
 func (h *Handler) end(
 	w http.ResponseWriter, r *http.Request, action, nothing string, ended func(e *policy.Engine, policy, key string) bool,
-) *problem.Problem {
+) *answer.Problem {
 	c, p := h.change(r)
 	if p != nil {
 		return p
@@ -96,7 +95,7 @@ func (h *Handler) end(
 		return p
 	}
 	changed := ended(h.o.Limits.Engine(), c.Policy, c.Key)
-	result := auditlog.OK
+	result := adminguard.AuditOK
 	if !changed {
 		result = nothing
 	}
@@ -105,7 +104,7 @@ func (h *Handler) end(
 }
 
 // reset serves POST admin.ResetPath.
-func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	c, p := h.change(r)
 	if p != nil {
 		return p
@@ -128,19 +127,19 @@ func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *problem.Problem
 
 func (h *Handler) result(err error) string {
 	if err == nil {
-		return auditlog.OK
+		return adminguard.AuditOK
 	}
 	return strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 }
 
 // reload serves POST admin.ReloadPath.
-func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	var c admin.Change
 	if _, p := body(r, &c); p != nil {
 		return p
 	}
 	if c.Policy != "" || c.Key != "" {
-		return problem.Of(http.StatusBadRequest, inPolicy, problem.Excerpt(c.Policy),
+		return answer.BadField(http.StatusBadRequest, inPolicy, answer.Excerpt(c.Policy),
 			"must not be there: all policies are read again")
 	}
 	if p := checkReason(c.Reason); p != nil {
@@ -160,7 +159,7 @@ const (
 )
 
 // override serves POST admin.OverridePath.
-func (h *Handler) override(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) override(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	var asked admin.Override
 	text, p := body(r, &asked)
 	asked.Key = admin.KeyOf(asked.Key)
@@ -175,12 +174,12 @@ func (h *Handler) override(w http.ResponseWriter, r *http.Request) *problem.Prob
 	}
 	switch {
 	case asked.By != "" || !asked.Since.IsZero():
-		return problem.Of(http.StatusBadRequest, "by", problem.Excerpt(asked.By),
+		return answer.BadField(http.StatusBadRequest, "by", answer.Excerpt(asked.By),
 			"must not be there, nor since: the server knows")
 	case asked.Unlimited == (len(asked.Limits) > 0):
-		return problem.Of(http.StatusBadRequest, "limits", "", "must be there, or unlimited true, and not both")
+		return answer.BadField(http.StatusBadRequest, "limits", "", "must be there, or unlimited true, and not both")
 	case !(asked.For >= shortestOverride && asked.For <= longestOverride):
-		return problem.Of(http.StatusBadRequest, "for", fmt.Sprint(asked.For), "must be from 1 to 316224000 seconds")
+		return answer.BadField(http.StatusBadRequest, "for", fmt.Sprint(asked.For), "must be from 1 to 316224000 seconds")
 	}
 	o := &policy.Override{
 		Policy: asked.Policy, Key: asked.Key, Unlimited: asked.Unlimited, Reason: asked.Reason, By: adminguard.CallerOf(r).Who,
@@ -217,11 +216,11 @@ func detailOf(o *policy.Override) string {
 		}
 		text = strings.Join(all, "; ")
 	}
-	return text + " for " + flagvalue.Short(o.For)
+	return text + " for " + flags.Short(o.For)
 }
 
 // overriding are the limits of a policy with those in place of them that were asked for.
-func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Limit, *problem.Problem) {
+func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Limit, *answer.Problem) {
 	set := h.o.Limits.Engine().Set()
 	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
 	if at < 0 {
@@ -233,7 +232,7 @@ func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Lim
 		names[i] = limits[i].Name
 	}
 	if _, unnamed := asked[""]; unnamed && len(limits) == 1 && len(asked) > 1 { // both names are those of one limit
-		return nil, problem.Of(http.StatusBadRequest, "limits", "",
+		return nil, answer.BadField(http.StatusBadRequest, "limits", "",
 			"must have one member, as the policy has one limit: either \"\" or its name")
 	}
 	for of, text := range asked {
@@ -248,16 +247,17 @@ func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Lim
 		if err != nil {
 			field := strings.TrimSuffix("limits."+of, ".")
 			if wrong, ok := errors.AsType[*limitError](err); ok {
-				return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), wrong.accepted)
+				return nil, answer.BadField(http.StatusBadRequest, field, answer.Excerpt(text), wrong.accepted)
 			}
 			if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
 				must := "must be "
 				if limits[i].Algorithm() == weir.AlgorithmTokenBucket && wrong.Option == "Limit.Burst" {
 					must = "the burst must be "
 				}
-				return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), must+wrong.Accepted)
+				return nil, answer.BadField(http.StatusBadRequest, field, answer.Excerpt(text), must+wrong.Accepted)
 			}
-			return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), strings.TrimPrefix(err.Error(), "weir: "))
+			return nil, answer.BadField(http.StatusBadRequest, field, answer.Excerpt(text),
+				strings.TrimPrefix(err.Error(), "weir: "))
 		}
 		limits[i].Limit = limit
 	}
@@ -265,18 +265,18 @@ func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Lim
 }
 
 // noLimit is the problem with a limit whose name none of the policy has.
-func noLimit(policyName, of, text string, names []string) *problem.Problem {
+func noLimit(policyName, of, text string, names []string) *answer.Problem {
 	if of == "" {
-		return problem.Of(http.StatusBadRequest, "limits", problem.Excerpt(text), fmt.Sprintf(
+		return answer.BadField(http.StatusBadRequest, "limits", answer.Excerpt(text), fmt.Sprintf(
 			"must have the name of the limit that it is for, as policy %s has several: %s", policyName,
 			strings.Join(names, ", ")))
 	}
-	return problem.Of(http.StatusBadRequest, "limits", problem.Excerpt(of), fmt.Sprintf(
+	return answer.BadField(http.StatusBadRequest, "limits", answer.Excerpt(of), fmt.Sprintf(
 		"must be the name of a limit of policy %s: %s", policyName, strings.Join(names, ", ")))
 }
 
 // overrides serves GET admin.OverridesPath.
-func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 const (
@@ -160,7 +160,7 @@ func event(name string, v any) []byte {
 }
 
 // events serves GET admin.EventsPath.
-func (h *Handler) events(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -171,7 +171,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) *problem.Proble
 	s := h.hub.join(adminguard.CallerOf(r))
 	if s == nil {
 		w.Header().Set("Retry-After", "5")
-		return problem.Plain(http.StatusServiceUnavailable,
+		return answer.PlainProblem(http.StatusServiceUnavailable,
 			"there are %d streams of events, which is all there may be, and no other client has more of them than you; "+
 				"or the server shuts down", mostStreams)
 	}

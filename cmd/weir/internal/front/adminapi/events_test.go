@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/pipes"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
 
 func address(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -73,11 +73,11 @@ const virtualAddress = "http://weir.example"
 // virtual serves a server to a client whose connections are in memory, in a bubble.
 func virtual(t *testing.T) (s *server, client *http.Client) {
 	t.Helper()
-	return virtualOn(t, pipes.New())
+	return virtualOn(t, fronttest.Pipes())
 }
 
 // virtualOn is virtual with a listener.
-func virtualOn(t *testing.T, l *pipes.Listener) (s *server, client *http.Client) {
+func virtualOn(t *testing.T, l *fronttest.Listener) (s *server, client *http.Client) {
 	t.Helper()
 	s = newServer(t, configured)
 	server := &http.Server{Handler: s, ReadTimeout: time.Second, WriteTimeout: time.Second} // which a stream outlives
@@ -178,7 +178,7 @@ func (s *server) sendEvents(t *testing.T, client *http.Client) {
 // TestStreamsAreBounded: there are 32 at most, and one who reads nothing costs others nothing.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := pipes.New()
+		l := fronttest.Pipes()
 		s, client := virtualOn(t, l)
 		defer s.Drain()
 		silent, err := l.Dial(t.Context()) // nobody reads what it is sent

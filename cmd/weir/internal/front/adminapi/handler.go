@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 )
 
 // Options configure a [Handler].
@@ -24,9 +22,9 @@ type Options struct {
 	// Guard lets in whom it lets in. Default: nil, nobody.
 	Guard *adminguard.Guard
 	// Audit notes what is changed. Required.
-	Audit *auditlog.Log
+	Audit *adminguard.AuditLog
 	// Refusals are the last ones. Required.
-	Refusals *refusals.Log
+	Refusals *Refusals
 	// Status answers what fronts, the store and the cluster say about themselves, by name. Default: nil, nothing.
 	Status func() map[string]any
 	// Explain answers admin.ExplainPath, for those who are let in. Required.
@@ -75,7 +73,7 @@ func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
 type page struct {
 	path   string
 	post   bool
-	answer func(*Handler, http.ResponseWriter, *http.Request) *problem.Problem
+	answer func(*Handler, http.ResponseWriter, *http.Request) *answer.Problem
 	about  about
 }
 
@@ -177,7 +175,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	// Whoever is not let in is not told what there is.
 	r, p := h.o.Guard.Enter(w, r)
 	if p != nil {
@@ -198,7 +196,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem.Problem
 }
 
 // missing answers at all other paths.
-func missing() *problem.Problem {
+func missing() *answer.Problem {
 	names := make([]string, 0, len(pages))
 	for i := range pages {
 		method := "GET "
@@ -207,26 +205,26 @@ func missing() *problem.Problem {
 		}
 		names = append(names, method+pages[i].path)
 	}
-	return problem.Plain(http.StatusNotFound, "there is no such page; there are %s", strings.Join(names, ", "))
+	return answer.PlainProblem(http.StatusNotFound, "there is no such page; there are %s", strings.Join(names, ", "))
 }
 
-func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *problem.Problem {
+func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *answer.Problem {
 	w.Header().Set("Allow", allowed)
-	return problem.Of(http.StatusMethodNotAllowed, "method", problem.Excerpt(r.Method),
+	return answer.BadField(http.StatusMethodNotAllowed, "method", answer.Excerpt(r.Method),
 		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
 }
 
 // explain serves POST admin.ExplainPath.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	h.o.Explain(w, r)
 	return nil
 }
 
 // writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, v any) *problem.Problem {
+func writeJSON(w http.ResponseWriter, v any) *answer.Problem {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return problem.Plain(http.StatusInternalServerError, "%s", err)
+		return answer.PlainProblem(http.StatusInternalServerError, "%s", err)
 	}
 	write(w, "application/json", append(text, '\n'))
 	return nil

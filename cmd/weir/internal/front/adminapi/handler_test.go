@@ -22,12 +22,10 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/durable/etcd"
 	"github.com/weirhq/weir/manualclock"
@@ -61,8 +59,8 @@ type server struct {
 	t        *testing.T
 	path     string // of the configuration
 	limits   *live.Limits
-	refusals *refusals.Log
-	audit    *auditlog.Log
+	refusals *adminapi.Refusals
+	audit    *adminguard.AuditLog
 	status   map[string]any
 }
 
@@ -71,7 +69,7 @@ func newServer(t *testing.T, text string) *server {
 	s := &server{t: t, path: filepath.Join(t.TempDir(), "weir.yaml")}
 	s.write(text)
 	var err error
-	if s.refusals, err = refusals.New(nil); err != nil {
+	if s.refusals, err = adminapi.NewRefusals(nil); err != nil {
 		t.Fatal(err)
 	}
 	silent := slog.New(slog.DiscardHandler)
@@ -107,7 +105,7 @@ func (s *server) serve(limits *live.Limits) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.audit, err = auditlog.Open(auditlog.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if s.audit, err = adminguard.OpenAudit(adminguard.AuditOptions{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		s.t.Fatal(err)
 	}
 	check := checkapi.NewHandler(checkapi.Options{Limits: limits})

@@ -6,8 +6,6 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
-	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -20,7 +18,7 @@ const (
 )
 
 // keys serves GET admin.KeysPath.
-func (h *Handler) keys(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) keys(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, inPolicy, "n")
 	if p != nil {
 		return p
@@ -49,7 +47,7 @@ func (h *Handler) keysOf(states []policy.KeyState) []admin.Key {
 }
 
 // key serves GET admin.KeyPath.
-func (h *Handler) key(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) key(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, inPolicy, inKey)
 	if p != nil {
 		return p
@@ -87,7 +85,7 @@ func (h *Handler) keyOf(s *policy.KeyState) admin.Key {
 }
 
 // lockouts serves GET admin.LockoutsPath.
-func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, inPolicy, "n")
 	if p != nil {
 		return p
@@ -114,16 +112,16 @@ func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *problem.Prob
 }
 
 // refusals serves GET admin.RefusalsPath.
-func (h *Handler) refusals(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) refusals(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, inPolicy, inKey, "n")
 	if p != nil {
 		return p
 	}
-	n, p := count(values, usualRefusals, refusals.Most)
+	n, p := count(values, usualRefusals, MostRefusals)
 	if p != nil {
 		return p
 	}
-	q := refusals.Query{Most: n}
+	q := RefusalQuery{Most: n}
 	if values.Has(inPolicy) {
 		name := values.Get(inPolicy) // it may be gone, and what it has refused is still there
 		q.Policy = &name
@@ -154,7 +152,7 @@ func (h *Handler) countedKeys(name *string, key string) []string {
 }
 
 // refusal serves GET admin.RefusalPath.
-func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, "id")
 	if p != nil {
 		return p
@@ -162,12 +160,12 @@ func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *problem.Probl
 	text := values.Get("id")
 	id, ok := answer.ParseRefusal(text)
 	if !ok {
-		return problem.Of(http.StatusBadRequest, "id", problem.Excerpt(text),
+		return answer.BadField(http.StatusBadRequest, "id", answer.Excerpt(text),
 			"must be the 16 hexadecimal digits of the field Weir-Refusal")
 	}
 	found, ok := h.o.Refusals.Find(id)
 	if !ok {
-		return problem.Of(http.StatusNotFound, "id", problem.Excerpt(text),
+		return answer.BadField(http.StatusNotFound, "id", answer.Excerpt(text),
 			"must be that of one of the last 4096 refusals of this server since it has started")
 	}
 	h.cleanRefusal(&found)

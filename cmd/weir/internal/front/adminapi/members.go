@@ -10,8 +10,8 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/cluster"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/durable/etcd"
 )
 
@@ -29,7 +29,7 @@ type Members interface {
 const memberTime = 20 * time.Second
 
 // members handles GET admin.MembersPath.
-func (h *Handler) members(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) members(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -52,14 +52,14 @@ func (h *Handler) members(w http.ResponseWriter, r *http.Request) *problem.Probl
 }
 
 // memberRemove handles POST admin.MemberRemovePath.
-func (h *Handler) memberRemove(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) memberRemove(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return h.memberChange(w, r, "memberremove", func(ctx context.Context, c *admin.MemberChange) error {
 		return h.o.Members.RemoveMember(ctx, c.Name)
 	})
 }
 
 // memberAdd handles POST admin.MemberAddPath.
-func (h *Handler) memberAdd(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) memberAdd(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return h.memberChange(w, r, "memberadd", func(ctx context.Context, c *admin.MemberChange) error {
 		return h.o.Members.AddMember(ctx, c.Name, c.URL)
 	})
@@ -67,7 +67,7 @@ func (h *Handler) memberAdd(w http.ResponseWriter, r *http.Request) *problem.Pro
 
 func (h *Handler) memberChange(
 	w http.ResponseWriter, r *http.Request, action string, change func(ctx context.Context, c *admin.MemberChange) error,
-) *problem.Problem {
+) *answer.Problem {
 	var c admin.MemberChange
 	if _, p := body(r, &c); p != nil {
 		return p
@@ -92,20 +92,21 @@ func (h *Handler) memberChange(
 	return writeJSON(w, admin.Changed{Changed: true, Replicas: admin.AllReplicas})
 }
 
-func noMembers() *problem.Problem {
-	return problem.Plain(http.StatusUnprocessableEntity, "this server is in no cluster: its configuration has no section cluster")
+func noMembers() *answer.Problem {
+	return answer.PlainProblem(http.StatusUnprocessableEntity,
+		"this server is in no cluster: its configuration has no section cluster")
 }
 
 // memberProblem is why the nodes cannot be told of or changed.
-func (h *Handler) memberProblem(w http.ResponseWriter, err error) *problem.Problem {
+func (h *Handler) memberProblem(w http.ResponseWriter, err error) *answer.Problem {
 	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 	_, option := errors.AsType[*weir.OptionError](err)
 	switch {
 	case errors.Is(err, etcd.ErrNoMember):
-		return problem.Plain(http.StatusNotFound, "%s", text)
-	case option, errors.Is(err, cluster.ErrNoServer):
-		return problem.Plain(http.StatusUnprocessableEntity, "%s", text)
+		return answer.PlainProblem(http.StatusNotFound, "%s", text)
+	case option, errors.Is(err, remote.ErrNoServer):
+		return answer.PlainProblem(http.StatusUnprocessableEntity, "%s", text)
 	}
 	w.Header().Set("Retry-After", "1")
-	return problem.Plain(http.StatusServiceUnavailable, "%s", text)
+	return answer.PlainProblem(http.StatusServiceUnavailable, "%s", text)
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
 // overview serves GET admin.OverviewPath.
-func (h *Handler) overview(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) overview(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -65,7 +65,7 @@ func seconds(d time.Duration) float64 {
 }
 
 // policies serves GET admin.PoliciesPath.
-func (h *Handler) policies(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) policies(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -89,7 +89,7 @@ func (h *Handler) policiesOf(s *live.Status) []admin.Policy {
 }
 
 // rules serves GET admin.RulesPath.
-func (h *Handler) rules(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) rules(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -111,7 +111,7 @@ func (h *Handler) rulesOf(s *live.Status) []admin.Rule {
 }
 
 // configuration serves GET admin.ConfigurationPath.
-func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -128,7 +128,7 @@ func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *problem
 }
 
 // replicas serves GET admin.ReplicasPath.
-func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
 	}
@@ -137,7 +137,7 @@ func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *problem.Prob
 }
 
 // audit serves GET admin.AuditPath.
-func (h *Handler) audit(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) audit(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, "n")
 	if p != nil {
 		return p

@@ -6,8 +6,8 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -27,7 +27,7 @@ func TestReplicasOfAChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &server{t: t}
-	if s.refusals, err = refusals.New(nil); err != nil {
+	if s.refusals, err = adminapi.NewRefusals(nil); err != nil {
 		t.Fatal(err)
 	}
 	s.serve(limits)

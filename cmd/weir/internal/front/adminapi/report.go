@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 const topKeys = 20
 
 // report serves GET admin.ReportPath.
-func (h *Handler) report(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) report(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, inPolicy)
 	if p != nil {
 		return p

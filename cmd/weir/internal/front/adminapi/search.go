@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
-	"github.com/weirhq/weir/cmd/weir/internal/refusals"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
@@ -25,18 +24,18 @@ const (
 )
 
 // search serves GET admin.SearchPath.
-func (h *Handler) search(w http.ResponseWriter, r *http.Request) *problem.Problem {
+func (h *Handler) search(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := parameters(r, inWord, "n")
 	if p != nil {
 		return p
 	}
-	n, p := count(values, usualMentions, refusals.Most)
+	n, p := count(values, usualMentions, MostRefusals)
 	if p != nil {
 		return p
 	}
 	text := admin.KeyOf(values.Get(inWord))
 	if strings.TrimSpace(text) == "" || len(text) > longestWord {
-		return problem.Of(http.StatusBadRequest, inWord, problem.Excerpt(text),
+		return answer.BadField(http.StatusBadRequest, inWord, answer.Excerpt(text),
 			"must be an address, a network, a key, or a value of requests such as a user: from 1 to 8192 bytes")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), mostOfSearch)
@@ -46,7 +45,8 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) *problem.Proble
 		defer func() { <-h.searches }()
 	case <-ctx.Done():
 		w.Header().Set("Retry-After", "1")
-		return problem.Plain(http.StatusServiceUnavailable, "%d searches are under way, which is all there may be", mostSearches)
+		return answer.PlainProblem(http.StatusServiceUnavailable,
+			"%d searches are under way, which is all there may be", mostSearches)
 	}
 	found, err := h.o.Limits.Engine().Search(ctx, text)
 	if err != nil {
@@ -62,7 +62,7 @@ func (h *Handler) searched(ctx context.Context, text string, found *policy.Searc
 	s := &admin.Search{
 		Word: admin.SpellKey(text), Keys: []admin.FoundKey{}, More: found.More, Unsearched: []admin.Unsearched{},
 		Policies: found.Policies, Others: status["store"] != nil || status["cluster"] != nil,
-		Refusals: h.o.Refusals.Last(refusals.Query{Word: word, Most: n}),
+		Refusals: h.o.Refusals.Last(RefusalQuery{Word: word, Most: n}),
 	}
 	switch {
 	case word.Addr.IsValid():

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -19,7 +19,7 @@ func lockoutInWords(o *policy.Lockout) string {
 		row = " in a row"
 	}
 	return fmt.Sprintf("after %d refusals%s within %s, for %s",
-		o.Refusals, row, flagvalue.Short(o.Within), flagvalue.Short(o.For))
+		o.Refusals, row, flags.Short(o.Within), flags.Short(o.For))
 }
 
 // ruleInWords is what a rule matches, in the words of weir config explain.

@@ -1,4 +1,4 @@
-// Package adminguard lets in those who may look at the state of the server and change it, and nobody else.
+// Package adminguard lets in only those who may look at the state of the server and change it, and logs what they change.
 package adminguard
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 // Options configure a [Guard].
@@ -120,7 +120,7 @@ func CallerOf(r *http.Request) Caller {
 var sameOrigin = http.NewCrossOriginProtection()
 
 // Enter returns the request with its [Caller], or why it may not be answered.
-func (g *Guard) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *problem.Problem) {
+func (g *Guard) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *answer.Problem) {
 	if g == nil {
 		return nil, closed(r)
 	}
@@ -136,7 +136,7 @@ func (g *Guard) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *p
 	return in, p
 }
 
-func (g *Guard) enter(w http.ResponseWriter, r *http.Request) (*http.Request, *problem.Problem) {
+func (g *Guard) enter(w http.ResponseWriter, r *http.Request) (*http.Request, *answer.Problem) {
 	from := addressOf(r)
 	if d := g.asked.Take(group(from), 1); !d.Allowed {
 		return nil, tooMany(w, d, "this address asks too often: admin pages are answered at %s, burst %d", g.o.Rate, g.o.Burst)
@@ -146,7 +146,7 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request) (*http.Request, *p
 		return nil, p
 	}
 	if err := sameOrigin.Check(r); err != nil {
-		return nil, problem.Of(http.StatusForbidden, "Origin", problem.Excerpt(r.Header.Get("Origin")),
+		return nil, answer.BadField(http.StatusForbidden, "Origin", answer.Excerpt(r.Header.Get("Origin")),
 			"must be that of the server")
 	}
 	c := Caller{Who: who, From: from.String()}
@@ -157,7 +157,7 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request) (*http.Request, *p
 }
 
 // who asks.
-func (g *Guard) who(w http.ResponseWriter, r *http.Request, from netip.Addr) (string, *problem.Problem) {
+func (g *Guard) who(w http.ResponseWriter, r *http.Request, from netip.Addr) (string, *answer.Problem) {
 	if g.o.Certificate != nil && r.TLS != nil {
 		if name, ok := g.o.Certificate(r.TLS); ok {
 			return name, nil
@@ -167,16 +167,16 @@ func (g *Guard) who(w http.ResponseWriter, r *http.Request, from netip.Addr) (st
 	case g.hasTokens():
 		return g.token(w, r, from)
 	case g.o.Certificate != nil:
-		return "", problem.Plain(http.StatusForbidden,
+		return "", answer.PlainProblem(http.StatusForbidden,
 			"%s needs a client certificate of the authorities of --admin-client-ca", r.URL.Path)
 	case !g.o.Local:
 		return "", closed(r)
 	case !IsLocalHost(r.Host):
 		// A page whose name leads to this machine is of the same origin to its browser.
-		return "", problem.Of(http.StatusForbidden, "Host", problem.Excerpt(r.Host), "must be an address or localhost")
+		return "", answer.BadField(http.StatusForbidden, "Host", answer.Excerpt(r.Host), "must be an address or localhost")
 	}
 	if field := forwarded(r); field != "" {
-		return "", problem.Plain(http.StatusForbidden,
+		return "", answer.PlainProblem(http.StatusForbidden,
 			"%s came through a proxy, as its field %s says, so that any client may have sent it: it needs --admin-token-file",
 			r.URL.Path, field)
 	}
@@ -234,14 +234,14 @@ func forwarded(r *http.Request) string {
 	return ""
 }
 
-func closed(r *http.Request) *problem.Problem {
-	return problem.Plain(http.StatusForbidden,
+func closed(r *http.Request) *answer.Problem {
+	return answer.PlainProblem(http.StatusForbidden,
 		"%s is answered only if weir listens on a loopback address, or with --admin-token-file",
 		r.URL.Path)
 }
 
 // token is whose token was shown. An address that has shown too many wrong ones is not even told whether another one is right.
-func (g *Guard) token(w http.ResponseWriter, r *http.Request, from netip.Addr) (string, *problem.Problem) {
+func (g *Guard) token(w http.ResponseWriter, r *http.Request, from netip.Addr) (string, *answer.Problem) {
 	shown, ok := bearer(r)
 	if ok {
 		// Taken first, and given back, so that no more are compared however many come at once.
@@ -257,13 +257,13 @@ func (g *Guard) token(w http.ResponseWriter, r *http.Request, from netip.Addr) (
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-	return "", problem.Plain(http.StatusUnauthorized,
+	return "", answer.PlainProblem(http.StatusUnauthorized,
 		"%s needs the token of --admin-token-file: Authorization: Bearer TOKEN", r.URL.Path)
 }
 
-func tooMany(w http.ResponseWriter, d weir.Decision, format string, args ...any) *problem.Problem {
+func tooMany(w http.ResponseWriter, d weir.Decision, format string, args ...any) *answer.Problem {
 	w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(max(d.RetryAfter, time.Second).Seconds())), 10))
-	return problem.Plain(http.StatusTooManyRequests, format, args...)
+	return answer.PlainProblem(http.StatusTooManyRequests, format, args...)
 }
 
 // addressOf is who has connected, the zero address if that is not known.

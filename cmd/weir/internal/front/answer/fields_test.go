@@ -210,10 +210,10 @@ func TestProblem(t *testing.T) {
 	} {
 		month := policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarMonth})}}}
 		const seconds = 8*86400 + 6*3600
-		p := answer.Problem(&policy.Verdict{Parts: []policy.Part{{
+		p := answer.OfRefusal(&policy.Verdict{Parts: []policy.Part{{
 			Policy: &month, Decision: weir.Decision{Reason: reason, Policy: "p"},
 		}}}, seconds, true)
-		quiet := answer.Problem(&policy.Verdict{Parts: []policy.Part{{
+		quiet := answer.OfRefusal(&policy.Verdict{Parts: []policy.Part{{
 			Policy: &month, Decision: weir.Decision{Reason: reason, Policy: "p"},
 		}}}, seconds, false)
 		if len(quiet.ViolatedPolicies) > 0 || strings.Contains(quiet.Detail, "1000") {

@@ -2,77 +2,67 @@ package answer
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"time"
-
-	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
-	"github.com/weirhq/weir/internal/inwords"
-	"github.com/weirhq/weir/policy"
+	"strconv"
+	"unicode/utf8"
 )
 
-// Problem is the problem detail of a refusal. seconds are those of Retry-After, as [Fields.Tell] answers them. Its Status is
-// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made, and 403 if a rule
-// denies the request. Only if tells is set it names policies and tells their limits.
-func Problem(v *policy.Verdict, seconds int64, tells bool) httplimit.Problem {
-	d := v.Decision()
-	if d.Reason == weir.ReasonDenied {
-		return httplimit.Problem{
-			Type: "about:blank", Title: http.StatusText(http.StatusForbidden), Status: http.StatusForbidden,
-			Detail: "This request is not allowed here, whenever it comes.",
-		}
-	}
-	p := httplimit.Problem{
-		Type:  httplimit.QuotaExceeded,
-		Title: "Request cannot be satisfied as assigned quota has been exceeded", Status: http.StatusTooManyRequests,
-		RetryAfter: seconds,
-	}
-	if tells {
-		p.ViolatedPolicies = violated(v)
-	}
-	wait := ""
-	if seconds > 0 {
-		wait = "; retry after " + inwords.After(inwords.Seconds(seconds), time.Now())
-	}
-	limit := "the limit"
-	if part, ok := v.BindingPart(); ok && tells {
-		if applied := part.Applied(); applied != (weir.Limit{}) {
-			limit += " of " + applied.String()
-		}
-	}
-	switch d.Reason {
-	case weir.ReasonNever:
-		p.Detail = "The request costs more than " + limit + " grants at once; no wait helps."
-	case weir.ReasonHardLockout:
-		p.Detail = "T" + limit[1:] + " was exceeded too often" + wait + "."
-	case weir.ReasonTableFull, weir.ReasonClosed, weir.ReasonUnavailable:
-		p.Type, p.Status = httplimit.TemporaryReducedCapacity, http.StatusServiceUnavailable
-		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
-		p.Detail = "The limit cannot be decided at the moment" + wait + "."
-	default:
-		p.Detail = "T" + limit[1:] + " is exceeded" + wait + "."
-	}
-	return p
+// Problem is a problem detail.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Field, Value and Accepted say which part of the request is wrong, what stands there and what is accepted.
+	Field    string `json:"field,omitempty"`
+	Value    string `json:"value,omitempty"`
+	Accepted string `json:"accepted,omitempty"`
+	// Policies are the names of all policies, if the one that was asked for is not among them.
+	Policies []string `json:"policies,omitempty"`
+	// Mistakes are what is wrong with a configuration.
+	Mistakes []string `json:"mistakes,omitempty"`
 }
 
-// violated are the names of the limits that have refused, that which binds first.
-func violated(v *policy.Verdict) []string {
-	var few [8]int
-	var names []string
-	for _, i := range parts(few[:0], v) {
-		if d := &v.Parts[i].Decision; !d.Allowed {
-			names = append(names, d.Policy)
-		}
+// Write answers with p.
+func (p *Problem) Write(w http.ResponseWriter) {
+	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	body, err := json.Marshal(p)
+	if err != nil { // strings and integers can always be encoded
+		body = []byte("{}")
 	}
-	return names
+	body = append(body, '\n')
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // if the client is gone, nobody is there to be told
 }
 
-// JSON is a problem detail in one line, without a line ending, in ASCII but for what a policy is named. All of it can stand in
-// a header field.
-func JSON(p httplimit.Problem) []byte {
-	text, err := json.Marshal(p)
-	if err != nil { // a struct of strings and integers can always be encoded
-		return []byte("{}")
+// BadField is the problem with a part of the request. value is what stands there, as [Excerpt] has it, "" if nothing does.
+func BadField(status int, field, value, accepted string) *Problem {
+	detail := field + ": " + accepted
+	if value != "" {
+		detail = field + " " + value + ": " + accepted
 	}
-	return text
+	return &Problem{Status: status, Detail: detail, Field: field, Value: value, Accepted: accepted}
+}
+
+// PlainProblem is a problem that is with no part of the request.
+func PlainProblem(status int, format string, args ...any) *Problem {
+	return &Problem{Status: status, Detail: fmt.Sprintf(format, args...)}
+}
+
+const mostExcerpt = 64
+
+// Excerpt is a value in quotes, cut off where it is long.
+func Excerpt(value string) string {
+	if len(value) <= mostExcerpt {
+		return strconv.Quote(value)
+	}
+	cut := mostExcerpt
+	for cut > mostExcerpt-utf8.UTFMax && !utf8.RuneStart(value[cut]) {
+		cut--
+	}
+	return strconv.Quote(value[:cut]) + "..."
 }

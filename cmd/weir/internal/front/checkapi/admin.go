@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
@@ -69,7 +68,7 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // Begin notes what is about to be changed. The problem is that it must not be, as nobody would know of it.
-func Begin(log *auditlog.Log, e *admin.AuditEntry) *problem {
+func Begin(log *adminguard.AuditLog, e *admin.AuditEntry) *problem {
 	if log == nil {
 		return nil
 	}
@@ -83,7 +82,7 @@ func Begin(log *auditlog.Log, e *admin.AuditEntry) *problem {
 }
 
 // Reload reads a configuration again for somebody.
-func Reload(limits *live.Limits, log *auditlog.Log, by adminguard.Caller, reason string) (admin.Changed, *problem) {
+func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller, reason string) (admin.Changed, *problem) {
 	entry := admin.AuditEntry{Who: by.Who, From: by.From, Action: "reload", Reason: reason}
 	p := Begin(log, &entry)
 	if p != nil {
@@ -91,7 +90,7 @@ func Reload(limits *live.Limits, log *auditlog.Log, by adminguard.Caller, reason
 	}
 	changes, err := limits.Reload(APICause)
 	version := limits.Engine().Report().Version
-	entry.Detail, entry.Result = fmt.Sprintf("version %d, %d changes", version, changes), auditlog.OK
+	entry.Detail, entry.Result = fmt.Sprintf("version %d, %d changes", version, changes), adminguard.AuditOK
 	switch {
 	case errors.Is(err, live.ErrFixed):
 		p = &problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}

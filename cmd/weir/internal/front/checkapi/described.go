@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/cmd/weir/internal/requestline"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -17,7 +17,7 @@ const (
 	acceptedHeaders    = "must be an object of strings, or of arrays of strings"
 	acceptedAttributes = "must be an object of strings"
 	acceptedClient     = "must be an address such as 192.0.2.1 or 2001:db8::1"
-	acceptedPath       = "must be the target of a request: " + requestline.AcceptedTarget
+	acceptedPath       = "must be the target of a request: " + flags.TargetForm
 	acceptedQuery      = "must be left out where path has a query"
 	acceptedHost       = "must be that of the URL in path, or be left out"
 	acceptedRequest    = "must be an object that describes a request as that of /v1/decide does"
@@ -32,7 +32,7 @@ type described struct {
 	policy.Request
 
 	seen   map[string]bool
-	target requestline.Target
+	target flags.Target
 	probe  bool // the cost is 0
 	wait   time.Duration
 }
@@ -157,7 +157,7 @@ func (d *described) path(s *scanner) error {
 		return err
 	}
 	var ok bool
-	if d.target, ok = requestline.ParseTarget(text); !ok {
+	if d.target, ok = flags.ParseTarget(text); !ok {
 		return &fault{field: pathName, value: excerpt([]byte(text)), accepted: acceptedPath}
 	}
 	return nil

@@ -6,11 +6,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
-	problems "github.com/weirhq/weir/cmd/weir/internal/front/problem"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 )
 
@@ -49,7 +47,7 @@ type Options struct {
 	// [Handler.Admin] answers them. Default: "", they are with the others.
 	AdminAt string
 	// Audit notes what is changed. Default: nil, nobody does.
-	Audit *auditlog.Log
+	Audit *adminguard.AuditLog
 	// Extra answers what the status has besides. Default: nil, nothing.
 	Extra func() map[string]any
 	// Document is what /openapi.json answers: that of [OpenAPI] with the pages of others. Default: nil, that of OpenAPI.
@@ -66,7 +64,7 @@ type Handler struct {
 	holds   *holds.Holds
 	admin   *adminguard.Guard
 	at      string // of pages of admin
-	audit   *auditlog.Log
+	audit   *adminguard.AuditLog
 	extra   func() map[string]any
 	quotas  Quotas
 	isReady func() error
@@ -168,9 +166,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *pro
 	case at == nil:
 		return missing()
 	case at.admin && h.at != "" && !apart:
-		return problems.Plain(http.StatusNotFound, "%s is at %s", r.URL.Path, h.at)
+		return answer.PlainProblem(http.StatusNotFound, "%s is at %s", r.URL.Path, h.at)
 	case apart && !at.admin && at.methods == post:
-		return problems.Plain(http.StatusNotFound, "%s is at --http: here are the admin pages", r.URL.Path)
+		return answer.PlainProblem(http.StatusNotFound, "%s is at --http: here are the admin pages", r.URL.Path)
 	}
 	if apart && r.URL.Path == aboutPath {
 		return aboutAdmin(w)

@@ -3,7 +3,7 @@ package checkapi
 import (
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 )
 
 // cost reads an integer from 0 to maxCost.

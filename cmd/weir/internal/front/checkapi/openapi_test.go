@@ -22,7 +22,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/durable"

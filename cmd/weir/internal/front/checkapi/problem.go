@@ -4,11 +4,11 @@ import (
 	"errors"
 	"net/http"
 
-	problems "github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 // problem is what is answered to a request that cannot be.
-type problem = problems.Problem
+type problem = answer.Problem
 
 // problemWithin says in which field of the request the problem is.
 func problemWithin(p *problem, field string) *problem {

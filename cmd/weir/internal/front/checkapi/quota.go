@@ -18,7 +18,6 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
@@ -274,7 +273,7 @@ func (h *Handler) noteAdjust(entry admin.AuditEntry, err error) {
 	if h.audit == nil {
 		return
 	}
-	entry.Result = auditlog.OK
+	entry.Result = adminguard.AuditOK
 	if err != nil {
 		entry.Result = strings.TrimPrefix(h.limits.Clean(err.Error()), "weir: ")
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 )
 
 const acceptedReserved = "must be a whole number from 1 to 10^15: what is not known yet is reserved and told by " + commitPath

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 )
 
 // wantText compares what is said of a body with what can be shown.

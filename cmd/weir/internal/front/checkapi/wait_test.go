@@ -18,8 +18,8 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/pipes"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
@@ -97,7 +97,7 @@ type waiting struct {
 }
 
 // queue sends a check that has to wait, and returns when it does.
-func queue(t *testing.T, l *pipes.Listener, limits *live.Limits, waits int64) waiting {
+func queue(t *testing.T, l *fronttest.Listener, limits *live.Limits, waits int64) waiting {
 	t.Helper()
 	conn := dialed(t, l)
 	const body = `{"policy":"slow","key":"a","wait":3600}`
@@ -106,7 +106,7 @@ func queue(t *testing.T, l *pipes.Listener, limits *live.Limits, waits int64) wa
 	return waiting{conn, bufio.NewReader(conn)}
 }
 
-func dialed(t *testing.T, l *pipes.Listener) net.Conn {
+func dialed(t *testing.T, l *fronttest.Listener) net.Conn {
 	t.Helper()
 	conn, err := l.Dial(t.Context())
 	if err != nil {
@@ -136,7 +136,7 @@ func TestWaitingClients(t *testing.T) {
 func testWaitingClients(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	h, limits := newConfigured(t, patient, policy.EngineOptions{})
-	server, l := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout}, pipes.New()
+	server, l := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout}, fronttest.Pipes()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/cmd/weir/internal/requestline"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -84,10 +84,10 @@ func (h *Handler) describeEnvoy(p *policy.Request, r *http.Request) (err error) 
 	if text == "" || text[0] == '?' {
 		text = "/" + text
 	}
-	target, read := requestline.ParseTarget(text)
+	target, read := flags.ParseTarget(text)
 	if !ok || !read {
 		return fmt.Errorf("weir: %.80q: must be %s and the target of a request: %s",
-			r.RequestURI, envoyPath, requestline.AcceptedTarget)
+			r.RequestURI, envoyPath, flags.TargetForm)
 	}
 	target.Set(p)
 	if len(r.Header["X-Real-Ip"]) > 0 {
@@ -113,9 +113,9 @@ func target(p *policy.Request, r *http.Request, name string) error {
 	if err != nil {
 		return err
 	}
-	target, ok := requestline.ParseTarget(text)
+	target, ok := flags.ParseTarget(text)
 	if !ok {
-		return fmt.Errorf("weir: %s %.80q: must be the target of a request: %s", name, text, requestline.AcceptedTarget)
+		return fmt.Errorf("weir: %s %.80q: must be the target of a request: %s", name, text, flags.TargetForm)
 	}
 	target.Set(p) // the proxy tells the host apart
 	return nil

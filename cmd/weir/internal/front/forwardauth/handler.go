@@ -144,7 +144,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.refused.Add(1)
-	problem := answer.Problem(&x.verdict, seconds, h.fields.Headers.Fields != ratelimitfields.NoFields)
+	problem := answer.OfRefusal(&x.verdict, seconds, h.fields.Headers.Fields != ratelimitfields.NoFields)
 	denied := problem.Status == http.StatusForbidden // nginx hands it on as it is
 	status := problem.Status
 	if !denied {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
@@ -57,7 +57,7 @@ type conn struct {
 	plain   net.Conn
 	created time.Time
 	info    atomic.Pointer[clientInfo]
-	seat    *listen.Seat
+	seat    *front.Seat
 	used    bool // of the seat
 
 	nc  net.Conn // plain, or TLS over it

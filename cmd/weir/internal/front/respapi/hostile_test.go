@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/pipes"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
@@ -171,7 +171,7 @@ func TestIdleTimeout(t *testing.T) {
 func TestIdleTimeoutIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 500 * time.Millisecond
-		l := pipes.New()
+		l := fronttest.Pipes()
 		c := startOn(t, l, func(o *respapi.Options) { o.IdleTimeout = timeout }).dialPipe(l)
 		for range 10 {
 			time.Sleep(timeout - 1)
@@ -206,7 +206,7 @@ func TestStrangersMustHurry(t *testing.T) {
 func TestStrangersHaveSoMuchTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 500 * time.Millisecond
-		l := pipes.New()
+		l := fronttest.Pipes()
 		s := startOn(t, l, func(o *respapi.Options) { o.Password, o.ReadTimeout = "secret", timeout })
 		began := time.Now()
 		known, late, silent, stranger := s.dialPipe(l), s.dialPipe(l), s.dialPipe(l), s.dialPipe(l)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/config"

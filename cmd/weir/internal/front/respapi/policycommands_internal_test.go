@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/internal/race"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 )
 
 // mostWait is how long a client may be ready to wait.

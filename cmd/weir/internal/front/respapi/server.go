@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
@@ -109,7 +109,7 @@ type Server struct {
 	policies *policyCommands
 	password [sha256.Size]byte
 	started  time.Time
-	bound    *listen.Bounded
+	bound    *front.Bounded
 
 	// ctx is that of all commands. It ends when the server cuts off what is left.
 	ctx    context.Context
@@ -142,7 +142,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, log: o.Logger, password: sha256.Sum256([]byte(o.Password)), started: time.Now(),
 		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
-		bound: listen.NewBounded(o.MaxConnections, listen.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
+		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
 	s.ctx, s.cutOff = context.WithCancel(context.Background())
 	var err error
@@ -296,8 +296,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("weir: %d RESP connections were cut off: %w", len(left), ctx.Err())
 }
 
-// Drain tells that the server will shut down soon. Everything is still answered; INFO and [Server.Status] say so.
-func (s *Server) Drain() { s.draining.Store(true) }
+// Drain tells that the server will shut down soon. Everything is still answered; INFO and [Server.Status] say so. Commands in
+// flight are not counted.
+func (s *Server) Drain() (inFlight int64) {
+	s.draining.Store(true)
+	return 0
+}
 
 // Status tells of the server, for people.
 func (s *Server) Status() map[string]any {

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/pipes"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/policy"
 )
@@ -110,7 +110,7 @@ func (s *server) dial() *client {
 }
 
 // dialPipe is dial where connections are in memory.
-func (s *server) dialPipe(l *pipes.Listener) *client {
+func (s *server) dialPipe(l *fronttest.Listener) *client {
 	s.t.Helper()
 	c, err := l.Dial(s.t.Context())
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
 )
 
 func TestTLS(t *testing.T) {
-	own := selfsigned.New(t, "weir")
+	own := fronttest.SelfSigned(t, "weir")
 	s := start(t, func(o *respapi.Options) {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{own.Pair}, MinVersion: tls.VersionTLS12}
 		o.ReadTimeout = time.Minute

@@ -13,7 +13,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
-	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 	"github.com/weirhq/weir/policy"
 )
 

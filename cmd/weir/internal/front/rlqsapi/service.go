@@ -9,8 +9,8 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
 	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/policy"
 )

@@ -16,7 +16,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
-	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 )
 
 type connection = grpc.BidiStreamingServer[

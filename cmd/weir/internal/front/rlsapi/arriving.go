@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 )
 
 // arriving bounds what there is in memory of messages that are not complete: gRPC itself keeps as much as a message may have
@@ -49,7 +49,7 @@ const (
 )
 
 // watch bounds a connection, whose bytes are not encrypted any more.
-func (a *arriving) watch(conn net.Conn, seat *listen.Seat) net.Conn {
+func (a *arriving) watch(conn net.Conn, seat *front.Seat) net.Conn {
 	return &watched{Conn: conn, all: a, seat: seat, preface: len(clientPreface)}
 }
 
@@ -82,7 +82,7 @@ type watched struct {
 	net.Conn
 
 	all     *arriving
-	seat    *listen.Seat
+	seat    *front.Seat
 	asks    bool // a frame of a call was in what was read last
 	preface int  // bytes of it that are to come
 
@@ -340,11 +340,11 @@ type watchedCredentials struct {
 type seated struct {
 	credentials.AuthInfo
 
-	seat *listen.Seat
+	seat *front.Seat
 }
 
 // seatOf is the place of the connection of a call, nil if it has none.
-func seatOf(ctx context.Context) *listen.Seat {
+func seatOf(ctx context.Context) *front.Seat {
 	if p, ok := peer.FromContext(ctx); ok {
 		if of, ok := p.AuthInfo.(seated); ok {
 			return of.seat
@@ -357,7 +357,7 @@ func seatOf(ctx context.Context) *listen.Seat {
 func (w watchedCredentials) ServerHandshake(conn net.Conn) ( //nolint:ireturn // see the interface
 	net.Conn, credentials.AuthInfo, error,
 ) {
-	seat := listen.SeatOf(conn)
+	seat := front.SeatOf(conn)
 	secure, info, err := w.TransportCredentials.ServerHandshake(conn)
 	if err != nil {
 		return nil, nil, err

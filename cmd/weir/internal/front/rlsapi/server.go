@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -103,7 +103,7 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	service *service
-	bound   *listen.Bounded
+	bound   *front.Bounded
 	halves  *arriving
 
 	closing   chan struct{} // closed when streams have to end
@@ -126,7 +126,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		health: health.NewServer(), service: newService(o), closing: make(chan struct{}),
-		bound:  listen.NewBounded(o.MaxConnections, listen.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
+		bound:  front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 		halves: newArriving(o.Logger),
 	}
 	transport := insecure.NewCredentials()
@@ -181,8 +181,11 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Drain tells those who ask for the server's health that it does not serve: it is about to shut down. Everything is still
-// answered.
-func (s *Server) Drain() { s.health.Shutdown() }
+// answered. Calls in flight are not counted.
+func (s *Server) Drain() (inFlight int64) {
+	s.health.Shutdown()
+	return 0
+}
 
 // Shutdown ends the server: it accepts no more calls, answers those that it has accepted, ends streams with code
 // Unavailable, and closes the connections. If ctx ends before, those that are left are cut off, and its error is returned.

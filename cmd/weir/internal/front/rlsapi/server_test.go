@@ -26,8 +26,8 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
-	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 	"github.com/weirhq/weir/store"
@@ -156,7 +156,7 @@ func TestReflection(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	own := selfsigned.New(t, "weir")
+	own := fronttest.SelfSigned(t, "weir")
 	_, address := listen(t, rlsapi.Options{
 		Limits: limitsOf(t, usersAndTenants()),
 		TLS:    &tls.Config{Certificates: []tls.Certificate{own.Pair}, MinVersion: tls.VersionTLS13},

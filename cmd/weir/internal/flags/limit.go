@@ -1,0 +1,132 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+const (
+	defaultBurst   = 20
+	defaultMaxKeys = 1_000_000
+	highestMaxKeys = 1 << 31
+)
+
+// Limit is a token bucket for each key, as the command line gives it.
+type Limit struct {
+	// Rate is how fast the permits of a key come back: --limit, default 10/s.
+	Rate weir.Rate
+	// Burst is how many permits a key holds: --burst, from 1 to 10^15. 0 stands for the default, see EffectiveBurst.
+	Burst int64
+	// By is what makes up a key: --by, default client.
+	By Key
+	// MaxKeys is how many keys are tracked at a time: --max-keys, from 1 to 2^31, default 1,000,000.
+	MaxKeys int
+}
+
+// Register sets l to the defaults and adds --limit, --burst, --by and --max-keys to fs, which write to l.
+func (l *Limit) Register(fs *pflag.FlagSet) {
+	l.RegisterRate(fs)
+	fs.Var(keyValue{&l.By}, "by", "what has a limit of its own: "+keyNames+", or several joined by commas")
+}
+
+// RegisterRate is Register without --by, for a command whose requests name their keys themselves.
+func (l *Limit) RegisterRate(fs *pflag.FlagSet) {
+	*l = Limit{MaxKeys: defaultMaxKeys, By: Client()}
+	fs.Var((*rateValue)(&l.Rate), "limit", "permits per period that come back: 10/s, 8/min, 1000/24h, 0.5/s")
+	fs.Var(&burstValue{l}, "burst", "permits available at once after a pause, from 1 to 10^15\n"+
+		"(default: the permits of --limit; 20 if there is no --limit)")
+	fs.Var(Int(&l.MaxKeys, 1, highestMaxKeys), "max-keys",
+		"keys tracked at a time, from 1 to 2^31; when none of them can be\nforgotten, new ones are refused")
+}
+
+// EffectiveRate is the rate that New uses: Rate, or 10/s if that is zero.
+func (l *Limit) EffectiveRate() weir.Rate {
+	if l.Rate == (weir.Rate{}) {
+		return weir.PerSecond(10)
+	}
+	return l.Rate
+}
+
+// EffectiveBurst is the burst that New uses: Burst; if that is zero, the permits of Rate; if that is zero too, 20.
+func (l *Limit) EffectiveBurst() int64 {
+	switch {
+	case l.Burst != 0:
+		return l.Burst
+	case l.Rate == (weir.Rate{}):
+		return defaultBurst
+	default:
+		return l.Rate.Permits
+	}
+}
+
+// String describes the limit: "10/s burst 20".
+func (l *Limit) String() string {
+	return fmt.Sprintf("%v burst %d", l.EffectiveRate(), l.EffectiveBurst())
+}
+
+// New returns a limiter of that name which tells the time by clock, nil for the monotonic clock of the process. What
+// cannot be combined is a [*flags.Error] that names the flag.
+func (l *Limit) New(name string, clock weir.Clock) (*weir.Keyed[string], error) {
+	limiter, err := weir.NewKeyed[string](weir.TokenBucket(l.EffectiveRate(), l.EffectiveBurst()), weir.KeyedOptions{
+		Name: name, MaxKeys: l.MaxKeys, Clock: clock,
+	})
+	var option *weir.OptionError
+	switch {
+	case err == nil:
+		return limiter, nil
+	case errors.As(err, &option):
+		flag := flagOfOption[option.Option[strings.LastIndexByte(option.Option, '.')+1:]]
+		if flag == "" {
+			flag = "limit"
+		}
+		return nil, BadValue(flag, option.Value, "must be "+option.Accepted)
+	default:
+		return nil, BadValue("limit", l.EffectiveRate().String(), strings.TrimPrefix(err.Error(), "weir: "))
+	}
+}
+
+var flagOfOption = map[string]string{"Rate": "limit", "Burst": "burst", "MaxKeys": "max-keys", "MaxDebt": "burst"}
+
+// rateValue is a flag value that holds a weir.Rate.
+type rateValue weir.Rate
+
+func (v *rateValue) String() string {
+	if *v == (rateValue{}) {
+		return "10/s"
+	}
+	return weir.Rate(*v).String()
+}
+
+func (v *rateValue) Set(s string) error {
+	rate, err := weir.ParseRate(s)
+	if err != nil {
+		text := strings.TrimPrefix(err.Error(), "weir: ")
+		// The flag and the value stand before the text already.
+		return errors.New(strings.TrimPrefix(text, fmt.Sprintf("rate %.40q: ", s)))
+	}
+	*v = rateValue(rate)
+	return nil
+}
+
+func (*rateValue) Type() string { return "permits/period" }
+
+// burstValue is a flag value of which 0 stands for a default that depends on --limit.
+type burstValue struct{ l *Limit }
+
+func (v *burstValue) String() string {
+	if v.l == nil || v.l.Burst == 0 {
+		return ""
+	}
+	return strconv.FormatInt(v.l.Burst, 10)
+}
+
+func (v *burstValue) Set(s string) error { return Int(&v.l.Burst, 1, algo.MaxPermits).Set(s) }
+
+func (*burstValue) Type() string { return "n" }

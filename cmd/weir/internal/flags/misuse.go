@@ -1,0 +1,94 @@
+package flags
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
+)
+
+// Error is one line that says what was given and what is accepted. The program adds how to get help.
+type Error struct{ text string }
+
+// Error is the line, without a prefix.
+func (e *Error) Error() string { return e.text }
+
+// Errorf returns an [Error] with a text that is formatted as by [fmt.Sprintf]. Arguments that come from the user must
+// be formatted with %q.
+func Errorf(format string, args ...any) *Error { return &Error{fmt.Sprintf(format, args...)} }
+
+// BadValue returns an [Error] about the value of a flag. The name comes without dashes; accepted reads as what follows
+// "must be" does, and says so itself: "must be from 1 to 10".
+func BadValue(name, value, accepted string) *Error {
+	return Errorf("--%s %s: %s", name, Quote(value), accepted)
+}
+
+// maxQuoted is how much of a wrong value is repeated.
+const maxQuoted = 60
+
+// Quote is value in quotes, with what does not print escaped, and cut when it is long.
+func Quote(value string) string {
+	if len(value) > maxQuoted {
+		value = value[:maxQuoted] + "..."
+	}
+	return fmt.Sprintf("%q", value)
+}
+
+// Nearest returns which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two
+// and at most half of its letters. It is not ok if none is that near. Case does not matter, and a word that begins
+// with the mistyped one (of two letters at least) counts as one edit away.
+func Nearest(mistyped string, words []string) (nearest string, ok bool) {
+	const most = 2
+	if len(mistyped) > maxQuoted {
+		return "", false
+	}
+	typed := strings.ToLower(mistyped)
+	least := most + 1
+	for _, word := range words {
+		lower := strings.ToLower(word)
+		distance := levenshtein.ComputeDistance(typed, lower)
+		if distance > 1 && len(typed) > 1 && strings.HasPrefix(lower, typed) {
+			distance = 1
+		}
+		if distance < least && 2*distance <= len(word) {
+			nearest, least = word, distance
+		}
+	}
+	return nearest, least <= most
+}
+
+// NoArguments is a cobra.PositionalArgs for commands that take flags alone.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Errorf("unexpected argument %s", Quote(args[0]))
+	}
+	return nil
+}
+
+// InputError is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for
+// it as well, and adds nothing: help would not help.
+type InputError struct{ text string }
+
+// Error is the text.
+func (e *InputError) Error() string { return e.text }
+
+// Inputf returns an [InputError] with a text that is formatted as by [fmt.Sprintf].
+func Inputf(format string, args ...any) *InputError { return &InputError{fmt.Sprintf(format, args...)} }
+
+// OnlySubcommands is the RunE of commands that do nothing but have subcommands: it shows their help, or says that there is no
+// such subcommand, and which was probably meant.
+func OnlySubcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	names := make([]string, 0, len(cmd.Commands()))
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	hint := ""
+	if nearest, ok := Nearest(args[0], names); ok {
+		hint = "; did you mean " + Quote(nearest) + "?"
+	}
+	return Errorf("%s has no command %s%s", cmd.Name(), Quote(args[0]), hint)
+}

@@ -1,0 +1,276 @@
+package adminguard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/DeRuina/timberjack"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+)
+
+const (
+	// MostAudited is how many entries are kept in memory.
+	MostAudited = 1000
+	// mostLogins is how many of them failed logins can be while they push out changes: anybody can make those.
+	mostLogins = 200
+	// longestGuess is how many bytes of the detail of a failed login are kept.
+	longestGuess = 128
+)
+
+// Actions that are no change.
+const (
+	AuditStart       = "start"        // the log begins
+	AuditStop        = "stop"         // the log ends
+	AuditLoginFailed = "login-failed" // somebody has shown a wrong token
+)
+
+// AuditOK is the result of what was done.
+const AuditOK = "ok"
+
+// AuditBegun is the result of what is about to be done: it is in the file before, and what became of it after.
+const AuditBegun = "begun"
+
+// AuditOptions configure an [AuditLog].
+type AuditOptions struct {
+	// Path is the file. Default: "", none: then there are those in memory alone.
+	Path string
+	// Megabytes is how large the file may become before another one is begun, and Files how many older ones are kept, 0 for
+	// all. Required with Path.
+	Megabytes, Files int
+	// Logger is told of each entry at level Info, and at level Error that one could not be written. Required.
+	Logger *slog.Logger
+	// Clock limits how many failed logins are kept. Default: nil, that of the process.
+	Clock weir.Clock
+}
+
+// AuditLog is an audit log. It is safe for concurrent use.
+type AuditLog struct {
+	log    *slog.Logger
+	path   string
+	logins *weir.Limiter
+
+	mu      sync.Mutex
+	file    *timberjack.Logger // nil if there is none
+	kept    []numbered         // the last one last
+	guesses int                // failed logins among them
+	count   uint64             // of all entries
+	broken  error              // why the last one could not be written
+	torn    bool               // a part of it may have been
+	omitted int                // failed logins
+	changes uint64             // entries that are no failed logins
+	errors  uint64             // how often an entry could not be written
+}
+
+// numbered is an entry with its number, from 1.
+type numbered struct {
+	number uint64
+	entry  admin.AuditEntry
+}
+
+// Failing reports whether the file could not be written when that was tried last: so nothing can be changed.
+func (l *AuditLog) Failing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken != nil
+}
+
+// Counts are how many changes were noted, and how often an entry could not be written to the file: each try counts.
+func (l *AuditLog) Counts() (changes, unwritten uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changes, l.errors
+}
+
+// Failed logins that are kept: so many at once, and one in each second. Others are counted.
+const loginBurst = 100
+
+// OpenAudit opens a log. The error says why the file cannot be written.
+func OpenAudit(o AuditOptions) (*AuditLog, error) {
+	logins, err := weir.New(weir.TokenBucket(weir.PerSecond(1), loginBurst), weir.Options{Clock: o.Clock})
+	if err != nil {
+		return nil, fmt.Errorf("weir: audit log: %w", err)
+	}
+	l := &AuditLog{log: o.Logger, path: o.Path, logins: logins}
+	if o.Path == "" {
+		return l, nil
+	}
+	// The library would make missing directories, and take over what is no file.
+	info, err := os.Stat(o.Path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, fmt.Errorf("weir: audit log: %s is not a regular file", o.Path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("weir: audit log: %w", err)
+	}
+	f, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("weir: audit log: %w", err)
+	}
+	if err = f.Close(); err != nil {
+		return nil, fmt.Errorf("weir: audit log: %w", err)
+	}
+	l.file = &timberjack.Logger{Filename: o.Path, MaxSize: o.Megabytes, MaxBackups: o.Files, FileMode: fileMode}
+	if err = l.write(&admin.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK}); err != nil {
+		_ = l.file.Close() // nothing was written
+		return nil, fmt.Errorf("weir: audit log: %w", err)
+	}
+	return l, nil
+}
+
+const fileMode = 0o600
+
+// write appends an entry to the file, and has the system put it on the disk.
+func (l *AuditLog) write(e *admin.AuditEntry) error {
+	if l.file == nil {
+		return nil
+	}
+	line, err := json.Marshal(e)
+	if err != nil { // strings and times can always be encoded
+		return fmt.Errorf("weir: audit log: %w", err)
+	}
+	if l.torn { // what is there of a line shall not spoil this one
+		line = append([]byte("\n"), line...)
+	}
+	if n, err := l.file.Write(append(line, '\n')); err != nil {
+		l.torn = l.torn || n > 0
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	l.torn = false
+	if err := l.file.Sync(); err != nil {
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	return nil
+}
+
+// Begin writes to the file what somebody is about to do, with the result [Begun], before he does it; [Log.Add] adds what became
+// of it. The error says why it cannot be written: then it must not be done, as nobody would know of it.
+func (l *AuditLog) Begin(e admin.AuditEntry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	e.Time, e.Result = time.Now().UTC(), AuditBegun
+	return l.append(&e)
+}
+
+// append writes an entry to the file. After one that could not be written it is first said there that entries are missing.
+func (l *AuditLog) append(e *admin.AuditEntry) error {
+	before := l.broken
+	if before != nil {
+		l.broken = l.write(&admin.AuditEntry{
+			Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK, Detail: "entries are missing",
+		})
+	}
+	if l.broken == nil {
+		l.broken = l.write(e)
+	}
+	if l.broken == nil {
+		return nil
+	}
+	l.errors++
+	if before == nil { // or it was said
+		l.log.Error("the audit log cannot be written, nothing can be changed until it can", "error", l.broken.Error())
+	}
+	return l.broken
+}
+
+// Add adds an entry, with the time of now if it has none.
+func (l *AuditLog) Add(e admin.AuditEntry) {
+	if e.Time.IsZero() {
+		e.Time = time.Now().UTC()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Action == AuditLoginFailed {
+		// Whoever guesses has chosen it.
+		if len(e.Detail) > longestGuess {
+			e.Detail = strings.ToValidUTF8(e.Detail[:longestGuess], "") + "..."
+		}
+		if !l.logins.Allow() {
+			l.omitted++
+			return
+		}
+		if l.omitted > 0 {
+			e.Detail = fmt.Sprintf("%s (%d more before it)", e.Detail, l.omitted)
+			l.omitted = 0
+		}
+	}
+	if e.Action != AuditLoginFailed {
+		l.changes++
+	}
+	l.keep(e)
+	l.log.Info("audit", "who", e.Who, "from", e.From, "action", e.Action, "policy", e.Policy, "key", e.Key, "detail", e.Detail,
+		"reason", e.Reason, "result", e.Result)
+	_ = l.append(&e) // which has told the log of the server
+}
+
+// keep keeps an entry in memory, in the place of the oldest one. Of many failed logins it is the oldest of them.
+func (l *AuditLog) keep(e admin.AuditEntry) {
+	isGuess := func(n numbered) bool { return n.entry.Action == AuditLoginFailed }
+	if len(l.kept) == MostAudited {
+		oldest := 0
+		if l.guesses >= mostLogins {
+			oldest = slices.IndexFunc(l.kept, isGuess)
+		}
+		if isGuess(l.kept[oldest]) {
+			l.guesses--
+		}
+		l.kept = slices.Delete(l.kept, oldest, oldest+1)
+	}
+	l.count++
+	l.kept = append(l.kept, numbered{l.count, e})
+	if e.Action == AuditLoginFailed {
+		l.guesses++
+	}
+}
+
+// Last are the last n entries of those in memory, the last first.
+func (l *AuditLog) Last(n int) []admin.AuditEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.kept[len(l.kept)-min(max(n, 0), len(l.kept)):]
+	all := make([]admin.AuditEntry, 0, len(last))
+	for i := range slices.Backward(last) {
+		all = append(all, last[i].entry)
+	}
+	return all
+}
+
+// Since are the entries after the first so many, as far as they are still in memory, the first first, and how many there are in
+// all now.
+func (l *AuditLog) Since(count uint64) (entries []admin.AuditEntry, now uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := len(l.kept)
+	for from > 0 && l.kept[from-1].number > count {
+		from--
+	}
+	for i := range l.kept[from:] {
+		entries = append(entries, l.kept[from+i].entry)
+	}
+	return entries, l.count
+}
+
+// Close ends the log. Nothing must be added any more.
+func (l *AuditLog) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := l.write(&admin.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStop, Result: AuditOK})
+	err = errors.Join(err, l.file.Close())
+	l.file = nil
+	return err
+}

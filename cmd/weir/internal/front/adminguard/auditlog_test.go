@@ -1,0 +1,295 @@
+package adminguard_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/manualclock"
+)
+
+func open(t *testing.T, o adminguard.AuditOptions) *adminguard.AuditLog {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, err := adminguard.OpenAudit(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// lines are the entries of a file.
+func lines(t *testing.T, path string) (all []admin.AuditEntry) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var e admin.AuditEntry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// TestEntries are appended to the file, one line each whatever is in them, kept in memory, and logged.
+func TestEntries(t *testing.T) {
+	path, log := filepath.Join(t.TempDir(), "audit.log"), new(bytes.Buffer)
+	if err := os.WriteFile(path, []byte(`{"action":"before"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	entry := admin.AuditEntry{
+		Who: "alice", From: "192.0.2.1", Action: "unlock", Policy: "login", Key: "a\nb\u2028", Reason: `{"x"}`, Result: adminguard.AuditOK,
+	}
+	l.Add(entry)
+	if last := l.Last(5); len(last) != 1 || last[0].Key != entry.Key || time.Since(last[0].Time) > time.Hour {
+		t.Errorf("%+v", last)
+	}
+	if !strings.Contains(log.String(), `msg=audit who=alice from=192.0.2.1 action=unlock`) {
+		t.Error(log)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := lines(t, path)
+	if len(got) != 4 || got[0].Action != "before" || got[1].Action != "start" || got[2].Key != entry.Key || got[3].Action != "stop" {
+		t.Errorf("%+v", got)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+}
+
+// TestRotation begins a new file when one is large, and loses nothing.
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, adminguard.AuditOptions{Path: filepath.Join(dir, "audit.log"), Megabytes: 1, Files: 5})
+	const n = 30
+	for i := range n {
+		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 50_000)})
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%q %v", files, err)
+	}
+	seen := map[string]bool{}
+	for _, path := range files {
+		for _, e := range lines(t, path) {
+			seen[e.Key] = true
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || info.Size() > 1<<20 {
+			t.Errorf("%s: %v %d", path, info.Mode(), info.Size())
+		}
+	}
+	if len(seen) != n+1 { // start and stop have no key
+		t.Errorf("%d keys", len(seen))
+	}
+}
+
+// TestOldFilesAreRemoved: of those put aside as many are kept as was said, the last ones.
+func TestOldFilesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, adminguard.AuditOptions{Path: filepath.Join(dir, "audit.log"), Megabytes: 1, Files: 2})
+	const n = 18 // two fit in a file
+	for i := range n {
+		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 400_000)})
+	}
+	var files []string
+	for deadline := time.Now().Add(2 * time.Minute); len(files) != 3; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q", files)
+		}
+		<-time.After(time.Millisecond) // they are removed in the background
+		var err error
+		if files, err = filepath.Glob(filepath.Join(dir, "*")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, path := range files {
+		for _, e := range lines(t, path) {
+			seen[e.Key] = true
+		}
+	}
+	for i := n - 5; i < n; i++ {
+		if !seen[fmt.Sprint(i)] {
+			t.Errorf("the entry %d is gone: there are %v", i, seen)
+		}
+	}
+}
+
+// TestMemory has the last 1000 entries.
+func TestMemory(t *testing.T) {
+	l := open(t, adminguard.AuditOptions{})
+	const n = 1500
+	for i := range n {
+		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i)})
+	}
+	if last := l.Last(5000); len(last) != adminguard.MostAudited || last[0].Key != fmt.Sprint(n-1) {
+		t.Errorf("%d in memory", len(last))
+	}
+	since, now := l.Since(n - 2)
+	if len(since) != 2 || now != n || since[0].Key != fmt.Sprint(n-2) {
+		t.Errorf("%d %d", len(since), now)
+	}
+	if since, _ = l.Since(0); len(since) != adminguard.MostAudited || since[0].Key != fmt.Sprint(n-adminguard.MostAudited) {
+		t.Errorf("%d", len(since))
+	}
+}
+
+// TestFileThatCannotBeWritten: the log does not open.
+func TestFileThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		dir:                                 "is not a regular file",
+		filepath.Join(dir, "none", "a.log"): "no such file or directory",
+		os.DevNull:                          "is not a regular file",
+	} {
+		if _, err := adminguard.OpenAudit(adminguard.AuditOptions{Path: path, Megabytes: 1, Logger: slog.New(slog.DiscardHandler)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// TestNothingIsChangedUnnoticed: what is about to be done is written before it is, and must not be done when that cannot be, until
+// it can.
+func TestNothingIsChangedUnnoticed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "audit.log")
+	l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1})
+	large := admin.AuditEntry{Action: "unlock", Detail: strings.Repeat("d", 400_000), Result: adminguard.AuditOK}
+	if err := l.Begin(large); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, path); len(got) != 2 || got[1].Action != "unlock" || got[1].Result != adminguard.AuditBegun || got[1].Time.IsZero() {
+		t.Errorf("%.300v", got)
+	}
+	l.Add(large)
+	// A file in the place of the directory: the next file cannot be begun.
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Begin(large); err == nil || !strings.Contains(err.Error(), "audit.log") {
+			t.Errorf("%v", err)
+		}
+	}
+	l.Add(large) // somebody was quicker
+	if changes, unwritten := l.Counts(); changes != 2 || unwritten != 3 || len(l.Last(5)) != 2 || !l.Failing() {
+		t.Errorf("%d changes, not written %d times, %d in memory", changes, unwritten, len(l.Last(5)))
+	}
+	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Begin(large); err != nil {
+		t.Error(err)
+	}
+	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || got[1].Result != adminguard.AuditBegun || l.Failing() {
+		t.Errorf("%.300v", got)
+	}
+}
+
+// TestLogIsWrittenAgain: what is noted, such as a failed login, ends a failure as a change does, and tells of it. Of each failure
+// the log of the server has one line.
+func TestLogIsWrittenAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	path := filepath.Join(dir, "audit.log")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	large := admin.AuditEntry{Action: adminguard.AuditLoginFailed, Who: strings.Repeat("d", 600_000)}
+	l.Add(large)
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		l.Add(large)
+	}
+	if _, unwritten := l.Counts(); unwritten != 5 || !l.Failing() || strings.Count(said.String(), "cannot be written") != 1 {
+		t.Errorf("not written %d times, failing %v", unwritten, l.Failing())
+	}
+	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed})
+	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || l.Failing() {
+		t.Errorf("%.300v", got)
+	}
+}
+
+// TestFailedLogins: somebody who guesses does not fill the disk, but it is known how often.
+func TestFailedLogins(t *testing.T) {
+	clock := manualclock.New(0)
+	l := open(t, adminguard.AuditOptions{Clock: clock})
+	for range 150 {
+		l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: "/v1/status"})
+	}
+	if last := l.Last(1000); len(last) != 100 {
+		t.Errorf("%d entries", len(last))
+	}
+	clock.Advance(time.Second)
+	l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: "/v1/status"})
+	if last := l.Last(1); last[0].Detail != "/v1/status (50 more before it)" {
+		t.Errorf("%+v", last)
+	}
+	if changes, unwritten := l.Counts(); changes != 0 || unwritten != 0 {
+		t.Errorf("%d %d", changes, unwritten)
+	}
+}
+
+// TestGuessingForgetsNoChanges: failed logins, which anybody can make, do not push changes out of the memory.
+func TestGuessingForgetsNoChanges(t *testing.T) {
+	clock := manualclock.New(0)
+	l := open(t, adminguard.AuditOptions{Clock: clock})
+	for range 700 {
+		l.Add(admin.AuditEntry{Action: "override"})
+	}
+	for range 3 * adminguard.MostAudited {
+		l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: strings.Repeat("<", 16<<10)})
+		clock.Advance(time.Second)
+	}
+	changes := 0
+	for _, e := range l.Last(adminguard.MostAudited) {
+		if e.Action == "override" {
+			changes++
+		}
+	}
+	if detail := l.Last(1)[0].Detail; len(detail) > 200 {
+		t.Errorf("a failed login takes %d bytes", len(detail))
+	}
+	if changes != 700 {
+		t.Errorf("%d of 700 changes are left", changes)
+	}
+	for range adminguard.MostAudited {
+		l.Add(admin.AuditEntry{Action: "override"})
+	}
+	if all, count := l.Since(0); len(all) != adminguard.MostAudited || count != 700+4*adminguard.MostAudited {
+		t.Errorf("%d entries of %d", len(all), count)
+	}
+}

@@ -1,0 +1,188 @@
+package quotashare_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
+)
+
+// told is a ledger, and what it has told each owner last.
+type told struct {
+	*quotashare.Ledger
+
+	last map[any]quotashare.Assignment
+	all  int
+}
+
+func newTold(t *testing.T, o quotashare.Options) *told {
+	t.Helper()
+	l := &told{last: map[any]quotashare.Assignment{}}
+	o.Send = func(s *quotashare.Share, a quotashare.Assignment) { l.last[s.Owner] = a; l.all++ }
+	var err error
+	if l.Ledger, err = quotashare.New(o); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *told) subscribe(t *testing.T, owner string, limit quotashare.Limit) *quotashare.Share {
+	t.Helper()
+	s, err := l.Subscribe(owner, []quotashare.Need{{Key: "k", Limit: limit}}, false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestOptions(t *testing.T) {
+	send := func(*quotashare.Share, quotashare.Assignment) {}
+	for want, o := range map[string]quotashare.Options{
+		"Options.Send of nil":               {},
+		"Options.Grace of 2m0s":             {Send: send, Grace: 2 * time.Minute},
+		"Options.FirstTTL of 1.5s":          {Send: send, FirstTTL: 1500 * time.Millisecond},
+		"Options.LongestTTL of 2h0m0s":      {Send: send, LongestTTL: 2 * time.Hour},
+		"Options.Idle of 1ms":               {Send: send, Idle: time.Millisecond},
+		"Options.MostShares of -1: must be": {Send: send, MostShares: -1},
+	} {
+		if _, err := quotashare.New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	l := newTold(t, quotashare.Options{MostShares: 1})
+	if _, err := l.Subscribe("a", []quotashare.Need{{Key: "k"}}, false, 0); err == nil ||
+		!strings.Contains(err.Error(), "Limit.Permits of 0: must be from 1 to 10^15") {
+		t.Error(err)
+	}
+	l.subscribe(t, "a", quotashare.Limit{Permits: 1, Period: time.Second, Burst: 1})
+	if _, err := l.Subscribe("b", nil, false, 0); !errors.Is(err, quotashare.ErrTooMany) {
+		t.Error(err)
+	}
+}
+
+// TestRatesOfAllSizes: nearly all of a limit is assigned to the only share, and never more, from a permit in some months to the
+// fastest.
+func TestRatesOfAllSizes(t *testing.T) {
+	for _, limit := range []quotashare.Limit{
+		{Permits: 1, Period: 90 * 24 * time.Hour, Burst: 5},
+		{Permits: 100, Period: 24 * time.Hour, Burst: 100},
+		{Permits: 1, Period: time.Second, Burst: 1},
+		{Permits: 7, Period: 13 * time.Millisecond, Burst: 20},
+		{Permits: 1_000_000_000, Period: time.Second, Burst: 1_000_000_000},
+		{Permits: 1_000_000_000, Period: time.Second, Burst: 1_000_000_000_000_000},
+		{Permits: 1, Period: time.Second, Burst: 1_000_000_000_000_000},
+	} {
+		l := newTold(t, quotashare.Options{})
+		l.subscribe(t, "a", limit)
+		a := l.last["a"]
+		got := float64(a.TokensPerFill) / float64(a.FillSeconds)
+		if want := float64(limit.Permits) / limit.Period.Seconds(); a.Kind != quotashare.Tokens || got > want || got < 0.7*want ||
+			int64(a.MaxTokens) > limit.Burst {
+			t.Errorf("%v: %+v, %v a second", limit, a, got)
+		}
+	}
+}
+
+// TestUnusedIsAbandoned: buckets that nobody asks for, and those that are not reported of.
+func TestUnusedIsAbandoned(t *testing.T) {
+	limit := quotashare.Limit{Permits: 100, Period: time.Second, Burst: 100}
+	l := newTold(t, quotashare.Options{Idle: time.Minute, LongestTTL: 30 * time.Second})
+	idle, busy := l.subscribe(t, "idle", limit), l.subscribe(t, "busy", limit)
+	l.subscribe(t, "silent", limit)
+	for at := 5 * time.Second; at <= 70*time.Second; at += 5 * time.Second {
+		l.Report(idle, 0, 0, 5*time.Second, int64(at))
+		l.Report(busy, 5, 0, 5*time.Second, int64(at))
+		l.Tick(int64(at))
+	}
+	for owner, want := range map[string]bool{"idle": true, "silent": true, "busy": false} {
+		if got := l.last[owner].Kind == quotashare.Abandon; got != want {
+			t.Errorf("%s: %+v", owner, l.last[owner])
+		}
+	}
+	l.End(busy, int64(70*time.Second))
+	l.Tick(int64(3 * time.Minute))
+	l.Tick(int64(4 * time.Minute))
+	if _, accounts := l.Accounts(1, int64(4*time.Minute)); l.Shares() != 0 || accounts != 0 {
+		t.Errorf("%d shares and %d accounts are left of nothing", l.Shares(), accounts)
+	}
+}
+
+// TestLoweredLimit: all are told at once to use less, in total no more than the new limit.
+func TestLoweredLimit(t *testing.T) {
+	before := quotashare.Limit{Permits: 1000, Period: time.Second, Burst: 1000}
+	after := quotashare.Limit{Permits: 30, Period: time.Minute, Burst: 50}
+	l := newTold(t, quotashare.Options{})
+	var shares []*quotashare.Share
+	now := time.Duration(0)
+	for _, owner := range []string{"a", "b", "c", "d"} {
+		shares = append(shares, l.subscribe(t, owner, before))
+	}
+	for range 4 {
+		now += 5 * time.Second
+		for _, s := range shares {
+			l.Report(s, 1000, 1000, 5*time.Second, int64(now))
+		}
+	}
+	for i, s := range shares {
+		var err error
+		if shares[i], err = l.SetNeeds(s, []quotashare.Need{{Key: "k", Limit: after}}, false, int64(now)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	total := func() (sum float64) {
+		for _, s := range shares {
+			sum += s.Assigned()
+		}
+		return sum
+	}
+	if sum := total(); sum > 0.5 {
+		t.Errorf("%v a second are assigned of 0.5", sum)
+	}
+	for range 40 {
+		now += 5 * time.Second
+		for _, s := range shares {
+			l.Report(s, 0, 100, 5*time.Second, int64(now))
+		}
+		if sum := total(); sum > 0.5 {
+			t.Errorf("%v a second are assigned of 0.5", sum)
+		}
+	}
+	if sum := total(); sum < 0.45 {
+		t.Errorf("%v a second are assigned of 0.5 when it has settled", sum)
+	}
+}
+
+// TestTurns: where the burst has too few tokens for all, they take turns.
+func TestTurns(t *testing.T) {
+	limit := quotashare.Limit{Permits: 10, Period: time.Second, Burst: 2}
+	l := newTold(t, quotashare.Options{})
+	owners := []string{"a", "b", "c", "d"}
+	var shares []*quotashare.Share
+	for _, owner := range owners {
+		shares = append(shares, l.subscribe(t, owner, limit))
+	}
+	had := map[string]bool{}
+	for at := time.Second; at < 10*time.Minute; at += time.Second {
+		if at%(5*time.Second) == 0 {
+			for _, s := range shares {
+				l.Report(s, 0, 100, 5*time.Second, int64(at))
+			}
+		}
+		l.Tick(int64(at))
+		tokens := 0
+		for _, owner := range owners {
+			if a := l.last[owner]; a.Kind == quotashare.Tokens {
+				had[owner] = true
+				tokens += int(a.MaxTokens)
+			}
+		}
+		if tokens > 2 {
+			t.Fatalf("at %v there are buckets of %d tokens, of a burst of 2", at, tokens)
+		}
+	}
+	if len(had) != len(owners) {
+		t.Errorf("only %v had a turn", had)
+	}
+}

@@ -1,0 +1,230 @@
+package front
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/internal/regularfile"
+)
+
+// TLSFiles are in PEM.
+type TLSFiles struct {
+	// Certificate is the file of the certificate of the server and those between it and its authority, Key that of its private
+	// key, which may be the same file.
+	Certificate, Key string
+	// ClientCA is the file of the authorities of which every client must have a certificate, "" if clients need none.
+	ClientCA string
+	// AdminCA is the file of the authorities whose certificates let in at the admin pages, "" if none do.
+	AdminCA string
+}
+
+const (
+	// every is how often files are looked at, at most.
+	lookEvery = time.Second
+	// mostBytes is how long a file may be.
+	mostBytes = 4 << 20
+)
+
+// Certificates are those of some files. All methods are safe for concurrent use.
+type Certificates struct {
+	files TLSFiles
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	looked time.Time
+	seen   [tlsFiles]fileVersion
+	config *material
+}
+
+// files is how many there are.
+const tlsFiles = 4
+
+// material is what the files say. It is never changed.
+type material struct {
+	config *tls.Config
+	// admin is for the servers that have admin pages: whoever has a certificate for those can connect, too.
+	admin *tls.Config
+	// authorities are those of AdminCA, nil if there is none.
+	authorities *x509.CertPool
+}
+
+// version reports whether a file is as it was.
+type fileVersion struct {
+	modified time.Time
+	size     int64
+	failed   bool
+}
+
+// LoadCertificates reads the files. The error says which one is wrong.
+func LoadCertificates(f TLSFiles, log *slog.Logger) (*Certificates, error) {
+	c := &Certificates{files: f, log: log, looked: time.Now()}
+	c.seen = f.versions()
+	var err error
+	c.config, err = f.read()
+	return c, err
+}
+
+// Config is for servers of the protocols, as ALPN knows them. Every handshake has the certificates that are in the files then:
+// they are looked at once a second at most. If they cannot be used the ones before stay, and it is logged.
+func (c *Certificates) Config(protocols ...string) *tls.Config {
+	return c.configOf(func(m *material) *tls.Config { return m.config }, protocols)
+}
+
+// AdminConfig is Config for a server that has admin pages: a client can show a certificate of AdminCA as well, which
+// [Certificates.Admin] tells.
+func (c *Certificates) AdminConfig(protocols ...string) *tls.Config {
+	return c.configOf(func(m *material) *tls.Config { return m.admin }, protocols)
+}
+
+// Admin is the name in the certificate of AdminCA that a client has shown, and whether it has. Without a name of its own it is
+// that of the first host, or the number of the certificate.
+func (c *Certificates) Admin(state *tls.ConnectionState) (name string, ok bool) {
+	authorities := c.current().authorities
+	if authorities == nil || len(state.PeerCertificates) == 0 {
+		return "", false
+	}
+	leaf, between := state.PeerCertificates[0], x509.NewCertPool()
+	for _, other := range state.PeerCertificates[1:] {
+		between.AddCert(other)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: authorities, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return "", false
+	}
+	switch {
+	case leaf.Subject.CommonName != "":
+		return leaf.Subject.CommonName, true
+	case len(leaf.DNSNames) > 0:
+		return leaf.DNSNames[0], true
+	default:
+		return "certificate " + leaf.SerialNumber.Text(16), true
+	}
+}
+
+func (c *Certificates) configOf(choose func(*material) *tls.Config, protocols []string) *tls.Config {
+	var (
+		mu       sync.Mutex
+		of, made *tls.Config
+	)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
+		// One for all handshakes with the same certificates: it has the keys by which clients resume their sessions.
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := choose(c.current())
+			mu.Lock()
+			defer mu.Unlock()
+			if of != now {
+				of, made = now, now.Clone()
+				made.NextProtos = protocols
+			}
+			return made, nil
+		},
+		// It is never asked, but there has to be one.
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current().config.Certificates[0], nil },
+	}
+}
+
+// current is what the files say.
+func (c *Certificates) current() *material {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Sub(c.looked) < lookEvery {
+		return c.config
+	}
+	c.looked = now
+	seen := c.files.versions()
+	if seen == c.seen {
+		return c.config
+	}
+	c.seen = seen
+	config, err := c.files.read()
+	if err != nil {
+		c.log.Error("the certificates cannot be used, those before stay", "error", err.Error())
+		return c.config
+	}
+	c.config = config
+	c.log.Info("certificates loaded", "certificate", c.files.Certificate, "expires", config.config.Certificates[0].Leaf.NotAfter)
+	return config
+}
+
+func (f *TLSFiles) versions() (seen [tlsFiles]fileVersion) {
+	for i, path := range [tlsFiles]string{f.Certificate, f.Key, f.ClientCA, f.AdminCA} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			seen[i].failed = true
+			continue
+		}
+		seen[i] = fileVersion{modified: info.ModTime(), size: info.Size()}
+	}
+	return seen
+}
+
+func (f *TLSFiles) read() (*material, error) {
+	certificate, err := readPEM("certificate", f.Certificate)
+	if err != nil {
+		return nil, err
+	}
+	key, err := readPEM("key", f.Key)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("weir: the certificate %s and the key %s cannot be used: %w", f.Certificate, f.Key, err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	m := &material{config: config, admin: config.Clone()}
+	both := x509.NewCertPool()
+	if f.ClientCA != "" {
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if err := addAuthorities("client CA", f.ClientCA, config.ClientCAs, both); err != nil {
+			return nil, err
+		}
+		m.admin.ClientCAs, m.admin.ClientAuth = both, tls.RequireAndVerifyClientCert
+	}
+	if f.AdminCA != "" {
+		m.authorities = x509.NewCertPool()
+		if err := addAuthorities("admin client CA", f.AdminCA, m.authorities, both); err != nil {
+			return nil, err
+		}
+		m.admin.ClientCAs = both
+		if f.ClientCA == "" {
+			m.admin.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	}
+	return m, nil
+}
+
+// authorities adds those of a file to pools.
+func addAuthorities(what, path string, pools ...*x509.CertPool) error {
+	text, err := readPEM(what, path)
+	if err != nil {
+		return err
+	}
+	for _, pool := range pools {
+		if !pool.AppendCertsFromPEM(text) {
+			return fmt.Errorf("weir: %s: %s has no certificate in PEM", what, path)
+		}
+	}
+	return nil
+}
+
+func readPEM(what, path string) ([]byte, error) {
+	data, err := regularfile.Read(path, mostBytes)
+	if err != nil {
+		return nil, fmt.Errorf("weir: %s: %w", what, err)
+	}
+	return data, nil
+}

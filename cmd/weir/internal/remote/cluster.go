@@ -1,0 +1,295 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/store"
+)
+
+// Joined is a node that has joined a cluster, as an *[etcd.Cluster] is.
+type Joined interface {
+	Node() *durable.Node
+	// Failed is closed when it cannot go on, and Err is why.
+	Failed() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// Cluster is the part that this process takes in the cluster of a configuration, as a store of limits. Until it has joined every
+// call fails with [store.ErrUnavailable]. All of its methods are safe for concurrent use.
+type Cluster struct {
+	where   string
+	address string
+	join    func(context.Context) (Joined, error)
+	log     *slog.Logger
+
+	ctx   context.Context //nolint:containedctx // until Close
+	end   context.CancelFunc
+	ended chan struct{} // closed when nobody tries to join any more
+	first chan error    // the outcome of the first attempt
+	node  atomic.Pointer[member]
+	why   atomic.Pointer[error] // why it has not joined
+	idle  atomic.Bool           // it is not needed yet
+}
+
+// member is what there is once the process has joined.
+type member struct {
+	joined Joined
+	node   *durable.Node
+}
+
+var _ store.Home = (*Cluster)(nil)
+
+const (
+	// patience is how long Open waits, so that limits usually can be used when it is back.
+	patience = 2 * time.Second
+	// goodbye is how long Close waits for an attempt to join that is under way.
+	goodbye = 5 * time.Second
+	// Between two attempts to join.
+	firstJoin = 100 * time.Millisecond
+	lastJoin  = 2 * time.Second
+)
+
+var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its nodes must run and reach each other, " +
+	"and this process must reach them")
+
+// OpenCluster joins the cluster. It does not fail if that takes long, or does not work now, which is logged and tried again
+// until Close.
+// The error says what is wrong with the section of the configuration; it is a *[flags.InputError].
+func OpenCluster(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Cluster, error) {
+	if c.File != "" {
+		l := IdleCluster(c, log)
+		if err := l.Begin(); err != nil {
+			return nil, flags.Inputf("%s", err)
+		}
+		return l, nil
+	}
+	options, err := ClusterOptions(c, log)
+	if err != nil {
+		return nil, err
+	}
+	l := newCluster(c.String(), c.Address, log, func(ctx context.Context) (Joined, error) { return etcd.Join(ctx, options) })
+	if err := l.open(ctx); err != nil {
+		return nil, wrong(c.Source, "%s", strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	return l, nil
+}
+
+// ClusterOptions are those of a configuration. The error is a *[flags.InputError].
+func ClusterOptions(c *config.Cluster, log *slog.Logger) (etcd.ClusterOptions, error) {
+	o := etcd.ClusterOptions{
+		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, Join: c.Join, Endpoints: c.Endpoints,
+		Username: c.Username, Password: c.Password, Address: c.Address, ListenAddress: c.ListenAddress, Prefix: c.Prefix,
+		TTL: c.TTL, Requeue: c.Requeue, Logger: log,
+		Owner: durable.OwnerOptions{Reserve: c.Reserve, MaxKeys: c.MaxKeys, Logger: log},
+	}
+	var err error
+	if o.TLS, err = etcdTLS(c); err != nil {
+		return o, err
+	}
+	if o.PeerTLS, err = peerTLS(c); err != nil {
+		return o, err
+	}
+	for _, url := range c.Peers {
+		if strings.HasPrefix(url, "https:") { // the servers of etcd read the files themselves
+			o.PeerCAFile, o.PeerCertFile, o.PeerKeyFile = c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile
+		}
+	}
+	return o, nil
+}
+
+func newCluster(where, address string, log *slog.Logger, join func(context.Context) (Joined, error)) *Cluster {
+	l := &Cluster{
+		where: where, address: address, log: log, join: join, ended: make(chan struct{}), first: make(chan error, 1),
+	}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	err := errJoining
+	l.why.Store(&err)
+	return l
+}
+
+// open begins to join. The error is one that will not go away.
+func (l *Cluster) open(ctx context.Context) error {
+	go l.keepTrying() // it goes on when ctx has ended
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-l.first:
+		if hopeless(err) && !errors.Is(err, etcd.ErrRepair) { // otherwise policies of other kinds are served
+			l.end()
+			return err
+		}
+	case <-timer.C:
+		l.log.Warn("the cluster cannot be used yet: until it can, the fail of each policy of durability cluster decides",
+			"cluster", l.where)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// hopeless reports whether an error needs an operator: an option that cannot be meant, or a directory that cannot be used.
+func hopeless(err error) bool {
+	if errors.Is(err, etcd.ErrRepair) {
+		return true
+	}
+	if _, option := errors.AsType[*weir.OptionError](err); option {
+		return true
+	}
+	_, file := errors.AsType[*fs.PathError](err)
+	return file
+}
+
+func (l *Cluster) keepTrying() {
+	defer close(l.ended)
+	for wait := firstJoin; ; wait = min(2*wait, lastJoin) {
+		joined, err := l.join(l.ctx)
+		if err == nil {
+			l.use(joined)
+		}
+		select {
+		case l.first <- err:
+		default: // it is not the first one
+		}
+		if err == nil {
+			if err = l.takePart(joined); err == nil {
+				return
+			}
+			wait = firstJoin // a disk that was full may have room again
+		}
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.why.Store(&err)
+		if hopeless(err) {
+			l.log.Error("the cluster cannot be used", "cluster", l.where, "error", err.Error())
+			return
+		}
+		if wait == firstJoin {
+			l.log.Warn("the cluster cannot be joined: until it can, the fail of each policy of durability cluster decides",
+				"cluster", l.where, "error", err.Error())
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:gosec // no secret
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// takePart waits until the node cannot go on, and returns why, or nil when the cluster is closed.
+func (l *Cluster) takePart(joined Joined) error {
+	select {
+	case <-l.ctx.Done():
+		return nil
+	case <-joined.Failed():
+		err := joined.Err()
+		l.why.Store(&err)
+		l.node.Store(nil)
+		_ = joined.Close() // it hands nothing over any more
+		return err
+	}
+}
+
+// Ready returns nil, or why this process does not take part in the cluster now.
+func (l *Cluster) Ready() error {
+	if l.idle.Load() {
+		return nil
+	}
+	m := l.node.Load()
+	if m == nil {
+		return *l.why.Load()
+	}
+	select {
+	case <-m.joined.Failed():
+		return m.joined.Err()
+	default:
+	}
+	if f, alone := m.joined.(*inFile); alone {
+		return f.owns()
+	}
+	return nil
+}
+
+// use takes the node into use.
+func (l *Cluster) use(joined Joined) {
+	m := &member{joined: joined, node: joined.Node()}
+	l.node.Store(m)
+	what := "the cluster is joined"
+	if _, alone := joined.(*inFile); alone {
+		what = "the file of limits is open"
+	}
+	l.log.Info(what, "cluster", l.where)
+}
+
+// member is the node, or why there is none.
+func (l *Cluster) member() (*member, error) {
+	if m := l.node.Load(); m != nil {
+		return m, nil
+	}
+	return nil, &missing{*l.why.Load()}
+}
+
+// missing is why the process has not joined, which is a case of [store.ErrUnavailable].
+type missing struct{ why error }
+
+func (m *missing) Error() string {
+	return store.ErrUnavailable.Error() + ": " + strings.TrimPrefix(m.why.Error(), "weir: ")
+}
+
+func (m *missing) Unwrap() []error { return []error{store.ErrUnavailable, m.why} }
+
+// Close leaves the cluster: if this node is the owner another one takes over at once, and those who wait are told.
+func (l *Cluster) Close() error {
+	l.end()
+	timer := time.NewTimer(goodbye)
+	defer timer.Stop()
+	select {
+	case <-l.ended:
+	case <-timer.C: // an attempt to join that cannot be interrupted ends with the process
+	}
+	if m := l.node.Load(); m != nil {
+		return m.joined.Close() //nolint:wrapcheck // it is ours
+	}
+	return nil
+}
+
+// ClusterStatus is the state of a cluster as this process sees it.
+type ClusterStatus struct {
+	// Cluster is where etcd is, without what must not be shown.
+	Cluster string `json:"cluster"`
+	// Address is what other nodes reach this one by, "" if none does.
+	Address string `json:"address"`
+	// Joined reports whether the cluster was joined since the server has started, and Error why not.
+	Joined bool   `json:"joined"`
+	Error  string `json:"error,omitempty"`
+	// NodeStats are those of the node.
+	durable.NodeStats //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
+}
+
+// Status returns the state.
+func (l *Cluster) Status() ClusterStatus {
+	s := ClusterStatus{Cluster: l.where, Address: l.address}
+	if m := l.node.Load(); m != nil {
+		s.Joined, s.NodeStats = true, m.node.Stats()
+		return s
+	}
+	s.Error = (*l.why.Load()).Error()
+	return s
+}
+
+// Where is where etcd is, without what must not be shown.
+func (l *Cluster) Where() string { return l.where }
