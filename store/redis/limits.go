@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // The first byte of a record says how it counts.
@@ -22,56 +23,51 @@ const (
 )
 
 const (
-	microsecond     = int64(time.Microsecond)
-	defaultSegments = 10
+	microsecond = int64(time.Microsecond)
 	// mostTerm is the largest number of a rate in its lowest terms: the script multiplies and divides by it.
 	mostTerm = 1 << 50
 )
 
-// law is a limit as the script takes it, and what is needed to make decisions of its replies. Durations given to package algo
-// are microseconds where it says nanoseconds.
+// law is a limit as the script takes it, and the law that makes decisions of its replies.
 type law struct {
-	code   byte
-	most   int64 // permits that can be granted at once
-	window int64
+	algo.Law
+
+	unit int64 // of the time of the law in a microsecond
+	code byte
+	sent int // numbers of the state in a reply, unless it says how many
 	// head is how the argument of a charge begins: the length of the header of the record, the header, and a zero.
 	head string
 	// one is the argument of a charge of 1 permit, except for calendars.
 	one string
 
 	bucket   bucket
-	fixed    algo.Window
-	sliding  algo.SlidingWindow
-	counter  algo.SlidingCounter
-	inUse    algo.Concurrency
-	calendar algo.Window
-	months   algo.Window // the same windows with a limit of 1, to count them
+	window   int64       // of a fixed window or a sliding counter
+	calendar algo.Window // the windows, with a limit of 1, to count them
 }
 
 // newLaw returns an *[weir.OptionError] for a limit that is wrong, or that the script could not count exactly.
 func newLaw(l weir.Limit) (*law, error) {
-	if err := l.Check(); err != nil {
+	of, err := limits.Law(l)
+	if err != nil {
 		return nil, err
 	}
-	w := &law{most: l.Permits()}
+	w := &law{Law: of, unit: microsecond}
 	var header []byte
-	var err error
 	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		w.code = codeBucket
-		if w.bucket, err = newBucket(l.Rate(), w.most); err != nil {
+		w.code, w.sent = codeBucket, 2
+		if w.bucket, err = newBucket(l.Rate(), l.Permits()); err != nil {
 			return nil, err
 		}
 		b := &w.bucket
-		header = numbers(header, b.per, b.burst, b.num, b.full.us, b.full.part)
+		header = numbers(nil, b.per, l.Permits(), b.num, b.full.us, b.full.part)
 	case weir.AlgorithmConcurrency:
-		w.code = codeConcurrency
-		w.inUse, err = algo.NewConcurrency(w.most)
-		header = numbers(header, w.most)
+		w.code, w.sent = codeConcurrency, 1
+		header = numbers(nil, l.Permits())
 	case weir.AlgorithmCalendarWindow:
-		w.code = codeCalendar
-		if w.calendar, err = algo.NewCalendarWindow(w.most, l.Calendar()); err == nil {
-			w.months, err = algo.NewCalendarWindow(1, l.Calendar())
+		w.code, w.sent = codeCalendar, 2
+		if w.calendar, err = algo.NewCalendarWindow(1, l.Calendar()); err != nil {
+			return nil, fmt.Errorf("weir: limit %v: %w", l, err)
 		}
 		name := l.Calendar().String()
 		if len(name) > 200 {
@@ -79,19 +75,11 @@ func newLaw(l weir.Limit) (*law, error) {
 				Option: "Limit.Calendar", Value: fmt.Sprintf("%.40q", name), Accepted: "at most 200 bytes long in words",
 			}
 		}
-		header = append(append(numbers(header, w.most), byte(len(name))), name...)
+		header = append(append(numbers(nil, l.Permits()), byte(len(name))), name...)
 	default:
-		if int64(l.Rate().Period)%microsecond != 0 {
-			return nil, &weir.OptionError{
-				Option: "Limit.Rate.Period", Value: l.Rate().Period.String(),
-				Accepted: "a whole number of microseconds, which are the unit of the store",
-			}
+		if header, err = w.windows(l); err != nil {
+			return nil, err
 		}
-		w.window = int64(l.Rate().Period) / microsecond
-		header, err = w.windows(l)
-	}
-	if err != nil {
-		return nil, err
 	}
 	w.head = string(append(append([]byte{byte(len(header) + 1), w.code}, header...), 0))
 	if w.code != codeCalendar {
@@ -100,32 +88,59 @@ func newLaw(l weir.Limit) (*law, error) {
 	return w, nil
 }
 
+// windows is newLaw for windows of the same length, which its law counts in microseconds. It returns the header.
 func (w *law) windows(l weir.Limit) (header []byte, err error) {
-	n, window := w.most, time.Duration(w.window)
-	header = numbers(nil, n, w.window)
+	period := int64(l.Rate().Period)
+	if period%microsecond != 0 {
+		return nil, &weir.OptionError{
+			Option: "Limit.Rate.Period", Value: l.Rate().Period.String(),
+			Accepted: "a whole number of microseconds, which are the unit of the store",
+		}
+	}
+	w.window, w.unit = period/microsecond, 1
+	header = numbers(nil, l.Permits(), w.window)
+	n, window := l.Permits(), time.Duration(w.window)
 	switch l.Algorithm() {
 	case weir.AlgorithmFixedWindow:
-		w.code = codeFixed
-		w.fixed, err = algo.NewFixedWindow(n, window, 0)
+		a, err := algo.NewFixedWindow(n, window, 0)
+		w.Law, w.code, w.sent = a.Law(), codeFixed, 3
+		return header, err
 	case weir.AlgorithmSlidingCounter:
-		w.code = codeCounter
-		w.counter, err = algo.NewSlidingCounter(n, window, 0)
+		a, err := algo.NewSlidingCounter(n, window, 0)
+		w.Law, w.code, w.sent = a.Law(), codeCounter, 3
+		return header, err
 	default: // weir.AlgorithmSlidingWindow
-		w.code = codeSliding
-		segments := l.Segments()
-		if segments == 0 {
-			segments = defaultSegments
-		}
-		if int64(segments) > w.window {
+		if int64(l.Segments()) > w.window {
 			return nil, &weir.OptionError{
-				Option: "Limit.Segments", Value: fmt.Sprint(segments),
+				Option: "Limit.Segments", Value: fmt.Sprint(l.Segments()),
 				Accepted: fmt.Sprintf("at most 1 per microsecond of the window, here %d", w.window),
 			}
 		}
-		header = numbers(header, int64(segments))
-		w.sliding, err = algo.NewSlidingWindow(n, window, segments, 0)
+		a, err := algo.NewSlidingWindow(n, window, l.Segments(), 0)
+		w.Law, w.code = a.Law(), codeSliding
+		return numbers(header, int64(l.Segments())), err
 	}
-	return header, err
+}
+
+// state makes the state in a reply one of the law. That of a bucket is at the time that counts for the record.
+func (w *law) state(words []uint64, r *reader, at int64) {
+	clear(words)
+	sent := w.sent
+	if w.code == codeSliding {
+		sent = int(r.byte())
+	}
+	for i := range min(sent, len(words)) {
+		words[i] = uint64(r.number())
+	}
+	switch w.code {
+	case codeBucket:
+		ahead, part := w.bucket.finer(span{int64(words[0]), int64(words[1])})
+		words[0], words[1], words[2] = uint64(at*microsecond), uint64(ahead), uint64(part)
+	case codeFixed, codeCounter:
+		words[0] = uint64(int64(words[0]) / w.window)
+	case codeCalendar:
+		words[0] *= uint64(microsecond)
+	}
 }
 
 // argument is the argument for n permits; n < 0 is what cannot be granted. Of a calendar it lacks the edges.
@@ -138,12 +153,12 @@ func (w *law) argument(buf []byte, n int64) string {
 
 func (w *law) appendArgument(buf []byte, n int64) []byte {
 	buf = append(buf, w.head...)
-	if n > w.most {
+	if n > w.Limit() {
 		n = -1
 	}
 	buf = numbers(buf, n)
 	if w.code == codeBucket {
-		cost := w.bucket.cost(min(max(n, 1), w.most))
+		cost := w.bucket.cost(min(max(n, 1), w.Limit()))
 		buf = numbers(buf, cost.us, cost.part)
 	}
 	return buf
@@ -163,7 +178,7 @@ func (w *law) edges(buf []byte, around, from int64) []byte {
 	passed := int64(0)
 	if from != 0 {
 		s := algo.WindowState{Window: from * microsecond, Used: algo.MaxPermits}
-		passed = algo.MaxPermits - w.months.Refund(s, before, 0).Used
+		passed = algo.MaxPermits - w.calendar.Refund(s, before, 0).Used
 	}
 	return numbers(buf, from, passed, before/microsecond, begin/microsecond, end/microsecond, after/microsecond, last/microsecond)
 }
@@ -179,30 +194,35 @@ func numbers(buf []byte, values ...int64) []byte {
 // span is a time of us + part/num microseconds, 0 <= part < num.
 type span struct{ us, part int64 }
 
-// bucket is a token bucket in microseconds: the arithmetic of [algo.TokenBucket], for rates of more than a permit per
-// microsecond as well.
+// bucket is the rate of a token bucket in microseconds, of which a permit may take less than one.
 type bucket struct {
-	burst int64
-	num   int64 // num permits in per microseconds, lowest terms
-	per   int64
-	full  span
+	num  int64 // num permits in per microseconds, lowest terms
+	per  int64
+	full span  // the time in which the burst is regained
+	fine int64 // into how many parts package algo divides a nanosecond
 }
 
 func newBucket(r weir.Rate, burst int64) (bucket, error) {
-	num, per := r.Permits*microsecond, int64(r.Period)
-	a, b := num, per
-	for b != 0 {
-		a, b = b, a%b
-	}
-	k := bucket{burst: burst, num: num / a, per: per / a}
-	if k.num > mostTerm || k.per > mostTerm {
+	permits, period := reduced(r.Permits, int64(r.Period))
+	num, per := reduced(permits*microsecond, period)
+	if num > mostTerm || per > mostTerm {
 		return bucket{}, &weir.OptionError{
 			Option: "Limit.Rate", Value: r.String(),
-			Accepted: fmt.Sprintf("a ratio of numbers up to 2^50 in permits per microsecond, here %d/%d", k.num, k.per),
+			Accepted: fmt.Sprintf("a ratio of numbers up to 2^50 in permits per microsecond, here %d/%d", num, per),
 		}
 	}
-	k.full = k.cost(burst)
-	return k, nil
+	b := bucket{num: num, per: per, fine: permits}
+	b.full = b.cost(burst)
+	return b, nil
+}
+
+// reduced is a/b in its lowest terms.
+func reduced(a, b int64) (num, den int64) {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x, b / x
 }
 
 // cost is the time that n permits take to be regained, for n up to the burst.
@@ -212,40 +232,8 @@ func (b *bucket) cost(n int64) span {
 	return span{int64(quo), int64(rem)}
 }
 
-// available is how many permits are there if x is missing to full.
-func (b *bucket) available(x span) int64 {
-	y := b.minus(b.full, x)
-	if y.us < 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(y.us), uint64(b.num))
-	lo, carry := bits.Add64(lo, uint64(y.part), 0)
-	quo, _ := bits.Div64(hi+carry, lo, uint64(b.per))
-	return int64(quo)
-}
-
-func (b *bucket) minus(x, y span) span {
-	z := span{x.us - y.us, x.part - y.part}
-	if z.part < 0 {
-		z.part += b.num
-		z.us--
-	}
-	return z
-}
-
-func (b *bucket) plus(x, y span) span {
-	z := span{x.us + y.us, x.part + y.part}
-	if z.part >= b.num {
-		z.part -= b.num
-		z.us++
-	}
-	return z
-}
-
-// ceil is the time rounded up to a microsecond.
-func (x span) ceil() time.Duration {
-	if x.part > 0 {
-		x.us++
-	}
-	return time.Duration(x.us)
+// finer is a time in whole nanoseconds, and parts of one.
+func (b *bucket) finer(x span) (ns, part int64) {
+	parts := x.part * (microsecond * b.fine / b.num)
+	return x.us*microsecond + parts/b.fine, parts % b.fine
 }

@@ -399,8 +399,9 @@ func (m *reference) clone() reference {
 
 // decisionOf is the decision for which package algo answered r, where the record is ahead of the clock.
 func decisionOf(c store.Charge, r algo.Result, ahead int64) weir.Decision {
-	wait := time.Duration(max(0, ahead))
-	r.RetryAfter, r.ResetAfter = nanoseconds(r.RetryAfter, wait), nanoseconds(r.ResetAfter, wait)
+	wait := max(0, ahead)
+	l := law{unit: 1}
+	r.RetryAfter, r.ResetAfter = l.wait(r.RetryAfter, wait), l.wait(r.ResetAfter, wait)
 	return store.DecisionOf(c, limitOf(c.Limit), r)
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -53,79 +54,49 @@ func (r *reader) number() int64 {
 	return int64(math.Float64frombits(v))
 }
 
+// state has room for the words of any law.
+type state [2 + algo.MaxSegments]uint64
+
+var states = sync.Pool{New: func() any { return new(state) }} //nolint:gochecknoglobals // memory that is used again
+
 // decision reads what the script says about n permits; now is what the server's clock shows.
 func (w *law) decision(r *reader, now, n int64, policy string) weir.Decision {
 	answer := r.byte()
 	at := r.number()
-	result := w.result(r, at, n, answer == answerAllowed)
+	asked := n
+	if answer == answerAllowed { // the state is that after the call
+		asked = 0
+	}
+	buf := states.Get().(*state)
+	words := buf[:w.Words()]
+	w.state(words, r, at)
+	result := w.Peek(words, at*w.unit, asked)
+	states.Put(buf)
 	result.Allowed = answer == answerAllowed
 	if result.Allowed {
 		result.RetryAfter = 0
 	}
-	wait := time.Duration(max(0, at-now)) // until a clock that was set back has caught up
-	result.RetryAfter = nanoseconds(result.RetryAfter, wait)
-	result.ResetAfter = nanoseconds(result.ResetAfter, wait)
-	d := store.DecisionOf(store.Charge{Policy: policy, N: n}, w.most, result)
+	behind := max(0, at-now) // until a clock that was set back has caught up
+	result.RetryAfter, result.ResetAfter = w.wait(result.RetryAfter, behind), w.wait(result.ResetAfter, behind)
+	d := store.DecisionOf(store.Charge{Policy: policy, N: n}, w.Limit(), result)
 	if answer == answerFull {
 		d.Reason = weir.ReasonTableFull
 	}
 	return d
 }
 
-// nanoseconds makes microseconds nanoseconds, and adds a wait to those that are not 0.
-func nanoseconds(us, wait time.Duration) time.Duration {
-	switch {
-	case us == algo.Never || us > math.MaxInt64/1000-wait:
+// wait makes a time of the law one in nanoseconds, rounded up to the microseconds of the script. If it is not 0, it is longer by
+// what the clock of the server is behind.
+func (w *law) wait(d time.Duration, behind int64) time.Duration {
+	if d == algo.Never || d == 0 {
+		return d
+	}
+	us := int64(d) / w.unit
+	if int64(d)%w.unit != 0 {
+		us++
+	}
+	if us > math.MaxInt64/microsecond-behind {
 		return algo.Never
-	case us == 0:
-		return 0
 	}
-	return (us + wait) * 1000
-}
-
-// result is what package algo says about the state in the reply, which is that after the call.
-func (w *law) result(r *reader, at, n int64, allowed bool) algo.Result {
-	if allowed {
-		n = 0
-	}
-	switch w.code {
-	case codeBucket:
-		b := &w.bucket
-		x := span{r.number(), r.number()}
-		result := algo.Result{Remaining: b.available(x), ResetAfter: x.ceil()}
-		if n <= b.burst {
-			if end := b.minus(b.plus(x, b.cost(max(n, 1))), b.full); end.us >= 0 {
-				result.RetryAfter = end.ceil()
-			}
-		}
-		return result
-	case codeFixed:
-		s := algo.WindowState{Window: r.number() / w.window, Used: r.number(), Excess: r.number()}
-		return w.fixed.Peek(s, at, n)
-	case codeCounter:
-		s := algo.SlidingCounterState{Window: r.number() / w.window, Cur: r.number(), Prev: r.number()}
-		return w.counter.Peek(s, at, n)
-	case codeSliding:
-		count := int(r.byte()) - 1
-		s := algo.SlidingWindowState{uint64(r.number())}
-		segments := s[2:]
-		for i := range segments {
-			if i >= count {
-				break
-			}
-			segments[i] = uint64(r.number())
-			s[1] += segments[i]
-		}
-		return w.sliding.Peek(s, at, n)
-	case codeCalendar:
-		s := algo.WindowState{Window: r.number() * microsecond, Used: r.number()}
-		result := w.calendar.Peek(s, at*microsecond, n)
-		if result.RetryAfter != algo.Never {
-			result.RetryAfter = (result.RetryAfter + 999) / 1000
-		}
-		result.ResetAfter = (result.ResetAfter + 999) / 1000
-		return result
-	default: // codeConcurrency
-		return w.inUse.Peek(algo.ConcurrencyState{InUse: r.number()}, at, n)
-	}
+	return time.Duration((us + behind) * microsecond)
 }
