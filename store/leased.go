@@ -263,7 +263,7 @@ func (l *Leased) reset(ctx context.Context, charges []Charge) error {
 	for i := range charges {
 		l.with(charges[i].Policy, charges[i].Key, func(e *leasedKey) {
 			e.releaseAll(now, nil)
-			e.epoch++
+			e.late = true
 			e.refusal, e.seen, e.reset = leasedRefusal{}, e.plan.most, now
 		})
 	}
@@ -292,11 +292,11 @@ type leasedKey struct {
 	refusal  leasedRefusal
 	aheadAt  int64 // no block is asked for in advance before
 	inFlight bool  // a Lend is under way
+	late     bool  // its answer is worthless, as the key was reset since
 	sentAt   int64 // when it was sent
 	trip     int64 // how long the last one took
-	epoch    int64 // counts what makes the answer to a Lend that is under way worthless
 
-	first, last *leasedWaiter
+	first, last *leasedPart
 	queued      int64 // permits that are waited for; less than nothing if they are too many to count
 }
 

@@ -19,11 +19,6 @@ type leasedBlock struct {
 // mostPast is how many blocks that are spent are remembered for a key, so that permits can be given back to where they came from.
 const mostPast = 8
 
-// loan is the loan of the block.
-func (e *leasedKey) loan(b *leasedBlock) Hold {
-	return Hold{Charges: []Charge{{Policy: e.policy, Key: e.key, Limit: e.plan.lowered, N: b.n}}, Taken: b.taken}
-}
-
 // left is how many permits are in hand at a time.
 func (e *leasedKey) left(at int64) int64 {
 	left := int64(0)
@@ -153,24 +148,16 @@ func older(a, b leasedBlock) int {
 	return 1
 }
 
-// leasedReturn is what goes back to the inner store.
-type leasedReturn struct {
-	loan    Hold
-	unspent int64
-}
-
-// release takes what is left of a block out of the hand. The caller must tidy.
-func (e *leasedKey) release(b *leasedBlock, unspent, now int64) leasedReturn {
-	r := leasedReturn{e.loan(b), unspent}
-	r.loan.Charges[0].N = unspent // as if the rest were a loan of its own
+// release takes permits that are left of a block out of the hand, as if they were a loan of their own. The caller must tidy.
+func (e *leasedKey) release(b *leasedBlock, unspent, now int64) Hold {
 	b.left -= unspent
 	b.n -= unspent
 	b.end = max(now, e.used)
-	return r
+	return Hold{Charges: []Charge{{Policy: e.policy, Key: e.key, Limit: e.plan.lowered, N: unspent}}, Taken: b.taken}
 }
 
 // releaseLeft takes everything out of the hand. The blocks are known as spent, so that what is put back finds them.
-func (e *leasedKey) releaseLeft(now int64, returns []leasedReturn) []leasedReturn {
+func (e *leasedKey) releaseLeft(now int64, returns []Hold) []Hold {
 	for i := range e.blocks {
 		if b := &e.blocks[i]; b.left > 0 {
 			returns = append(returns, e.release(b, b.left, now))
@@ -181,7 +168,7 @@ func (e *leasedKey) releaseLeft(now int64, returns []leasedReturn) []leasedRetur
 }
 
 // releaseAll takes everything out of the hand and forgets the blocks.
-func (e *leasedKey) releaseAll(now int64, returns []leasedReturn) []leasedReturn {
+func (e *leasedKey) releaseAll(now int64, returns []Hold) []Hold {
 	returns = e.releaseLeft(now, returns)
 	e.blocks, e.past, e.forgotten, e.low, e.lentN = nil, nil, max(now, e.used), -1, 0
 	return returns

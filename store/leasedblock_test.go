@@ -156,10 +156,10 @@ func TestLeasedFlightOfManyLargeRequests(t *testing.T) {
 	}
 	e := &leasedKey{plan: p}
 	for range 10_000 {
-		e.wait(&leasedWaiter{n: algo.MaxPermits})
+		e.wait(&leasedPart{charge: &Charge{N: algo.MaxPermits}})
 	}
-	if f, ok := e.flight(0); !ok || f.n != algo.MaxPermits || f.least != algo.MaxPermits {
-		t.Errorf("%+v, %v", f, ok)
+	if n, least, _, ok := e.depart(0); !ok || n != algo.MaxPermits || least != algo.MaxPermits {
+		t.Errorf("%d, at least %d, %v", n, least, ok)
 	}
 }
 

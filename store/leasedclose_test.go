@@ -197,12 +197,13 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 		first.lock.Unlock()
 	}
 	raised := weir.FixedWindow(weir.Per(3200, 1000*time.Hour))
-	c := &leasedCall{l: l, charges: []Charge{
+	c := &leasedCall{l: l}
+	for i, charge := range []Charge{
 		{Policy: "p", Key: "k", Limit: raised, N: 1}, {Policy: "p", Key: other, Limit: lasting, N: 1},
-	}, decisions: make([]weir.Decision, 2)}
-	for i := range c.charges {
-		charge := &c.charges[i]
-		c.parts = append(c.parts, leasedPart{plan: l.mustPlan(t, charge.Limit), hash: l.hashOf("p", charge.Key)})
+	} {
+		c.parts = append(c.parts, leasedPart{
+			charge: &charge, decision: new(weir.Decision), plan: l.mustPlan(t, charge.Limit), hash: l.hashOf("p", charge.Key),
+		})
 		c.shards |= 1 << l.shardAt(c.parts[i].hash)
 	}
 	if _, err := c.begin(); !errors.Is(err, ErrClosed) {

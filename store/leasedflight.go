@@ -9,22 +9,10 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// leasedWaiter is a charge that waits for a block. Its shard's lock guards it until done is closed.
-type leasedWaiter struct {
-	prev, next *leasedWaiter
-	n          int64
-	policy     string
-	sent       bool // it was waiting when the Lend that is under way began
-	decided    bool
-	decision   weir.Decision
-	err        error
-	done       chan struct{}
-}
-
 // wait puts w at the end of the queue.
-func (e *leasedKey) wait(w *leasedWaiter) {
+func (e *leasedKey) wait(w *leasedPart) {
 	w.done = make(chan struct{})
-	e.queued += w.n
+	e.queued += w.charge.N
 	if w.prev = e.last; e.last == nil {
 		e.first = w
 	} else {
@@ -34,8 +22,8 @@ func (e *leasedKey) wait(w *leasedWaiter) {
 }
 
 // leave takes w out of the queue.
-func (e *leasedKey) leave(w *leasedWaiter) {
-	e.queued -= w.n
+func (e *leasedKey) leave(w *leasedPart) {
+	e.queued -= w.charge.N
 	if w.prev == nil {
 		e.first = w.next
 	} else {
@@ -50,7 +38,7 @@ func (e *leasedKey) leave(w *leasedWaiter) {
 }
 
 // decide returns w, which leaves the queue.
-func (e *leasedKey) decide(w *leasedWaiter, err error) {
+func (e *leasedKey) decide(w *leasedPart, err error) {
 	e.leave(w)
 	w.decided, w.err = true, err
 	close(w.done)
@@ -63,29 +51,24 @@ func (e *leasedKey) fail(err error) {
 	}
 }
 
-// leasedFlight is a Lend that is about to be sent.
-type leasedFlight struct {
-	plan     *leasePlan
-	n, least int64
-	sent     int64
-	epoch    int64
-	ahead    bool // no request waits for it
-}
-
-// flight plans a Lend for the requests that wait, and for the demand to come; not ok if there is nothing to ask for.
-func (e *leasedKey) flight(now int64) (f leasedFlight, ok bool) {
+// depart begins a Lend of n permits, and least at least, for the requests that wait and for the demand to come; ahead reports
+// whether no request waits for it. It is not ok if there is nothing to ask for.
+func (e *leasedKey) depart(now int64) (n, least int64, ahead, ok bool) {
 	left := e.left(now)
 	want := e.demand(now, left)
 	for w := e.first; w != nil; w = w.next {
-		want = min(want+w.n, algo.MaxPermits) // many that wait for so much could add up to less than nothing
+		want = min(want+w.charge.N, algo.MaxPermits) // many that wait for so much could add up to less than nothing
 		w.sent = true
 	}
-	f = leasedFlight{plan: e.plan, n: want - left, least: 1, sent: now, epoch: e.epoch, ahead: e.first == nil}
-	if !f.ahead {
-		f.least = e.first.n - left
+	least, ahead = 1, e.first == nil
+	if !ahead {
+		least = e.first.charge.N - left
 	}
-	f.n = min(max(f.n, f.least), algo.MaxPermits)
-	return f, f.least > 0 && want > left
+	if least <= 0 || want <= left {
+		return 0, 0, ahead, false
+	}
+	e.inFlight, e.late, e.sentAt = true, false, now
+	return min(max(want-left, least), algo.MaxPermits), least, ahead, true
 }
 
 // launch sends a Lend, unless one is under way. The shard must be locked, and open.
@@ -93,12 +76,9 @@ func (l *Leased) launch(e *leasedKey, now int64) {
 	if e.inFlight {
 		return
 	}
-	f, ok := e.flight(now)
-	if !ok {
-		return
+	if n, least, ahead, ok := e.depart(now); ok {
+		l.calls.Go(func() { l.fly(e, n, least, ahead) })
 	}
-	e.inFlight, e.sentAt = true, now
-	l.calls.Go(func() { l.fly(e, f) })
 }
 
 // launchAhead sends a Lend before anybody has to wait for it, by as much earlier than it is worth while as lead is.
@@ -116,31 +96,28 @@ const (
 	callTime = 10 * time.Second
 )
 
-// fly asks for blocks until no request waits.
-func (l *Leased) fly(e *leasedKey, f leasedFlight) {
+// fly asks for blocks until no request waits. Until then the plan of the key stays.
+func (l *Leased) fly(e *leasedKey, n, least int64, ahead bool) {
 	s := l.shard(e.hash)
 	for ok := true; ok; {
-		if f.ahead {
+		if ahead {
 			l.ahead.Add(1)
 		}
-		loan, d, err := l.lend(Charge{Policy: e.policy, Key: e.key, Limit: f.plan.lowered, N: f.n}, f.least)
-		if f.ahead {
+		loan, d, err := l.lend(Charge{Policy: e.policy, Key: e.key, Limit: e.plan.lowered, N: n}, least)
+		if ahead {
 			l.ahead.Add(-1)
 		}
 		s.lock.Lock()
 		now := l.now() // not before, as it counts for requests that have come meanwhile
-		back := e.land(&f, loan, d, err, s.closed, now)
-		e.inFlight = false
-		ok = false
+		back := e.land(n, least, loan, d, err, s.closed, now)
+		e.inFlight, ok = false, false
 		if e.first != nil && !s.closed {
-			if f, ok = e.flight(now); ok {
-				e.inFlight, e.sentAt = true, now
-			}
+			n, least, ahead, ok = e.depart(now)
 		}
 		l.watchHand(e, now)
 		s.lock.Unlock()
-		for _, r := range back {
-			l.giveLoanBack(r)
+		for _, loan := range back {
+			l.giveLoanBack(loan)
 		}
 	}
 }
@@ -161,65 +138,65 @@ func (l *Leased) lend(c Charge, least int64) (Hold, weir.Decision, error) {
 }
 
 // land takes in the answer to a Lend, and returns what goes back.
-func (e *leasedKey) land(f *leasedFlight, loan Hold, d weir.Decision, err error, closed bool, now int64) (back []leasedReturn) {
+func (e *leasedKey) land(n, least int64, loan Hold, d weir.Decision, err error, closed bool, now int64) (back []Hold) {
 	switch {
 	case closed: // no request waits any more
 		if loan.Lent() > 0 {
-			back = append(back, leasedReturn{loan, loan.Lent()})
+			back = append(back, loan)
 		}
 		return back
 	case err != nil:
-		e.aheadAt = now + f.plan.pause()
+		e.aheadAt = now + e.plan.pause()
 		e.fail(err)
 		return nil
-	case f.epoch != e.epoch:
+	case e.late:
 		e.landLate(loan, now)
 		return nil
 	}
-	e.trip = max(now-f.sent, 0)
+	e.trip = max(now-e.sentAt, 0)
 	e.seen, e.reset = d.Remaining, now+min(int64(d.ResetAfter), latest)
 	if !d.Allowed {
-		e.refuse(f, &d, f.least, now)
+		e.refuse(&d, least, now)
 		return nil
 	}
 	e.refusal = leasedRefusal{}
-	partly := loan.Lent() < f.n // there is no more for now
+	partly := loan.Lent() < n // there is no more for now
 	if partly {
-		e.aheadAt = now + f.plan.pause()
+		e.aheadAt = now + e.plan.pause()
 	}
 	b := leasedBlock{
-		taken: loan.Taken, deadline: f.sent + f.plan.spendable(loan.Taken), n: loan.Lent(), left: loan.Lent(),
+		taken: loan.Taken, deadline: e.sentAt + e.plan.spendable(loan.Taken), n: loan.Lent(), left: loan.Lent(),
 	}
 	e.blocks = append(e.blocks, b)
-	e.serve(f.sent, now)
+	e.serve(now)
 	switch {
-	case partly && f.plan.drips: // as it would say if it were asked now
-		e.refuse(f, &weir.Decision{Reason: weir.ReasonLimited}, 1, now)
-	case partly && f.plan.steady: // until when it would refuse is for it to say
-		e.refusal = leasedRefusal{least: 1, sent: f.sent, asked: now, retry: now, reason: weir.ReasonLimited}
+	case partly && e.plan.drips: // as it would say if it were asked now
+		e.refuse(&weir.Decision{Reason: weir.ReasonLimited}, 1, now)
+	case partly && e.plan.steady: // until when it would refuse is for it to say
+		e.refusal = leasedRefusal{least: 1, sent: e.sentAt, asked: now, retry: now, reason: weir.ReasonLimited}
 	}
 	left := e.left(now)
 	e.lentAt, e.lentN = now, left
 	e.low = -1
 	if demand := e.demand(now, left); demand > 0 { // a quarter, or what is used up while the answer is twice as late as this one
-		e.low = max(demand/4, muldiv(demand, min(2*max(now-f.sent, 0), f.plan.demandSpan()), f.plan.demandSpan()))
+		e.low = max(demand/4, muldiv(demand, min(2*max(now-e.sentAt, 0), e.plan.demandSpan()), e.plan.demandSpan()))
 	}
 	return e.shed(left, now, back)
 }
 
 // serve grants what is in hand to the requests that wait, in their order.
-func (e *leasedKey) serve(sent, now int64) {
+func (e *leasedKey) serve(now int64) {
 	for w := e.first; w != nil; w = e.first {
-		if !e.spend(w.n, w.at(sent, now)) {
+		if !e.spend(w.charge.N, w.at(e.sentAt, now)) {
 			return
 		}
-		e.allowed(&w.decision, w.policy, now)
+		e.allowed(w.decision, w.charge.Policy, now)
 		e.decide(w, nil)
 	}
 }
 
 // shed takes out of the hand what is too much, as those for whom it was asked have gone.
-func (e *leasedKey) shed(left, now int64, back []leasedReturn) []leasedReturn {
+func (e *leasedKey) shed(left, now int64, back []Hold) []Hold {
 	for i := len(e.blocks) - 1; i >= 0 && left > e.plan.bound.Block; i-- {
 		b := &e.blocks[i]
 		if over := min(left-e.plan.bound.Block, b.left); b.deadline > now {
@@ -232,26 +209,26 @@ func (e *leasedKey) shed(left, now int64, back []leasedReturn) []leasedReturn {
 }
 
 // refuse refuses the requests that wait for least permits that are not in hand, or more, and remembers that.
-func (e *leasedKey) refuse(f *leasedFlight, d *weir.Decision, least, now int64) {
-	r := leasedRefusal{least: least, sent: f.sent, reason: d.Reason, forever: d.RetryAfter == weir.Never}
-	wait := max(int64(d.RetryAfter), f.plan.pause())
-	r.retry, r.asked = now+min(wait, latest), now+min(wait, f.plan.longest)
+func (e *leasedKey) refuse(d *weir.Decision, least, now int64) {
+	r := leasedRefusal{least: least, sent: e.sentAt, reason: d.Reason, forever: d.RetryAfter == weir.Never}
+	wait := max(int64(d.RetryAfter), e.plan.pause())
+	r.retry, r.asked = now+min(wait, latest), now+min(wait, e.plan.longest)
 	e.refusal, e.aheadAt = r, r.asked
 	for w := e.first; w != nil; {
 		next := w.next
-		if w.n-e.left(w.at(f.sent, now)) >= r.least {
-			e.refused(&w.decision, w.policy, w.n, now)
+		if w.charge.N-e.left(w.at(e.sentAt, now)) >= r.least {
+			e.refused(w.decision, w.charge.Policy, w.charge.N, now)
 			e.decide(w, nil)
 		}
 		w = next
 	}
-	e.serve(f.sent, now)
+	e.serve(now)
 }
 
 // at is the time that counts for w when the reply to a Lend comes. Requests that waited when it was sent count as granted while
 // it was under way, which is between their beginning and their end: it makes no difference to them that a block is too old when
 // the reply is late.
-func (w *leasedWaiter) at(sent, now int64) int64 {
+func (w *leasedPart) at(sent, now int64) int64 {
 	if w.sent {
 		return min(sent, now)
 	}
@@ -262,9 +239,9 @@ func (w *leasedWaiter) at(sent, now int64) int64 {
 // not given back, as all permits are there already.
 func (e *leasedKey) landLate(loan Hold, now int64) {
 	unspent := loan.Lent()
-	for w := e.first; w != nil && w.sent && w.n <= unspent; w = e.first {
-		unspent -= w.n
-		e.allowed(&w.decision, w.policy, now)
+	for w := e.first; w != nil && w.sent && w.charge.N <= unspent; w = e.first {
+		unspent -= w.charge.N
+		e.allowed(w.decision, w.charge.Policy, now)
 		e.decide(w, nil)
 	}
 }

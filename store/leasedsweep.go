@@ -33,8 +33,8 @@ func (l *Leased) due(now int64) (next int64) {
 			returns := e.lookAt(now)
 			l.watchHand(e, now)
 			s.lock.Unlock()
-			for _, r := range returns {
-				l.returnBeside(r)
+			for _, loan := range returns {
+				l.returnBeside(loan)
 			}
 			s.lock.Lock()
 		}
@@ -44,7 +44,7 @@ func (l *Leased) due(now int64) (next int64) {
 }
 
 // lookAt takes what is not used, or will not be used in time, out of the hand.
-func (e *leasedKey) lookAt(now int64) (returns []leasedReturn) {
+func (e *leasedKey) lookAt(now int64) (returns []Hold) {
 	if e.inFlight || e.first != nil { // requests that wait may count on what is there
 		return nil
 	}
@@ -59,10 +59,10 @@ func (e *leasedKey) lookAt(now int64) (returns []leasedReturn) {
 }
 
 // returnBeside gives permits back while the caller goes on, if not too many calls are under way.
-func (l *Leased) returnBeside(r leasedReturn) {
+func (l *Leased) returnBeside(loan Hold) {
 	l.returning <- struct{}{}
 	l.calls.Go(func() {
-		l.giveLoanBack(r)
+		l.giveLoanBack(loan)
 		<-l.returning
 	})
 }
@@ -107,7 +107,7 @@ func (l *Leased) Stats() LeasedStats {
 // request (TestLeasedCloseWhileTheStoreIsAsked). After 5 s it ends the calls that are still under way. The error is one that kept
 // permits from being given back after the call. Closing twice is harmless. The inner store stays open.
 func (l *Leased) Close() error {
-	var returns []leasedReturn
+	var returns []Hold
 	return l.shut(closeTime, func(s *nearShard[leasedKey]) {
 		now := l.now()
 		for _, k := range s.ring {
@@ -116,8 +116,8 @@ func (l *Leased) Close() error {
 		}
 		s.keys, s.ring = nil, nil
 	}, func() error {
-		for _, r := range returns {
-			l.returnBeside(r)
+		for _, loan := range returns {
+			l.returnBeside(loan)
 		}
 		l.calls.Wait()
 		if f := l.stats.failure.Load(); f != nil {

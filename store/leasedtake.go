@@ -8,13 +8,21 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// leasedPart is a charge of a request.
+// leasedPart is a charge of a request, and its decision.
 type leasedPart struct {
-	plan  *leasePlan
-	hash  uint64
-	entry *leasedKey
-	wait  *leasedWaiter
-	state leasedState
+	charge   *Charge
+	decision *weir.Decision
+	plan     *leasePlan
+	hash     uint64
+	entry    *leasedKey
+	state    leasedState
+
+	// The rest is of a charge that waits for a block. The lock of its shard guards it, and the decision, until done is closed.
+	prev, next *leasedPart
+	sent       bool // it was waiting when the Lend that is under way began
+	decided    bool
+	err        error
+	done       chan struct{}
 }
 
 type leasedState uint8
@@ -30,16 +38,14 @@ const (
 
 // leasedCall is a request on its way.
 type leasedCall struct {
-	l         *Leased
-	charges   []Charge
-	decisions []weir.Decision
-	parts     []leasedPart
-	shards    nearLocks // those of the charges that are leased
-	since     int64
-	waits     int
-	passed    int
-	counts    bool // among Leased.calls, until it has ended
-	returns   []leasedReturn
+	l       *Leased
+	parts   []leasedPart
+	shards  nearLocks // those of the charges that are leased
+	since   int64
+	waits   int
+	passed  int
+	counts  bool // among Leased.calls, until it has ended
+	returns []Hold
 }
 
 // take takes permits. If the context ends while it waits for a block, nothing was taken.
@@ -57,14 +63,14 @@ func (l *Leased) take(ctx context.Context, charges []Charge, decisions []weir.De
 	if c == nil {
 		c = new(leasedCall)
 	}
-	*c = leasedCall{l: l, charges: charges, decisions: decisions, parts: c.parts[:0]}
+	*c = leasedCall{l: l, parts: c.parts[:0]}
 	defer c.end()
 	for i := range charges {
 		p, err := l.plan(charges[i].Limit)
 		if err != nil {
 			return err
 		}
-		part := leasedPart{plan: p}
+		part := leasedPart{charge: &charges[i], decision: &decisions[i], plan: p}
 		if p.bound.Leased {
 			part.hash = l.hashOf(charges[i].Policy, charges[i].Key)
 			c.shards |= 1 << l.shardAt(part.hash)
@@ -132,21 +138,20 @@ func (c *leasedCall) begin() (refused bool, err error) {
 			c.told(i, c.since)
 			continue
 		}
-		part, charge := &c.parts[i], &c.charges[i]
+		part := &c.parts[i]
 		switch e := part.entry; part.state {
 		case leasedInHand:
-			e.spend(charge.N, c.since)
+			e.spend(part.charge.N, c.since)
 			holds = true
-			e.allowed(&c.decisions[i], charge.Policy, c.since)
+			e.allowed(part.decision, part.charge.Policy, c.since)
 			if e.low >= 0 && e.left(c.since) <= e.low {
 				c.l.launchAhead(e, c.since, 0)
 			}
 		case leasedProbe:
-			e.allowed(&c.decisions[i], charge.Policy, c.since)
+			e.allowed(part.decision, part.charge.Policy, c.since)
 		case leasedWaits:
 			holds = true
-			part.wait = &leasedWaiter{n: charge.N, policy: charge.Policy}
-			e.wait(part.wait)
+			e.wait(part)
 			c.waits++
 			c.l.launch(e, c.since)
 		default:
@@ -170,8 +175,8 @@ func (c *leasedCall) looked() {
 
 // look finds out how a charge is decided.
 func (c *leasedCall) look(i int) leasedState {
-	part, charge := &c.parts[i], &c.charges[i]
-	s := c.shard(i)
+	part := &c.parts[i]
+	charge, s := part.charge, c.shard(i)
 	e := s.find(part.hash, charge.Policy, charge.Key)
 	part.entry = e
 	if charge.N > part.plan.most {
@@ -190,7 +195,9 @@ func (c *leasedCall) look(i int) leasedState {
 	if e.plan != part.plan {
 		switch {
 		case e.plan.lowered == part.plan.lowered:
-			e.plan = part.plan
+			if !e.inFlight {
+				e.plan = part.plan
+			}
 		case e.inFlight || e.first != nil:
 			return leasedPassed
 		default: // the limit was changed
@@ -213,8 +220,8 @@ func (c *leasedCall) look(i int) leasedState {
 
 // told is the decision about a charge of a request that is refused, as far as it is known.
 func (c *leasedCall) told(i int, now int64) {
-	part, charge, d := &c.parts[i], &c.charges[i], &c.decisions[i]
-	e := part.entry
+	part := &c.parts[i]
+	e, charge, d := part.entry, part.charge, part.decision
 	switch {
 	case part.state == leasedRefused:
 		e.refused(d, charge.Policy, max(charge.N, 1), now)
@@ -232,8 +239,8 @@ func (c *leasedCall) told(i int, now int64) {
 // await waits for the blocks that the request needs. If it is refused, or the context ends, all goes back.
 func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
 	for i := range c.parts {
-		w := c.parts[i].wait
-		if w == nil {
+		w := &c.parts[i]
+		if w.state != leasedWaits {
 			continue
 		}
 		select {
@@ -247,8 +254,8 @@ func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
 		if err != nil {
 			break
 		}
-		if c.decisions[i] = w.decision; !w.decision.Allowed {
-			c.parts[i].state, refused = leasedRefused, true
+		if !w.decision.Allowed {
+			w.state, refused = leasedRefused, true
 			break
 		}
 	}
@@ -260,34 +267,33 @@ func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
 
 // undo gives back what was taken, and leaves the queues. Where the request was refused, it tells what is left.
 func (c *leasedCall) undo() {
-	for _, r := range c.undoHere() {
-		c.l.giveLoanBack(r)
+	for _, loan := range c.undoHere() {
+		c.l.giveLoanBack(loan)
 	}
 }
 
 // undoHere puts into the hand what was taken, and returns what has to go back to the inner store instead, as the hand is closed.
-func (c *leasedCall) undoHere() (returns []leasedReturn) {
+func (c *leasedCall) undoHere() (returns []Hold) {
 	c.l.lock(c.shards)
 	defer c.l.unlock(c.shards)
 	now := c.l.now()
 	for i := range c.parts {
-		part, n := &c.parts[i], c.charges[i].N
-		e, w := part.entry, part.wait
+		part := &c.parts[i]
+		e, n := part.entry, part.charge.N
 		switch {
 		case part.state == leasedInHand:
 			c.l.stats.lost.Add(e.putBack(n, c.since, now))
-		case part.state == leasedRefused || w == nil:
+		case part.state != leasedWaits:
 			continue
-		case !w.decided:
-			e.leave(w)
-		case w.err != nil: // it has left, and has nothing
-		case w.decision.Allowed:
+		case !part.decided:
+			e.leave(part)
+		case part.err != nil: // it has left, and has nothing
+		case part.decision.Allowed:
 			c.l.stats.lost.Add(e.putBack(n, c.since, now))
 		default:
-			c.decisions[i] = w.decision
 			continue
 		}
-		e.allowed(&c.decisions[i], c.charges[i].Policy, now)
+		e.allowed(part.decision, part.charge.Policy, now)
 		if c.shard(i).closed {
 			returns = e.releaseLeft(now, returns)
 			continue
@@ -307,7 +313,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 	charges, decisions := make([]Charge, 0, c.passed), make([]weir.Decision, c.passed)
 	for i := range c.parts {
 		if c.parts[i].state == leasedPassed {
-			charge := c.charges[i]
+			charge := *c.parts[i].charge
 			charge.Limit = c.parts[i].plan.lowered
 			charges = append(charges, charge)
 		}
@@ -334,7 +340,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 	}
 	for i, at := 0, 0; i < len(c.parts); i++ {
 		if c.parts[i].state == leasedPassed {
-			c.decisions[i] = decisions[at]
+			*c.parts[i].decision = decisions[at]
 			at++
 		}
 	}
@@ -377,28 +383,28 @@ func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
 }
 
 // returnSoon gives permits back without waiting. A shard must be locked, and open.
-func (l *Leased) returnSoon(returns []leasedReturn) {
+func (l *Leased) returnSoon(returns []Hold) {
 	if len(returns) == 0 {
 		return
 	}
 	l.calls.Go(func() {
-		for _, r := range returns {
-			l.giveLoanBack(r)
+		for _, loan := range returns {
+			l.giveLoanBack(loan)
 		}
 	})
 }
 
 // giveLoanBack gives permits back. If that fails they come back as any do.
-func (l *Leased) giveLoanBack(r leasedReturn) {
+func (l *Leased) giveLoanBack(loan Hold) {
 	ctx, cancel := context.WithTimeout(l.ctx, callTime)
 	defer cancel()
-	if err := Return(ctx, l.inner, r.loan, r.unspent); err != nil {
-		l.stats.lost.Add(r.unspent)
+	if err := Return(ctx, l.inner, loan, loan.Lent()); err != nil {
+		l.stats.lost.Add(loan.Lent())
 		if l.closed.Load() {
 			err = fmt.Errorf("weir: permits on loan could not be given back: %w", err)
 			l.stats.failure.Store(&err)
 		}
 		return
 	}
-	l.stats.returned.Add(r.unspent)
+	l.stats.returned.Add(loan.Lent())
 }

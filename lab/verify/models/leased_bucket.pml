@@ -37,7 +37,7 @@ mtype = { none, asked, lent, hand, back };
 typedef Block {
 	mtype at = none; /* no block, asked for, in the answer on its way, in hand, on its way back */
 	byte n;          /* permits of it that are not spent */
-	byte sent;       /* age of the call of Lend: leasedFlight.sent */
+	byte sent;       /* age of the call of Lend: leasedKey.sentAt */
 	byte taken       /* age of the loan: Loan.Taken */
 }
 Block b[BLOCKS];
@@ -101,7 +101,7 @@ active [BLOCKS] proctype block() {
 	   }
 
 	/* Requests that waited when the call was sent count from the moment of the loan, however late the answer is, as that is
-	   between their beginning and their end: leasedWaiter.at, leasedKey.serve. */
+	   between their beginning and their end: leasedPart.at, leasedKey.serve. */
 	:: atomic { b[i].at == lent && b[i].taken == 0 && b[i].n > 0 -> spend(); b[i].n-- }
 
 	/* The answer comes: leasedKey.land. */

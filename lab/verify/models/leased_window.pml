@@ -36,7 +36,7 @@ mtype = { none, asked, lent, hand, back };
 typedef Block {
 	mtype at = none; /* no block, asked for, in the answer on its way, in hand, on its way back */
 	byte n;          /* permits of it that are not spent */
-	byte sent;       /* age of the call of Lend: leasedFlight.sent */
+	byte sent;       /* age of the call of Lend: leasedKey.sentAt */
 	byte ends;       /* ticks until it must be spent: leasedBlock.deadline */
 	bool same        /* it was lent in the window that goes on */
 }
@@ -97,7 +97,7 @@ active [BLOCKS] proctype block() {
 		od;
 		used = used + b[i].n;
 		b[i].ends = (FROM_ANSWER -> W - place : (W - place > b[i].sent -> W - place - b[i].sent : 0));
-		/* Requests that waited when it was sent count from this moment: leasedWaiter.at. */
+		/* Requests that waited when it was sent count from this moment: leasedPart.at. */
 		do
 		:: b[i].n > 0 -> spend(); b[i].n--
 		:: break
