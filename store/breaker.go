@@ -146,25 +146,14 @@ const (
 var breakerStates = [...]string{"closed", "open", "half-open"}
 
 // String is the name of the state in lower case.
-func (s BreakerState) String() string {
-	if int(s) < len(breakerStates) {
-		return breakerStates[s]
-	}
-	return fmt.Sprintf("BreakerState(%d)", uint8(s))
-}
+func (s BreakerState) String() string { return nameOf(breakerStates[:], s, "BreakerState") }
 
 // MarshalText is String.
 func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
 func (s *BreakerState) UnmarshalText(text []byte) error {
-	for i, name := range breakerStates {
-		if name == string(text) {
-			*s = BreakerState(i)
-			return nil
-		}
-	}
-	return &weir.OptionError{Option: "breaker state", Value: fmt.Sprintf("%.40q", text), Accepted: "closed, open or half-open"}
+	return findName(breakerStates[:], s, text, "breaker state", "closed, open or half-open")
 }
 
 // BreakerStats tell what a [Breaker] does and did. Counters only grow.

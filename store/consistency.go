@@ -22,25 +22,14 @@ const (
 var consistencies = [...]string{"coherent", "leased", "optimistic"}
 
 // String is the name that configurations use.
-func (c Consistency) String() string {
-	if int(c) < len(consistencies) {
-		return consistencies[c]
-	}
-	return fmt.Sprintf("Consistency(%d)", uint8(c))
-}
+func (c Consistency) String() string { return nameOf(consistencies[:], c, "Consistency") }
 
 // MarshalText writes the name.
 func (c Consistency) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText reads the name.
 func (c *Consistency) UnmarshalText(text []byte) error {
-	for i, name := range consistencies {
-		if string(text) == name {
-			*c = Consistency(i)
-			return nil
-		}
-	}
-	return &weir.OptionError{Option: "consistency", Value: fmt.Sprintf("%.40q", text), Accepted: "coherent, leased or optimistic"}
+	return findName(consistencies[:], c, text, "consistency", "coherent, leased or optimistic")
 }
 
 // Fail is what is decided while a store is unavailable.
@@ -58,23 +47,31 @@ const (
 var fails = [...]string{"closed", "open", "local"}
 
 // String is the name that configurations use.
-func (f Fail) String() string {
-	if int(f) < len(fails) {
-		return fails[f]
-	}
-	return fmt.Sprintf("Fail(%d)", uint8(f))
-}
+func (f Fail) String() string { return nameOf(fails[:], f, "Fail") }
 
 // MarshalText writes the name.
 func (f Fail) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText reads the name.
 func (f *Fail) UnmarshalText(text []byte) error {
-	for i, name := range fails {
+	return findName(fails[:], f, text, "fail", "closed, open or local")
+}
+
+// nameOf is the name of a constant, or its type and number if it has none.
+func nameOf[C ~uint8](names []string, c C, kind string) string {
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return fmt.Sprintf("%s(%d)", kind, uint8(c))
+}
+
+// findName makes c the constant of a name, or returns an error about the option, of which accepted are the names.
+func findName[C ~uint8](names []string, c *C, text []byte, option, accepted string) error {
+	for i, name := range names {
 		if string(text) == name {
-			*f = Fail(i)
+			*c = C(i)
 			return nil
 		}
 	}
-	return &weir.OptionError{Option: "fail", Value: fmt.Sprintf("%.40q", text), Accepted: "closed, open or local"}
+	return &weir.OptionError{Option: option, Value: fmt.Sprintf("%.40q", text), Accepted: accepted}
 }
