@@ -438,7 +438,7 @@ func (f *Fleet) Do(ctx context.Context, ask Ask, charges []Charge, decisions []w
 	case (ask.Mode == ModePeek || ask.Mode == ModeLend) && !mixed:
 		return f.look(ctx, ask, c, charges, decisions)
 	}
-	if err := Check(ask, charges, decisions); err != nil {
+	if err := CheckQueued(ask, charges, decisions); err != nil {
 		return Hold{}, err
 	}
 	switch {

@@ -36,6 +36,9 @@ func splitBy(charges []Charge, place func(c *Charge) int) *parts {
 func (p *parts) end(decisions []weir.Decision) {
 	for i := range p {
 		q := &p[i]
+		if len(q.charges) == 0 {
+			continue
+		}
 		for j, at := range q.at {
 			if decisions != nil {
 				decisions[at] = q.decisions[j]
