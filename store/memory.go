@@ -63,14 +63,12 @@ var _ Home = (*Memory)(nil)
 
 // NewMemory returns an empty store, or an *[weir.OptionError].
 func NewMemory(o MemoryOptions) (*Memory, error) {
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
-	if o.MaxKeys < 1 || o.MaxKeys > 1e9 {
-		return nil, &weir.OptionError{Option: "MemoryOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
+	maxKeys, err := maxKeysOf("MemoryOptions.MaxKeys", o.MaxKeys)
+	if err != nil {
+		return nil, err
 	}
 	return &Memory{
-		maxKeys: o.MaxKeys, clock: o.Clock, keys: make(map[memoryKey]*memoryEntry), last: math.MinInt64,
+		maxKeys: maxKeys, clock: o.Clock, keys: make(map[memoryKey]*memoryEntry), last: math.MinInt64,
 		cleared: make([]uint64, 1+algo.MaxSegments),
 	}, nil
 }
