@@ -2,18 +2,15 @@ package policy
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/memo"
 	"github.com/weirhq/weir/keyset"
 )
 
 // broughtLimits are the limits that requests have brought to a policy lately. They are those of a set in force: the next one
 // checks them anew.
-type broughtLimits struct {
-	mu             sync.RWMutex
-	recent, before map[weir.Limit]*broughtLimit
-}
+type broughtLimits = memo.Table[weir.Limit, *broughtLimit]
 
 // broughtLimit is one of them as items have it.
 type broughtLimit struct {
@@ -21,9 +18,6 @@ type broughtLimit struct {
 	err     error       // why it cannot be used
 	why     weir.Reason // the same
 }
-
-// mostBrought is how many limits each of the two halves remembers. Others are checked once more when they come again.
-const mostBrought = 1024
 
 var tableFull = &broughtLimit{err: keyset.ErrTableFull, why: weir.ReasonTableFull}
 
@@ -35,7 +29,7 @@ func (it *item) bring(r *Request) bool {
 	case err != nil:
 		it.failed = err
 	case ok:
-		b := p.brought.of(p, l)
+		b, _ := p.brought.Of(l, p.check) // which says itself what is wrong
 		if it.failed, it.why = b.err, b.why; b.err == nil {
 			it.variant = &b.variant
 		}
@@ -43,30 +37,8 @@ func (it *item) bring(r *Request) bool {
 	return ok
 }
 
-// of is a limit of a policy.
-func (all *broughtLimits) of(p *livePolicy, l weir.Limit) *broughtLimit {
-	all.mu.RLock()
-	b, old := all.recent[l], all.before[l]
-	all.mu.RUnlock()
-	if b != nil {
-		return b
-	}
-	if b = old; b == nil {
-		if b = p.check(l); b == tableFull {
-			return b // there may be room for it soon
-		}
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if len(all.recent) >= mostBrought || all.recent == nil {
-		all.before, all.recent = all.recent, make(map[weir.Limit]*broughtLimit)
-	}
-	all.recent[l] = b
-	return b
-}
-
-// check checks a limit that a request has brought.
-func (p *livePolicy) check(l weir.Limit) *broughtLimit {
+// check checks a limit that a request has brought. It also returns an error if there may be room for the limit soon.
+func (p *livePolicy) check(l weir.Limit) (*broughtLimit, error) {
 	of := p.Limits[0]
 	err := l.Check()
 	if err == nil && !alike(l, of.Limit) {
@@ -83,10 +55,10 @@ func (p *livePolicy) check(l weir.Limit) *broughtLimit {
 		b.variant, err = variantOf(p.limits, []Limit{{Limit: l, Name: of.Name}})
 	}
 	if errors.Is(err, keyset.ErrTableFull) {
-		return tableFull
+		return tableFull, err
 	}
 	if err != nil {
-		return &broughtLimit{err: err, why: weir.ReasonInvalid}
+		b.err, b.why = err, weir.ReasonInvalid
 	}
-	return b
+	return b, nil
 }
