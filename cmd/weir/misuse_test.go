@@ -43,7 +43,7 @@ func TestMisuse(t *testing.T) {
 		"replay x.log --json=perhaps":         `--json "perhaps": must be true or false`,
 		"replay x.log --config a --burst 3":   `--burst cannot be combined with --config`,
 		"replay x.log --against b.yaml":       `--against needs something to compare with: give --config, or a limit by --limit`,
-		"replay x.log --chart x.gif":          `--chart "x.gif": must be a file whose name ends in .svg or .png`,
+		"replay x.log --chart x.png":          `--chart "x.png": must be a file whose name ends in .svg`,
 		"config chek":                         `config has no command "chek"; did you mean "check"?`,
 		"config check":                        `check needs a FILE; run "weir config check --help"`,
 		"config explain":                      `explain needs one FILE, not 0`,

@@ -1,218 +1,187 @@
 package chart
 
 import (
-	"image/color"
+	"bytes"
+	"fmt"
+	"html"
 	"slices"
 	"time"
-
-	xfont "golang.org/x/image/font"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
-// Blue and vermilion, which also the colour-blind can tell apart.
-var (
-	paper    = color.White
-	ink      = color.RGBA{0x22, 0x22, 0x22, 0xff}
-	grey     = color.RGBA{0x5a, 0x5a, 0x5a, 0xff}
-	grid     = color.RGBA{0xe2, 0xe2, 0xe2, 0xff}
-	admitted = color.RGBA{0x8d, 0xb9, 0xda, 0xff}
-	refused  = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
-	before   = color.RGBA{0x10, 0x2a, 0x43, 0xff}
+// Sizes of what is drawn.
+const (
+	width       = 980
+	edge        = 26
+	heading     = 104 // title, subtitle and legend
+	groupName   = 32
+	caption     = 25
+	panelHeight = 98
+	between     = 13 // below a panel that has another one below it
+	axisHeight  = 36 // the labels of the times below a group
+	yLabels     = 57
+	bottom      = 13
+
+	left  = edge + yLabels // of the area of a panel
+	right = width - edge
 )
 
-func style(size vg.Length, c color.Color, bold bool) text.Style {
-	f := font.From(plot.DefaultFont, size)
-	f.Variant = "Sans"
-	if bold {
-		f.Weight = xfont.WeightBold
-	}
-	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
+// style has blue and vermilion, which also the colour-blind can tell apart, on paper that is as light or dark as the screen.
+const style = `<style>
+svg {
+--paper: #fff; --ink: #222; --grey: #5a5a5a; --grid: #e2e2e2;
+--allowed: #8db9da; --refused: #d55e00; --before: #102a43;
+}
+@media (prefers-color-scheme: dark) {
+svg {
+--paper: #14181d; --ink: #eee; --grey: #aab2bb; --grid: #333b44;
+--allowed: #3f7ba6; --refused: #e8762c; --before: #d6e8f7;
+}
+}
+text { font: 12px "Liberation Sans", Arial, Helvetica, sans-serif; fill: var(--grey); }
+.title { font-size: 21px; font-weight: bold; fill: var(--ink); }
+.name { font-size: 16px; font-weight: bold; fill: var(--ink); }
+.text { font-size: 13px; }
+.paper { fill: var(--paper); }
+.grid { stroke: var(--grid); }
+.axis { stroke: var(--grey); }
+.allowed { fill: var(--allowed); }
+.refused { fill: var(--refused); }
+.before { stroke: var(--before); stroke-width: 1.3; fill: none; }
+</style>`
+
+// canvas is an SVG in the making. Its y grows downwards.
+type canvas struct{ bytes.Buffer }
+
+func (c *canvas) addf(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
+
+// write writes a line of text whose base is at y. At the edge of the picture it is cut off.
+func (c *canvas) write(class, anchor string, x, y float64, line string) {
+	c.addf(`<text class="%s" text-anchor="%s" x="%.5g" y="%.5g">%s</text>`, class, anchor, x, y, html.EscapeString(line))
 }
 
-// write writes a line of text that begins at x and stands on y. What has no room up to the right edge is cut off.
-func write(c draw.Canvas, s text.Style, x, y vg.Length, line string) (end vg.Length) {
-	room := c.Max.X - edge - x
-	if s.Width(line) > room {
-		runes := []rune(line)
-		for len(runes) > 0 && s.Width(string(runes)+"…") > room {
-			runes = runes[:len(runes)-1]
-		}
-		line = string(runes) + "…"
-	}
-	c.FillText(s, vg.Point{X: x, Y: y}, line)
-	return x + s.Width(line)
+func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
+	c.addf(`<path class="%s" d="M%.5g %.5gL%.5g %.5g"/>`, class, x1, y1, x2, y2)
 }
 
-func (p *Picture) draw(c draw.Canvas) error {
-	c.SetColor(paper)
-	c.Fill(c.Path())
-	left := c.Min.X + edge
-	y := c.Max.Y - 1.05*vg.Centimeter
-	write(c, style(16, ink, true), left, y, p.Title)
-	y -= 0.65 * vg.Centimeter
-	write(c, style(10, grey, false), left, y, p.Subtitle)
-	y -= 0.75 * vg.Centimeter
-	p.legend(c, left, y)
-
-	y = c.Max.Y - heading
+// SVG returns the picture as a file of that format.
+func (p *Picture) SVG() []byte {
+	height := heading + bottom
 	for _, g := range p.Groups {
-		write(c, style(12, ink, true), left, y-0.6*vg.Centimeter, g.Name)
-		y -= groupName
-		top := g.most()
+		height += groupName + axisHeight + len(g.Panels)*(caption+panelHeight) + (len(g.Panels)-1)*between
+	}
+	var c canvas
+	c.addf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`, width, height)
+	c.addf("%s", style)
+	c.addf(`<rect class="paper" width="%d" height="%d"/>`, width, height)
+	c.write("title", "start", edge, 40, p.Title)
+	c.write("text", "start", edge, 64, p.Subtitle)
+	p.legend(&c, 93)
+	y := float64(heading)
+	for _, g := range p.Groups {
+		c.write("name", "start", edge, y+22, g.Name)
+		y += groupName
 		for i, panel := range g.Panels {
-			write(c, style(9.5, grey, false), left, y-0.4*vg.Centimeter, panel.Caption)
-			y -= caption
+			c.write("text", "start", edge, y+15, panel.Caption)
+			y += caption
 			last := i == len(g.Panels)-1
-			below := y - panelHeight
+			p.panel(&c, &panel, y, g.max(), last)
+			y += panelHeight
 			if last {
-				below -= axisHeight
+				y += axisHeight
 			} else {
-				below -= between
+				y += between
 			}
-			area := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
-				Min: vg.Point{X: c.Min.X + edge, Y: below},
-				Max: vg.Point{X: c.Max.X - edge, Y: y},
-			}}
-			if err := p.panel(area, panel, top, last); err != nil {
-				return err
-			}
-			y = below
 		}
 	}
-	return nil
+	c.addf("</svg>")
+	return c.Bytes()
 }
 
 // legend has the colours, and the line of the first panel that has one.
-func (p *Picture) legend(c draw.Canvas, x, y vg.Length) {
-	label := style(10, ink, false)
-	const box = 0.34 * vg.Centimeter
-	for _, entry := range []struct {
-		name  string
-		shade color.Color
-	}{{"allowed", admitted}, {"refused", refused}} {
-		c.FillPolygon(entry.shade, []vg.Point{{X: x, Y: y}, {X: x + box, Y: y}, {X: x + box, Y: y + box}, {X: x, Y: y + box}})
-		x = write(c, label, x+box+0.2*vg.Centimeter, y+0.03*vg.Centimeter, entry.name) + 0.8*vg.Centimeter
+func (p *Picture) legend(c *canvas, y float64) {
+	x := float64(edge)
+	for _, name := range []string{"allowed", "refused"} {
+		c.addf(`<rect class="%s" x="%.5g" y="%.5g" width="12" height="12"/>`, name, x, y-11)
+		c.write("text", "start", x+20, y, name)
+		x += 100
 	}
 	for _, g := range p.Groups {
 		for _, panel := range g.Panels {
 			if panel.Before != nil {
-				line := draw.LineStyle{Color: before, Width: vg.Points(1)}
-				c.StrokeLine2(line, x, y+box/2, x+0.7*vg.Centimeter, y+box/2)
-				write(c, label, x+0.9*vg.Centimeter, y+0.03*vg.Centimeter, panel.BeforeName)
+				c.line("before", x, y-5, x+26, y-5)
+				c.write("text", "start", x+34, y, panel.BeforeName)
 				return
 			}
 		}
 	}
 }
 
-// most is the highest step of all panels, at least 1.
-func (g Group) most() int64 {
-	most := int64(1)
-	for _, panel := range g.Panels {
-		for i := range panel.Admitted {
-			most = max(most, panel.Admitted[i]+panel.Refused[i])
-		}
+// panel draws one whose area begins at top, and highest is what its group needs room for.
+func (p *Picture) panel(c *canvas, panel *Panel, top float64, highest int64, last bool) {
+	steps := len(panel.Allowed)
+	const room = 1.06 // above the highest
+	area := area{
+		base: top + panelHeight, step: float64(right-left) / float64(steps), one: panelHeight / (float64(highest) * room),
 	}
-	return most
-}
-
-func (p *Picture) panel(c draw.Canvas, panel Panel, top int64, last bool) error {
-	drawn := plot.New()
-	drawn.BackgroundColor = color.Transparent
-	steps := len(panel.Admitted)
+	for _, n := range countTicks(highest) {
+		y := area.base - float64(n)*area.one
+		c.line("grid", left, y, right, y)
+		c.write("count", "end", left-6, y+4, thousands(n))
+	}
 	end := p.Start.Add(time.Duration(steps) * p.Step)
-	drawn.X.Min, drawn.X.Max = 0, float64(steps)
-	drawn.Y.Min, drawn.Y.Max = 0, float64(top)*1.06
-	drawn.X.Tick.Marker = plot.ConstantTicks(timeTicks(p.Start, end, p.Step, last))
-	drawn.Y.Tick.Marker = plot.ConstantTicks(countTicks(top))
-	for _, axis := range []*plot.Axis{&drawn.X, &drawn.Y} {
-		axis.Tick.Label.Font = style(9, grey, false).Font
-		axis.Tick.Label.Color = grey
-		axis.Color, axis.Tick.Color = grey, grey
-		axis.Width, axis.Tick.Width = vg.Points(0.6), vg.Points(0.6)
-		axis.Tick.Length = vg.Points(3)
-		axis.Padding = 0
+	for _, tick := range timeTicks(p.Start, end) {
+		x := left + float64(tick.at.Sub(p.Start))/float64(p.Step)*area.step
+		c.line("grid", x, top, x, area.base)
+		if last {
+			c.line("axis", x, area.base, x, area.base+4)
+			c.write("time", "middle", x, area.base+17, tick.label)
+			c.write("time", "middle", x, area.base+31, tick.date)
+		}
 	}
-	drawn.Y.Width, drawn.Y.Tick.Length = 0, 0
-	lines := plotter.NewGrid()
-	lines.Horizontal.Color, lines.Horizontal.Width = grid, vg.Points(0.6)
-	lines.Vertical.Color, lines.Vertical.Width = grid, vg.Points(0.6)
-	drawn.Add(lines)
-
-	zero, sum := make([]int64, steps), make([]int64, steps)
+	sum := make([]int64, steps)
 	for i := range sum {
-		sum[i] = panel.Admitted[i] + panel.Refused[i]
+		sum[i] = panel.Allowed[i] + panel.Refused[i]
 	}
-	for _, layer := range []struct {
-		from, to []int64
-		shade    color.Color
-	}{{zero, panel.Admitted, admitted}, {panel.Admitted, sum, refused}} {
-		if err := addArea(drawn, layer.from, layer.to, layer.shade); err != nil {
-			return err
-		}
+	c.addf(`<path class="refused" d="%s"/>`, area.filled(panel.Allowed, sum))
+	c.addf(`<path class="allowed" d="%s"/>`, area.filled(make([]int64, steps), panel.Allowed))
+	if panel.Before != nil && !slices.Equal(panel.Before, panel.Allowed) {
+		outline := area.stairs(panel.Before, 0, len(panel.Before))
+		c.addf(`<path class="before" d="M%d %.5g%s"/>`, left, area.y(panel.Before[0]), outline)
 	}
-	if panel.Before != nil && !slices.Equal(panel.Before, panel.Admitted) {
-		line, err := plotter.NewLine(stairs(panel.Before))
-		if err != nil {
-			return err
-		}
-		line.Color, line.Width = before, vg.Points(0.9)
-		drawn.Add(line)
-	}
-	// The labels of the axes take as much room as they need. Make up for the rest, so that all panels line up.
-	area := drawn.DataCanvas(c)
-	left := yLabels - (area.Min.X - c.Min.X)
-	below := between - (area.Min.Y - c.Min.Y)
-	if last {
-		below = axisHeight - (area.Min.Y - c.Min.Y)
-	}
-	right := c.Max.X - area.Max.X
-	drawn.Draw(draw.Crop(c, left, right-vg.Points(1), below, 0))
-	return nil
+	c.line("axis", left, area.base, right, area.base)
 }
 
-// stairs is the outline of counts, each of which holds for a whole step.
-func stairs(counts []int64) plotter.XYs {
-	points := make(plotter.XYs, 0, 2*len(counts))
-	for i, n := range counts {
-		points = append(points, plotter.XY{X: float64(i), Y: float64(n)}, plotter.XY{X: float64(i + 1), Y: float64(n)})
+// area is where the counts of a panel are drawn: how wide a step is, and how high one request.
+type area struct{ base, step, one float64 }
+
+func (a area) x(step int) float64 { return left + float64(step)*a.step }
+func (a area) y(n int64) float64  { return a.base - float64(n)*a.one }
+
+// stairs goes along the counts from one step to another one, each of which holds for a whole step. Where from is after to,
+// it goes backwards.
+func (a area) stairs(counts []int64, from, to int) string {
+	var b bytes.Buffer
+	for i := from; i < to; i++ {
+		fmt.Fprintf(&b, "V%.5gH%.5g", a.y(counts[i]), a.x(i+1))
 	}
-	return points
+	for i := from; i > to; i-- {
+		fmt.Fprintf(&b, "V%.5gH%.5g", a.y(counts[i-1]), a.x(i-1))
+	}
+	return b.String()
 }
 
-// addArea fills what lies between two outlines, in a piece of its own for each run of steps that have something to fill: a line
-// of no height would be drawn otherwise where there is nothing.
-func addArea(drawn *plot.Plot, from, to []int64, shade color.Color) error {
-	for i := 0; i < len(to); {
-		if from[i] == to[i] {
-			i++
-			continue
-		}
+// filled is what lies between two courses of counts, in a piece of its own for each run of steps that have something to fill.
+func (a area) filled(from, to []int64) string {
+	var b bytes.Buffer
+	for i := 0; i < len(to); i++ {
 		end := i
 		for end < len(to) && from[end] != to[end] {
 			end++
 		}
-		outline := make(plotter.XYs, 0, 4*(end-i))
-		for at := i; at < end; at++ {
-			y := float64(to[at])
-			outline = append(outline, plotter.XY{X: float64(at), Y: y}, plotter.XY{X: float64(at + 1), Y: y})
+		if end > i {
+			fmt.Fprintf(&b, "M%.5g %.5g%s%sZ", a.x(i), a.y(from[i]), a.stairs(to, i, end), a.stairs(from, end, i))
+			i = end
 		}
-		for at := end - 1; at >= i; at-- {
-			y := float64(from[at])
-			outline = append(outline, plotter.XY{X: float64(at + 1), Y: y}, plotter.XY{X: float64(at), Y: y})
-		}
-		area, err := plotter.NewPolygon(outline)
-		if err != nil {
-			return err
-		}
-		area.Color, area.Width = shade, 0
-		drawn.Add(area)
-		i = end
 	}
-	return nil
+	return b.String()
 }

@@ -2,10 +2,7 @@ package chart
 
 import (
 	"strconv"
-	"strings"
 	"time"
-
-	"gonum.org/v1/plot"
 )
 
 const day = 24 * time.Hour
@@ -24,9 +21,14 @@ var spacings = []time.Duration{
 // mostLabels is how many labels of a time have room below a panel.
 const mostLabels = 12
 
-// timeTicks marks the times from start to end, in units of step since start. A label has the time of day, and below it the date
-// where that is another one than at the label before.
-func timeTicks(start, end time.Time, step time.Duration, labels bool) []plot.Tick {
+// timeTick is a time that is marked. Its date is empty where it is that of the label before.
+type timeTick struct {
+	at          time.Time
+	label, date string
+}
+
+// timeTicks marks the times from start to end.
+func timeTicks(start, end time.Time) (ticks []timeTick) {
 	spacing := spacings[len(spacings)-1]
 	for _, s := range spacings {
 		if end.Sub(start) <= s*mostLabels {
@@ -34,53 +36,42 @@ func timeTicks(start, end time.Time, step time.Duration, labels bool) []plot.Tic
 			break
 		}
 	}
-	var ticks []plot.Tick
 	shown := ""
 	for at := start.Truncate(spacing); !at.After(end); at = at.Add(spacing) {
 		if at.Before(start) {
 			continue
 		}
-		label := " " // a mark without a label has no line
-		if labels {
-			label, shown = timeLabel(at, spacing, shown)
-			if !strings.Contains(label, "\n") {
-				label += "\n " // so that all have two lines, and their first ones are level
-			}
+		tick := timeTick{at: at}
+		tick.label, tick.date = timeLabel(at, spacing)
+		if tick.date == shown {
+			tick.date = ""
+		} else {
+			shown = tick.date
 		}
-		ticks = append(ticks, plot.Tick{Value: float64(at.Sub(start)) / float64(step), Label: label})
+		ticks = append(ticks, tick)
 	}
 	return ticks
 }
 
-// timeLabel returns the label of a time, and the date that it is of. The date shown stands at
-// a label before already.
-func timeLabel(at time.Time, spacing time.Duration, shown string) (label, date string) {
+// timeLabel returns the label of a time, and the date that stands below it.
+func timeLabel(at time.Time, spacing time.Duration) (label, date string) {
 	switch {
 	case spacing >= 28*day:
 		return at.Format("Jan 2006"), ""
 	case spacing >= day:
-		date = at.Format("2006")
-		if date != shown {
-			return at.Format("2 Jan\n2006"), date
-		}
-		return at.Format("2 Jan"), date
-	}
-	layout := "15:04"
-	switch {
+		return at.Format("2 Jan"), at.Format("2006")
 	case spacing < time.Second:
-		layout = "15:04:05.000"
+		label = at.Format("15:04:05.000")
 	case spacing < time.Minute:
-		layout = "15:04:05"
+		label = at.Format("15:04:05")
+	default:
+		label = at.Format("15:04")
 	}
-	date = at.Format("2 Jan 2006")
-	if date != shown {
-		return at.Format(layout) + "\n" + date, date
-	}
-	return at.Format(layout), date
+	return label, at.Format("2 Jan 2006")
 }
 
 // countTicks marks about three round numbers up to top, and 0.
-func countTicks(top int64) []plot.Tick {
+func countTicks(top int64) (ticks []int64) {
 	unit := int64(1)
 	for top/unit > 3 {
 		for _, factor := range []int64{2, 5, 10} {
@@ -90,9 +81,8 @@ func countTicks(top int64) []plot.Tick {
 			}
 		}
 	}
-	var ticks []plot.Tick
 	for n := int64(0); n <= top; n += unit {
-		ticks = append(ticks, plot.Tick{Value: float64(n), Label: thousands(n)})
+		ticks = append(ticks, n)
 	}
 	return ticks
 }

@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 	fs.Var(flags.File(&o.config), "config", "a configuration to run the log through, instead of --limit (default: none)")
 	fs.Var(flags.File(&o.against), "against", "another one to compare it, or --limit, with (default: none)")
 	fs.Var(chartFile{&o.chart}, "chart",
-		"draw what was allowed and refused over time into this file,\n.svg or .png (default: none)")
+		"draw what was allowed and refused over time into this file,\nan .svg (default: none)")
 	o.top = 10
 	fs.Var(flags.Int(&o.top, 0, 10_000), "top", "keys in the table, those with the most refusals, from 0 to 10000")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")

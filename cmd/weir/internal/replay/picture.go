@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,10 +28,10 @@ func (f chartFile) String() string {
 	return *f.name
 }
 
-// Set takes a name with an extension that is known.
+// Set takes a name that ends in .svg.
 func (f chartFile) Set(name string) error {
-	if _, ok := chart.Format(name); !ok {
-		return flags.Errorf("must be a file whose name ends in .svg or .png")
+	if !strings.EqualFold(filepath.Ext(name), ".svg") {
+		return flags.Errorf("must be a file whose name ends in .svg")
 	}
 	*f.name = name
 	return nil
@@ -43,13 +42,8 @@ func (chartFile) Type() string { return "FILE" }
 
 // draw writes a picture into a file.
 func draw(name string, p *chart.Picture) error {
-	format, _ := chart.Format(name)
-	var b bytes.Buffer
-	if err := chart.Draw(&b, format, p); err != nil {
-		return err
-	}
 	//nolint:gosec // a picture is for everybody, like any other output
-	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(name, p.SVG(), 0o644); err != nil {
 		return fmt.Errorf("weir: chart: %w", err)
 	}
 	return nil
@@ -86,7 +80,7 @@ func (r *report) picture() *chart.Picture {
 	p.Start, p.Step = at(start), width
 	p.Subtitle = subtitle(r.Files, r.Requests, width)
 	for _, s := range steps {
-		panel.Admitted = append(panel.Admitted, s.requests-s.refused)
+		panel.Allowed = append(panel.Allowed, s.requests-s.refused)
 		panel.Refused = append(panel.Refused, s.refused)
 	}
 	return p
@@ -99,7 +93,7 @@ func nothing(p *chart.Picture) {
 	for i := range p.Groups {
 		for j := range p.Groups[i].Panels {
 			panel := &p.Groups[i].Panels[j]
-			panel.Admitted, panel.Refused = make([]int64, 1), make([]int64, 1)
+			panel.Allowed, panel.Refused = make([]int64, 1), make([]int64, 1)
 		}
 	}
 }
@@ -176,7 +170,7 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 		return panel
 	}
 	times := courses[i].times(s.number)
-	panel.Admitted, panel.Refused = times.Admitted, times.Refused
+	panel.Allowed, panel.Refused = times.Admitted, times.Refused
 	if i == 1 && s.Config != nil {
 		panel.Before, panel.BeforeName = courses[0].times(s.number).Admitted, "allowed by "+names[0]
 	}
