@@ -19,7 +19,7 @@ import (
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
+		serve.Command(), serve.DemoCommand(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
 		topcmd.Command(), whycmd.Command(), admincmd.Command(), quotacmd.Command(), clustercmd.Command(), benchcmd.Command(),
 	}
 }

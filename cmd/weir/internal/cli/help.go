@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -24,7 +26,6 @@ const usageTemplate = `{{heading "Usage"}}
 {{heading "Commands"}}{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
 {{end}}{{if .HasAvailableLocalFlags}}
-{{heading "Flags"}}
 {{flags .LocalFlags}}
 {{end}}{{if .HasAvailableSubCommands}}
 "{{.CommandPath}} COMMAND --help" explains a command.
@@ -34,7 +35,7 @@ const usageTemplate = `{{heading "Usage"}}
 func styleHelp(root *cobra.Command) {
 	out := terminal.Of(root.OutOrStdout())
 	cobra.AddTemplateFunc("heading", func(s string) string { return out.Bold(s + ":") })
-	cobra.AddTemplateFunc("flags", func(fs *pflag.FlagSet) string { return flagHelp(fs, out.Width) })
+	cobra.AddTemplateFunc("flags", func(fs *pflag.FlagSet) string { return flagHelp(fs, out) })
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 }
@@ -48,29 +49,52 @@ const (
 )
 
 // flagHelp lists each flag with its value on a line, and below it what it does and its default.
-func flagHelp(fs *pflag.FlagSet, width int) string {
-	width = min(width, widestHelp)
-	var b strings.Builder
+func flagHelp(fs *pflag.FlagSet, out terminal.Output) string {
+	width := min(out.Width, widestHelp)
+	var headings []string
+	texts := make(map[string]*strings.Builder)
 	fs.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden {
 			return
 		}
-		b.WriteString("  ")
-		if f.Shorthand != "" {
-			b.WriteString("-" + f.Shorthand + ", ")
+		heading := flags.GroupOf(f)
+		b := texts[heading]
+		if b == nil {
+			b = new(strings.Builder)
+			texts[heading] = b
+			headings = append(headings, heading)
 		}
-		b.WriteString("--" + f.Name)
-		if kind := f.Value.Type(); kind != "bool" {
-			b.WriteString(" " + kind)
-		}
-		usage := strings.Join(strings.Fields(f.Usage), " ")
-		if text, ok := usageOfCobra[f.Name]; ok && strings.HasPrefix(usage, f.Name+" for ") {
-			usage = text
-		}
-		if f.DefValue != "" && f.DefValue != "false" {
-			usage += " (default " + f.DefValue + ")"
-		}
-		b.WriteString("\n" + terminal.Wrap(usage, flagIndent, width) + "\n")
+		writeFlag(b, f, width)
 	})
-	return strings.TrimRight(b.String(), "\n")
+	// Those without a group come first.
+	slices.SortStableFunc(headings, func(a, b string) int { return min(len(a), 1) - min(len(b), 1) })
+	var all strings.Builder
+	for _, heading := range headings {
+		name := "Flags"
+		if heading != "" {
+			name += " for " + heading
+		}
+		all.WriteString(out.Bold(name+":") + "\n" + texts[heading].String() + "\n")
+	}
+	return strings.TrimRight(all.String(), "\n")
+}
+
+// writeFlag writes the help of a flag.
+func writeFlag(b *strings.Builder, f *pflag.Flag, width int) {
+	b.WriteString("  ")
+	if f.Shorthand != "" {
+		b.WriteString("-" + f.Shorthand + ", ")
+	}
+	b.WriteString("--" + f.Name)
+	if kind := f.Value.Type(); kind != "bool" {
+		b.WriteString(" " + kind)
+	}
+	usage := strings.Join(strings.Fields(f.Usage), " ")
+	if text, ok := usageOfCobra[f.Name]; ok && strings.HasPrefix(usage, f.Name+" for ") {
+		usage = text
+	}
+	if f.DefValue != "" && f.DefValue != "false" {
+		usage += " (default " + f.DefValue + ")"
+	}
+	b.WriteString("\n" + terminal.Wrap(usage, flagIndent, width) + "\n")
 }

@@ -2,12 +2,14 @@
 package serve
 
 import (
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 )
 
@@ -22,6 +24,9 @@ type options struct {
 	log             flags.Log
 	shutdownDelay   time.Duration
 	shutdownTimeout time.Duration
+
+	// serves is called when the server serves, with its addresses. Default: nil.
+	serves func(http net.Addr)
 }
 
 const long = `serve decides whether requests are within their limits: for callers of its JSON
@@ -115,8 +120,10 @@ The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
 configuration has mistakes or is not there.`
 
 // Command returns the command "serve".
-func Command() *cobra.Command {
-	var o options
+func Command() *cobra.Command { return new(options).command(kinds()) }
+
+// command returns the command with its flags, which serves fronts of those kinds besides HTTP.
+func (o *options) command(kinds []*front.Kind) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Answer other programs that ask whether a request is within its limit",
@@ -139,27 +146,41 @@ func Command() *cobra.Command {
 			if err := o.check(cmd.Flags()); err != nil {
 				return err
 			}
-			return run(cmd, &o)
+			return run(cmd, o)
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	o.fronts.register(fs)
-	o.limit.RegisterRate(fs)
-	o.config.register(fs)
-	o.fronts.registerRESP(fs)
-	o.fronts.registerGRPC(fs)
-	o.rates.register(fs)
-	o.admin.register(fs)
-	o.otlp.Register(fs)
-	o.log.Register(fs)
-	fs.Var(flags.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
-		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
-			"from 0s to 1h; longer if requests are in flight")
-	o.shutdownTimeout = 10 * time.Second
-	fs.Var(flags.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
-		"how long requests in flight may take after that before they are cut off, from 0s to 1h")
+	for _, k := range kinds {
+		o.fronts.offers = append(o.fronts.offers, &front.Offer{Kind: k})
+	}
+	o.register(fs)
 	return cmd
+}
+
+// register adds all flags: those that matter for most first, and the others by what they are for.
+func (o *options) register(fs *pflag.FlagSet) {
+	flags.Group(fs, "addresses, names and TLS", o.fronts.register)
+	flags.Group(fs, "limits, with --config and without", func(fs *pflag.FlagSet) {
+		o.limit.RegisterRate(fs)
+		o.config.register(fs)
+	})
+	for _, offer := range o.fronts.offers {
+		flags.Group(fs, "--"+offer.Name, offer.RegisterRest)
+	}
+	flags.Group(fs, "--ratelimit-config", o.rates.register)
+	flags.Group(fs, "operators: admin pages, audit log, refusals", o.admin.register)
+	flags.Group(fs, "metrics and traces by OTLP", o.otlp.Register)
+	flags.Group(fs, "the log", o.log.Register)
+	flags.Group(fs, "the shutdown", func(fs *pflag.FlagSet) {
+		fs.Var(flags.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
+			"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
+				"from 0s to 1h; longer if requests are in flight")
+		o.shutdownTimeout = 10 * time.Second
+		fs.Var(flags.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
+			"how long requests in flight may take after that before they are cut off, from 0s to 1h")
+	})
+	flags.First(fs, "config", "http", "limit", "burst", "resp", "grpc")
 }
 
 // check finds flags that do not go together.
@@ -176,7 +197,7 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	if err := o.otlp.Check(fs); err != nil {
 		return err
 	}
-	if err := o.rates.check(fs, o.fronts.grpc); err != nil {
+	if err := o.rates.check(fs, o.address("grpc")); err != nil {
 		return err
 	}
 	return o.config.check(fs, o.rates.path != "")

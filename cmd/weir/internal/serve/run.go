@@ -17,13 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
-	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
-	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -45,9 +43,11 @@ type serving struct {
 	secrets secrets
 	started time.Time
 	check   *checkapi.Handler
-	quotas  *rlqsapi.Service
-	told    []teller
-	fronts  front.Group
+	// forPeople reports whether the server says on a terminal what it is.
+	forPeople bool
+	closing   []func() // what fronts leave, until the server ends
+	told      []teller
+	fronts    front.Group
 }
 
 // teller is a front that has something to say about itself.
@@ -64,9 +64,17 @@ func run(cmd *cobra.Command, o *options) error {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 	}
-	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
+	ctx := cmd.Context()
+	// On a terminal a person reads along: a few lines for people take the place of what is only informative, unless that is asked
+	// for.
+	logs := cmd.Flags().Changed("log-level") || cmd.Flags().Changed("log-format")
+	forPeople := terminal.Of(cmd.ErrOrStderr()).Interactive && !logs
+	if forPeople {
+		o.log.Level = "warn"
+	}
+	log := o.log.New(cmd.ErrOrStderr())
 	s := &serving{
-		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
+		o: o, log: log, forPeople: forPeople, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
 		read: reader{flag: o.config.store, rates: &o.rates, log: log}, outside: homes{log: log},
 		held:   holds.New(holds.Options{}),
 		fronts: front.Group{Log: log, Delay: o.shutdownDelay, Timeout: o.shutdownTimeout},
@@ -97,6 +105,9 @@ func run(cmd *cobra.Command, o *options) error {
 		return err
 	}
 	s.announce()
+	if o.serves != nil {
+		o.serves(s.fronts.All[0].Listener.Addr())
+	}
 	err = s.fronts.Serve(ctx)
 	report := s.limits.Status()
 	s.end()
@@ -153,9 +164,10 @@ func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Li
 
 // end ends what the limits are kept in, when nothing is answered any more. Nothing is left to do for a second call.
 func (s *serving) end() {
-	if s.quotas != nil {
-		s.quotas.Close()
+	for _, end := range s.closing {
+		end()
 	}
+	s.closing = nil
 	s.held.Close() // before the engine, and that before the store, which is given back what was not used
 	if s.limits != nil {
 		_ = s.limits.Engine().Close() // it is always nil
@@ -166,17 +178,16 @@ func (s *serving) end() {
 
 // listen makes the fronts, and listens.
 func (s *serving) listen(ctx context.Context, cmd *cobra.Command) error {
-	f := &s.o.fronts
 	if err := s.listenHTTP(ctx, cmd); err != nil {
 		return err
 	}
-	if f.resp != "" {
-		if err := s.listenRESP(ctx); err != nil {
+	for _, o := range s.o.fronts.offers {
+		if o.Address == "" {
+			continue
+		}
+		if err := s.offer(ctx, o); err != nil {
 			return err
 		}
-	}
-	if f.grpc != "" {
-		return s.listenGRPC(ctx)
 	}
 	return nil
 }
@@ -185,55 +196,36 @@ func (s *serving) add(name string, f front.Front, l net.Listener) {
 	s.fronts.All = append(s.fronts.All, front.Listening{Name: name, Front: f, Listener: l})
 }
 
-// listenRESP makes the front of clients that speak to Redis.
-func (s *serving) listenRESP(ctx context.Context) error {
-	f := &s.o.fronts
-	server, err := respapi.New(respapi.Options{
-		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates.of(),
-		MaxConnections: f.respBound.most, ConnectionsPerAddress: f.respBound.ofOne, IdleTimeout: f.respIdle,
-		MaxKeys: f.throttleKeys, Logger: s.log,
-	})
+// offer makes a front, and listens.
+func (s *serving) offer(ctx context.Context, o *front.Offer) error {
+	shared := front.Shared{
+		Limits: s.limits, Holds: s.held, Alone: s.read.cluster != nil && s.read.cluster.File != "",
+		TLS: s.secrets.certificates.of, Log: s.log,
+		MaxConnections: o.Bound.Most, ConnectionsPerAddress: o.Bound.OfOne, IdleTimeout: o.Idle,
+	}
+	if s.o.rates.path != "" {
+		shared.Descriptors = s.tree
+	}
+	made, err := o.New(shared)
 	if err != nil {
 		return err
 	}
-	listener, err := front.Listen(ctx, frontRESP, f.resp, usualRESP)
+	if made.Close != nil {
+		s.closing = append(s.closing, made.Close)
+	}
+	listener, err := front.Listen(ctx, o.Name, o.Address, o.Usual)
 	if err != nil {
 		return err
 	}
-	if !isLoopback(listener.Addr()) && s.secrets.password == "" && f.tls.ClientCA == "" {
-		s.log.Warn("every client that reaches --resp may use it: "+
-			"give it a --resp-password-file, or clients certificates by --tls-client-ca", "resp", listener.Addr().String())
+	if o.Unguarded != nil && !isLoopback(listener.Addr()) && s.o.fronts.tls.ClientCA == "" {
+		if advice := o.Unguarded(); advice != "" {
+			s.log.Warn("every client that reaches --"+o.Name+" may use it: "+advice, o.Name, listener.Addr().String())
+		}
 	}
-	s.told = append(s.told, teller{frontRESP, func() any { return server.Status() }})
-	s.add(frontRESP, server, listener)
-	return nil
-}
-
-// listenGRPC makes the front of Envoy and others that speak its protocols.
-func (s *serving) listenGRPC(ctx context.Context) error {
-	alone := s.read.cluster != nil && s.read.cluster.File != ""
-	quotas, err := rlqsapi.New(rlqsapi.Options{Limits: s.limits, Alone: alone, Logger: s.log})
-	if err != nil {
-		return err
+	for name, status := range made.Status {
+		s.told = append(s.told, teller{name, status})
 	}
-	f := &s.o.fronts
-	fields, names := f.grpcFields(s.o.rates.path != "")
-	server, err := rlsapi.New(rlsapi.Options{
-		Limits: s.limits, Tree: s.tree, Quotas: quotas, Fields: fields, LimitFields: names,
-		TLS: s.secrets.certificates.of("h2"), Logger: s.log,
-		MaxConnections: f.grpcBound.most, ConnectionsPerAddress: f.grpcBound.ofOne, IdleTimeout: f.grpcIdle,
-	})
-	if err != nil {
-		return err
-	}
-	listener, err := front.Listen(ctx, frontGRPC, f.grpc, usualGRPC)
-	if err != nil {
-		return err
-	}
-	s.quotas = quotas
-	s.told = append(s.told,
-		teller{frontGRPC, func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
-	s.add(frontGRPC, server, listener)
+	s.add(o.Name, made.Front, listener)
 	return nil
 }
 
@@ -264,14 +256,15 @@ func isLoopback(a net.Addr) bool {
 func (s *serving) announce() {
 	o, set := s.o, s.limits.Engine().Set()
 	var attributes []any
+	printed := !s.forPeople || !terminal.Of(s.stdout).Interactive // otherwise the lines for people have them
 	for _, l := range s.fronts.All {
 		name, address := l.Name, l.Listener.Addr().String()
-		if name == "http" {
+		if name == frontHTTP {
 			name = "address"
-			if front.IsAnyPort(o.fronts.http) {
+			if printed && front.IsAnyPort(o.fronts.http) {
 				fmt.Fprintln(s.stdout, address)
 			}
-		} else if front.IsAnyPort(o.address(name)) {
+		} else if printed && front.IsAnyPort(o.address(name)) {
 			fmt.Fprintln(s.stdout, name, address)
 		}
 		attributes = append(attributes, name, address)
@@ -293,6 +286,10 @@ func (s *serving) announce() {
 	if o.fronts.tls.Certificate != "" {
 		try = strings.Replace(try, "http://", "https://", 1)
 	}
+	if s.forPeople {
+		s.welcome(set)
+		return
+	}
 	if o.log.Format == "json" {
 		s.log.Info("serving", append(attributes, "try", try)...)
 		return
@@ -300,5 +297,40 @@ func (s *serving) announce() {
 	s.log.Info("serving", attributes...)
 	if s.log.Enabled(context.Background(), slog.LevelInfo) {
 		fmt.Fprintln(s.stderr, "try:", try)
+	}
+}
+
+// welcome says in four lines what the server does, where, where its dashboard is, and how to stop it.
+func (s *serving) welcome(set *policy.Set) {
+	o, out := s.o, terminal.Of(s.stderr)
+	what := "one limit for each key, " + o.limit.String()
+	if o.configured() {
+		what = fmt.Sprintf("%s: policies %d, rules %d", cmp.Or(o.config.path, o.rates.path), len(set.Policies), len(set.Rules))
+	}
+	scheme := "http://"
+	if o.fronts.tls.Certificate != "" {
+		scheme = "https://"
+	}
+	operators := s.fronts.All[0].Listener
+	var where []string
+	for _, l := range s.fronts.All {
+		address := front.Reachable(l.Listener.Addr())
+		switch l.Name {
+		case frontHTTP:
+			where = append(where, scheme+address)
+		case frontAdmin:
+			operators = l.Listener
+		default:
+			where = append(where, l.Name+" "+address)
+		}
+	}
+	dashboard := scheme + front.Reachable(operators.Addr()) + admin.UIPath
+	for _, line := range [][2]string{
+		{"weir serves", what},
+		{"at", strings.Join(where, ", ")},
+		{"dashboard", dashboard},
+		{"to stop", "Ctrl-C; --log-level info logs what happens"},
+	} {
+		fmt.Fprintf(s.stderr, "%s  %s\n", out.Bold(fmt.Sprintf("%11s", line[0])), line[1])
 	}
 }

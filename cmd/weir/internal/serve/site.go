@@ -90,7 +90,7 @@ func wantsHTML(r *http.Request) bool {
 func (s *serving) addHTTP(name string, h http.Handler, certificates *tls.Config, l net.Listener, onDrain func()) {
 	server := front.NewHTTPServer(s.metrics.Traced(h), certificates, s.log, onDrain)
 	b := s.o.fronts.httpBound
-	bound := front.NewBounded(b.most, front.OfOne(b.most, b.ofOne), s.log)
+	bound := front.NewBounded(b.Most, front.OfOne(b.Most, b.OfOne), s.log)
 	server.Bound(bound)
 	s.told = append(s.told, teller{name, func() any {
 		open, evicted, refused := bound.Counts()

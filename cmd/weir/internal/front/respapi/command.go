@@ -6,12 +6,12 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
-// flags are what COMMAND tells of a command.
-type flags uint16
+// commandFlags are what COMMAND tells of a command.
+type commandFlags uint16
 
 const (
 	// readonly changes no state.
-	readonly flags = 1 << iota
+	readonly commandFlags = 1 << iota
 	// write changes the state of a key.
 	write
 	// fast takes the same short time always.
@@ -28,7 +28,7 @@ type command struct {
 	name string
 	// arity is how many arguments there are, the name included; -n is at least n.
 	arity int
-	flags flags
+	flags commandFlags
 	// key is the index of the only key among the arguments, 0 if there is none.
 	key int
 	// group is the heading under which COMMAND DOCS lists it. Default: "connection".

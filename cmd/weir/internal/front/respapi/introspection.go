@@ -97,7 +97,7 @@ func commandGetKeys(c *conn, w *resp.Writer, args [][]byte) {
 }
 
 // names are those that Redis has for flags.
-func (f flags) names() []string {
+func (f commandFlags) names() []string {
 	var names []string
 	for i, name := range []string{"readonly", "write", "fast", "no_auth", "admin"} {
 		if f&(1<<i) != 0 {

@@ -61,14 +61,14 @@ func takes(arity, n int) bool { return n == arity || arity < 0 && n >= -arity }
 type subcommand struct {
 	name      string // in lower case
 	arity     int    // the names of the command and of the subcommand included
-	flags     flags
+	flags     commandFlags
 	arguments string
 	summary   string
 	run       func(c *conn, w *resp.Writer, args [][]byte)
 }
 
 // container is a command that has subcommands, and HELP.
-func container(name, summary string, f flags, subs []subcommand) command {
+func container(name, summary string, f commandFlags, subs []subcommand) command {
 	c := command{name: name, arity: -2, flags: f, group: "server", summary: summary, subs: subs}
 	c.session = func(s *conn, w *resp.Writer, args [][]byte) {
 		for i := range subs {
