@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,7 +117,7 @@ func Command() *cobra.Command {
 	s.limit.Register(fs)
 	fs.Var(flags.Listen(&s.listen), "listen", "address to listen on; port 0 is any that is free, and is printed")
 	fs.Var(&wordValue{&s.certFile, "FILE"}, "tls-cert",
-		"certificate chain to serve HTTPS with, in PEM (default: none, plain HTTP)")
+		"certificate chain to serve HTTPS with, in PEM, read again when it changes (default: none, plain HTTP)")
 	fs.Var(&wordValue{&s.keyFile, "FILE"}, "tls-key", "private key of the certificate, in PEM (default: none)")
 	fs.Var(&s.trusted, "trusted-proxies",
 		"addresses or networks whose X-Forwarded headers are believed, joined by commas (default: none)")
@@ -142,14 +143,17 @@ func Command() *cobra.Command {
 }
 
 func (s *settings) run(cmd *cobra.Command) error {
+	logger := s.log.New(cmd.ErrOrStderr())
 	if err := s.check(); err != nil {
+		return err
+	}
+	if err := s.readFiles(logger); err != nil {
 		return err
 	}
 	limit, err := s.limit.New(policy, nil)
 	if err != nil {
 		return err
 	}
-	logger := s.log.New(cmd.ErrOrStderr())
 	p, err := New(Options{
 		Upstream: s.upstream.Upstream, Limit: limit, By: s.limit.By,
 		UpstreamHost: s.upstreamHost, UpstreamRoots: s.upstreamCertPool, UpstreamTimeout: s.upstreamTimeout,
@@ -174,7 +178,7 @@ func (s *settings) run(cmd *cobra.Command) error {
 	return p.Serve(cmd.Context(), ln)
 }
 
-// check finds what does not go together, and reads the files.
+// check finds what does not go together.
 func (s *settings) check() error {
 	switch {
 	case s.upstream.URL == nil:
@@ -192,19 +196,20 @@ func (s *settings) check() error {
 	case s.upstreamCA != "" && s.upstream.URL.Scheme != schemeHTTPS:
 		return flags.Errorf("--upstream-ca needs an --upstream that begins with https://")
 	}
-	return s.readFiles()
+	return nil
 }
 
-func (s *settings) readFiles() error {
+func (s *settings) readFiles(log *slog.Logger) error {
 	if s.certFile != "" {
-		pair, err := loadPair(s.certFile, s.keyFile)
+		certificates, err := front.LoadCertificates(front.TLSFiles{Certificate: s.certFile, Key: s.keyFile}, log)
 		if err != nil {
-			return fmt.Errorf("weir: --tls-cert %s --tls-key %s: %w", s.certFile, s.keyFile, err)
+			return fmt.Errorf("weir: --tls-cert %s --tls-key %s: %s", s.certFile, s.keyFile,
+				strings.TrimPrefix(err.Error(), "weir: "))
 		}
-		s.certificate = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		s.certificate = certificates.Config("h2", "http/1.1")
 	}
 	if s.upstreamCA != "" {
-		pem, err := regularfile.Read(s.upstreamCA, mostPEM)
+		pem, err := regularfile.Read(s.upstreamCA, maxPEM)
 		if err != nil {
 			return fmt.Errorf("weir: --upstream-ca: %w", err)
 		}
@@ -216,20 +221,8 @@ func (s *settings) readFiles() error {
 	return nil
 }
 
-// mostPEM is how long a file of certificates or keys may be.
-const mostPEM = 4 << 20
-
-func loadPair(certFile, keyFile string) (tls.Certificate, error) {
-	certificate, err := regularfile.Read(certFile, mostPEM)
-	if err != nil {
-		return tls.Certificate{}, err //nolint:wrapcheck // it names the file
-	}
-	key, err := regularfile.Read(keyFile, mostPEM)
-	if err != nil {
-		return tls.Certificate{}, err //nolint:wrapcheck // it names the file
-	}
-	return tls.X509KeyPair(certificate, key) //nolint:wrapcheck // the caller names the files
-}
+// maxPEM is how long a file of authorities may be.
+const maxPEM = 4 << 20
 
 func (s *settings) announce(ctx context.Context, logger *slog.Logger, ln net.Listener) {
 	scheme := schemeHTTP
