@@ -2,8 +2,6 @@ package weir
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -63,26 +61,4 @@ type Stats struct {
 	Untracked int64
 	// Overridden is how many keys have another limit for a while. It is 0 for a limiter that has no keys.
 	Overridden int64
-}
-
-// NoDebt as MaxDebt keeps commits from charging more than what is available.
-const NoDebt int64 = -1
-
-// errNegativePermits is wrapped where a negative number of permits is asked for.
-var errNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
-
-// errInvalidLimit is wrapped where the function that chooses the limits of keys returns one that cannot be used, by Keyed.Acquire
-// and Reserve together with what is wrong with it.
-var errInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
-
-// An OptionError names the option of a constructor that cannot be used, its value and what is accepted.
-type OptionError struct {
-	Option   string // such as Limit.Burst
-	Value    string
-	Accepted string
-}
-
-// Error names the option, its value and what is accepted.
-func (e *OptionError) Error() string {
-	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
 }

@@ -3,9 +3,12 @@ package weir
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -26,9 +29,9 @@ type cell struct {
 	under under     // what they were taken under
 }
 
-// lock finds the state and locks it. One in a gate is then held to the terms, or to those that plan has by then if there is one,
+// lock finds the state and locks it. One in a gate is then held to the terms, or to the latest ones of a plan if there is one,
 // and the time is that of the gate. For one in a slot, adopt and the clock are left to the caller.
-func (c *cell) lock(plan *keyPlan) {
+func (c *cell) lock(latest *atomic.Pointer[terms]) {
 	for {
 		c.shard = c.k.states.Lock(c.hash)
 		if c.find(); !c.inGate() {
@@ -36,7 +39,7 @@ func (c *cell) lock(plan *keyPlan) {
 		}
 		g := c.k.busy[c.shard.Index()][c.hash]
 		c.shard.Unlock()
-		if now, alive := g.arrive(c.terms, plan); alive {
+		if now, alive := g.arrive(c.terms, latest); alive {
 			c.gate, c.now = g, now
 			return
 		}
@@ -75,11 +78,6 @@ func (c *cell) held() *terms { return c.k.termsWith(c.slot.Tag()) }
 
 // settled reports whether the state in the slot is held to the terms.
 func (c *cell) settled() bool { return c.slot.Tag() == c.terms.tag && c.terms.users.Load() >= 0 }
-
-// elsewhere reports whether a bucket lacks more than it can: the process clock stands elsewhere in a bubble of testing/synctest.
-func (t *terms) elsewhere(state []uint64, now int64) bool {
-	return t.most > 0 && t.law.FreshAt(state)-now > t.most
-}
 
 // adopt converts the state in the slot to the terms. It returns false if they were evicted meanwhile, and keys have as many other
 // limits as there may be.
@@ -140,7 +138,7 @@ func (c *cell) take(d *Decision, n int64, reserve bool) (ok bool) {
 		var reason Reason
 		r, reason = c.gate.take(c.now, n)
 		*d = c.gate.decision(r, reason)
-		c.mark, c.under = r.Mark, c.gate.under()
+		c.mark, c.under = r.Mark, c.gate.takenUnder()
 		return true
 	case c.slot != nil:
 		if !c.adopt() {
@@ -278,9 +276,6 @@ func (c *cell) makeRoom(attempt int) bool {
 	return attempt < mostReclaims && c.k.states.Reclaim(c.now)
 }
 
-// mostReclaims is how often a new key makes room that another caller takes.
-const mostReclaims = 4
-
 // renew replaces terms that were evicted, and reports whether it did.
 func (c *cell) renew() bool {
 	old := c.terms
@@ -327,7 +322,7 @@ func (c *cell) cancel(n int64, of *claim) {
 	case g == nil:
 		c.k.giveBack(c.slot.State(), c.terms, c.now, n, of)
 		c.due()
-	case c.k.returns() || of.under == g.under():
+	case c.k.returns() || of.under == g.takenUnder():
 		g.meter.cancel(c.now, n, of.mark)
 		g.cameBack(c.now)
 	default: // the limit has changed since
@@ -414,12 +409,12 @@ func (c *cell) turnAway(d *Decision, n int64) {
 func (c *cell) claim(l *Lease) {
 	if l.decision.Allowed && l.permits > 0 && !c.full {
 		l.claim, l.generation = newClaim(c.k, l.permits, c.mark)
-		l.claim.key, l.claim.under = c.hash, c.under
+		l.claim.under = c.under
 	}
 }
 
 // acquire takes n permits, and waits for them if it must.
-func (c *cell) acquire(ctx context.Context, plan *keyPlan, n int64, reserve bool) (l Lease, err error) {
+func (c *cell) acquire(ctx context.Context, latest *atomic.Pointer[terms], n int64, reserve bool) (l Lease, err error) {
 	k := c.k
 	l.permits = n
 	if n < 0 || c.terms == nil {
@@ -432,7 +427,7 @@ func (c *cell) acquire(ctx context.Context, plan *keyPlan, n int64, reserve bool
 	}
 	d := &l.decision
 	for attempt := 0; !c.full; {
-		c.lock(plan)
+		c.lock(latest)
 		if c.gate != nil {
 			return c.gate.acquireEntered(ctx, c.now, n, reserve)
 		}
@@ -474,7 +469,7 @@ func (k *keyed) settle(of *claim, how settlement, actual int64) {
 	if cost == 0 {
 		return
 	}
-	c := cell{k: k, hash: of.key}
+	c := cell{k: k, hash: of.under.key}
 	c.enter()
 	switch {
 	case cost < 0:
@@ -494,3 +489,197 @@ func (c *cell) addUnder(t *terms) bool {
 	}
 	return c.add()
 }
+
+// keyGate holds the state of a key while a caller waits for it, or while its limit is overridden. Its slot in the table is
+// raised meanwhile, and is what keeps the key from being forgotten.
+//
+// Locks are taken in this order: of a gate, then of a shard.
+type keyGate struct {
+	gate
+
+	k    *keyed
+	hash table.Hash
+
+	gone   bool        // the state is back in the table
+	normal *terms      // what the limit was before it was overridden; nil if it is not
+	until  int64       // the end of the override
+	end    func() bool // stops the timer at its end
+}
+
+// raise moves the state of the slot, which stays locked, into a gate.
+func (c *cell) raise() {
+	k, t := c.k, c.held()
+	g := new(keyGate)
+	g.k, g.hash, g.terms = k, c.hash, t
+	g.keeper = g
+	g.returned = k.returns()
+	// The options were checked.
+	b := k.bounds.Load()
+	_ = g.setUp(gateOptions{
+		policy: k.policy, limit: t.permits, queueLimit: b.QueueLimit, newest: b.NewestFirst, maxDebt: b.MaxDebt,
+	})
+	g.meter.apply(t.law)
+	copy(g.meter.state, c.slot.State())
+	g.clock = k.clock
+	g.owner, g.word = k, g
+	c.slot.SetTag(raisedTag)
+	i := c.shard.Index()
+	if k.busy[i] == nil {
+		k.busy[i] = make(map[table.Hash]*keyGate)
+	}
+	k.busy[i][c.hash] = g
+}
+
+// raise implements word: the state is never anywhere else while the gate lives.
+func (g *keyGate) raise() {}
+
+// lower implements word: it moves the state back, if no caller waits and the limit is the normal one.
+func (g *keyGate) lower() {
+	if g.gone || g.normal != nil {
+		return
+	}
+	k := g.k
+	shard := k.states.Lock(g.hash)
+	slot := shard.Find(g.hash)
+	copy(slot.State(), g.meter.state)
+	slot.SetTag(g.terms.tag)
+	shard.Due(g.hash, g.terms.law.FreshAt(slot.State()))
+	if i := shard.Index(); len(k.busy[i]) == 1 {
+		k.busy[i] = nil // a map keeps the memory of those that have gone
+	} else {
+		delete(k.busy[i], g.hash)
+	}
+	shard.Unlock()
+	g.gone = true
+	k.forgive(g.forgiven)
+}
+
+// counts implements word.
+func (g *keyGate) counts() (granted, refused int64) { return 0, 0 }
+
+// arrive locks the gate for a call under the terms t, or under the latest ones of a plan if there is one, and returns the
+// time. It is not alive if the state has left it.
+func (g *keyGate) arrive(t *terms, latest *atomic.Pointer[terms]) (now int64, alive bool) {
+	now = g.enter()
+	if latest != nil {
+		t = latest.Load()
+	}
+	if g.gone {
+		g.unlock()
+		return now, false
+	}
+	if g.normal != nil {
+		if now < g.until {
+			if t != nil && t != g.normal && t.enter() {
+				g.normal.leave()
+				g.normal = t
+			}
+			return now, true
+		}
+		g.endOverride(now)
+	}
+	if t != nil && t != g.terms && t.enter() {
+		old := g.terms
+		g.hold(t, now)
+		old.leave()
+	}
+	return now, true
+}
+
+// hold makes t the limit, and serves callers that wait for permits that this makes available.
+func (g *keyGate) hold(t *terms, now int64) {
+	g.meter.carry(t.law, now)
+	g.terms = t
+	g.k.movesOf(g.hash).Add(1)
+	g.limit.Store(t.permits)
+	g.maxDebt = g.k.debt(t)
+	for w := g.queue.Oldest(); w != nil; {
+		next := w.Newer()
+		if w.Permits > t.permits {
+			g.answer(w, g.meter.peek(now, w.Permits), ReasonNever)
+		}
+		w = next
+	}
+	g.cameBack(now)
+}
+
+// mostOverrides is how many keys can be overridden at a time.
+const mostOverrides = 1 << 16
+
+// lockGate is lock that moves the state into a gate if it is in none.
+func (c *cell) lockGate() error {
+	if c.full || c.terms == nil { // the limit that was chosen for the key cannot be used
+		c.terms, c.full = c.k.base, false
+	}
+	t, own := c.terms, c.terms
+	if t == c.k.base {
+		own = nil // that of the state may be a Plan
+	}
+	for attempt := 0; ; attempt++ {
+		c.terms = own
+		c.enter()
+		switch {
+		case c.gate != nil:
+			return nil
+		case c.k.closed.Load():
+			c.unlock()
+			return ErrClosed
+		case c.slot == nil:
+			c.terms = t
+			c.add()
+		}
+		tracked := c.slot != nil
+		if tracked {
+			c.raise()
+		}
+		c.unlock()
+		if !tracked && !c.makeRoom(attempt) {
+			return inside.ErrTableFull
+		}
+	}
+}
+
+// override holds the state to t for d from now on.
+func (g *keyGate) override(t *terms, now int64, d time.Duration) error {
+	if g.closed {
+		return ErrClosed
+	}
+	k := g.k
+	if g.normal == nil {
+		if k.overrides.Add(1) > mostOverrides {
+			k.overrides.Add(-1)
+			return inside.ErrTooManyOverrides
+		}
+		g.normal = g.terms
+	} else {
+		g.end()
+	}
+	g.until = clock.After(now, d)
+	g.hold(t, now)
+	expire := func() {
+		if _, alive := g.arrive(nil, nil); alive {
+			g.unlock()
+		}
+	}
+	if g.clock != nil {
+		g.end = g.clock.At(g.until, expire)
+	} else {
+		g.end = time.AfterFunc(d, expire).Stop
+	}
+	return nil
+}
+
+// endOverride goes back to the normal limit.
+func (g *keyGate) endOverride(now int64) {
+	g.end()
+	normal := g.normal
+	g.normal = nil
+	g.k.overrides.Add(-1)
+	g.hold(normal, now)
+}
+
+// counted implements keeper.
+func (g *keyGate) counted(granted bool) { g.k.count(granted) }
+
+// takenUnder implements keeper.
+func (g *keyGate) takenUnder() under { return g.k.under(g.hash, g.terms) }

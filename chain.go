@@ -206,7 +206,7 @@ func (c *Chain) try(ctx context.Context, l *Lease, n int64, reserve bool) (final
 	if len(c.shares) > 0 && n > 0 && c.takeShares(l, n, reserve, ctx == nil) {
 		return true
 	}
-	var foreign binding
+	var foreign strictest
 	if len(c.foreign) > 0 {
 		l.claim, l.generation = c.claim(n)
 		c.reserveForeign(l.claim, n, &foreign)
@@ -246,7 +246,7 @@ func (c *Chain) try(ctx context.Context, l *Lease, n int64, reserve bool) (final
 }
 
 // reserveForeign reserves n permits of every limiter of another kind, until one refuses. The others are then only asked.
-func (c *Chain) reserveForeign(cl *claim, n int64, verdict *binding) {
+func (c *Chain) reserveForeign(cl *claim, n int64, verdict *strictest) {
 	for _, link := range c.foreign {
 		if verdict.any && !verdict.decision.Allowed {
 			verdict.add(link.limiter.Peek(n))
@@ -261,7 +261,7 @@ func (c *Chain) reserveForeign(cl *claim, n int64, verdict *binding) {
 }
 
 // take takes n permits of every gate, which must be locked and have them.
-func (c *Chain) take(l *Lease, n int64, reserve bool, verdict *binding) {
+func (c *Chain) take(l *Lease, n int64, reserve bool, verdict *strictest) {
 	for _, link := range c.gates {
 		g := link.limiter
 		r, reason := g.take(g.at, n)
@@ -296,13 +296,13 @@ func (c *Chain) hopeless(ctx context.Context, d *Decision) bool {
 	return true
 }
 
-// binding is the decision that speaks for several.
-type binding struct {
+// strictest is the decision that speaks for several.
+type strictest struct {
 	decision Decision
 	any      bool
 }
 
-func (b *binding) add(d Decision) {
+func (b *strictest) add(d Decision) {
 	if !b.any || binds(&d, &b.decision) {
 		b.decision, b.any = d, true
 	}
@@ -408,7 +408,7 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 	l := Lease{permits: n}
 	l.claim, l.generation = c.claim(n)
 	l.claim.parts = l.claim.parts[:0]
-	verdict := binding{}
+	verdict := strictest{}
 	for i, limit := range c.limits {
 		part, err := reserveFrom(inner, limit, n)
 		verdict.add(part.decision)
@@ -490,7 +490,7 @@ func (c *Chain) Peek(n int64) Decision {
 	if n < 0 {
 		return c.invalid(n).decision
 	}
-	verdict := binding{}
+	verdict := strictest{}
 	for _, link := range c.foreign {
 		verdict.add(link.limiter.Peek(n))
 	}
@@ -573,8 +573,8 @@ type sharer interface {
 	count(granted bool)
 }
 
-// offer is what a word is, what it would become, and the decision on that.
-type offer struct {
+// swap is what a word is, what it would become, and the decision on that.
+type swap struct {
 	old, next uint64
 	decision  Decision
 }
@@ -601,7 +601,7 @@ func (s *share) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
 	}
 }
 
-// maxShares is how many words a step can be over: it has an offer of each on its stack.
+// maxShares is how many words a step can be over: it has a swap of each on its stack.
 const maxShares = 4
 
 // takeShares takes n permits of every limiter of the chain in one step over their words. It is not ok if it needs the locks, or
@@ -613,16 +613,16 @@ const maxShares = 4
 //
 // As with a single word, a refusal must not rest on a time that was read before the word changed.
 func (c *Chain) takeShares(l *Lease, n int64, reserve, refuse bool) (ok bool) {
-	var room [maxShares]offer
-	offers := room[:len(c.shares)]
-	for i := range offers {
-		offers[i].old = c.shares[i].word.Load()
+	var room [maxShares]swap
+	swaps := room[:len(c.shares)]
+	for i := range swaps {
+		swaps[i].old = c.shares[i].word.Load()
 	}
 	for {
 		now := clock.Now()
-		binding, changed := &offers[0].decision, false
-		for i := range offers {
-			o := &offers[i]
+		speaks, changed := &swaps[0].decision, false
+		for i := range swaps {
+			o := &swaps[i]
 			old, next, v := c.shares[i].ask(&o.decision, now, n)
 			before := o.old
 			o.old, o.next = old, next
@@ -637,70 +637,70 @@ func (c *Chain) takeShares(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 				changed = changed || o.old != before
 			case taken:
 			}
-			if binds(&o.decision, binding) {
-				binding = &o.decision
+			if binds(&o.decision, speaks) {
+				speaks = &o.decision
 			}
 		}
 		if !changed {
 			switch {
-			case binding.Allowed:
-				ok = c.exchange(l, offers, now, reserve)
+			case speaks.Allowed:
+				ok = c.exchange(l, swaps, now, reserve)
 			case refuse:
 				ok = true
-				c.refuseShares(offers)
+				c.refuseShares(swaps)
 			default:
 				return false
 			}
 			if ok {
-				l.decision = *binding
+				l.decision = *speaks
 				return true
 			}
 		}
-		for i := range offers {
-			offers[i].decision = Decision{}
+		for i := range swaps {
+			swaps[i].decision = Decision{}
 		}
 	}
 }
 
 // refuseShares counts a refusal where it was refused.
-func (c *Chain) refuseShares(offers []offer) {
-	for i := range offers {
-		if !offers[i].decision.Allowed {
+func (c *Chain) refuseShares(swaps []swap) {
+	for i := range swaps {
+		if !swaps[i].decision.Allowed {
 			c.shares[i].of.count(false)
 		}
 	}
 }
 
-// exchange takes what was offered as of time now, or nothing if a word has changed.
-func (c *Chain) exchange(l *Lease, offers []offer, now int64, reserve bool) (ok bool) {
+// exchange takes the permits as of time now, or nothing if a word has changed.
+func (c *Chain) exchange(l *Lease, swaps []swap, now int64, reserve bool) (ok bool) {
 	var marks [maxShares]algo.Mark
 	if reserve {
-		for i := range offers {
-			marks[i] = c.shares[i].of.mark(offers[i].next, now)
+		for i := range swaps {
+			marks[i] = c.shares[i].of.mark(swaps[i].next, now)
 		}
 	}
-	last := len(offers) - 1
-	for i := range offers {
+	last := len(swaps) - 1
+	for i := range swaps {
 		next := uint64(held)
 		if i == last {
-			next = offers[i].next
+			next = swaps[i].next
 		}
-		if c.shares[i].word.CompareAndSwap(offers[i].old, next) {
+		if c.shares[i].word.CompareAndSwap(swaps[i].old, next) {
 			continue
 		}
-		for j, o := range offers[:i] {
+		for j, o := range swaps[:i] {
 			c.shares[j].word.Store(o.old)
 		}
 		return false
 	}
 	for i := range last {
-		c.shares[i].word.Store(offers[i].next)
+		c.shares[i].word.Store(swaps[i].next)
 	}
-	for i := range offers {
+	for i := range swaps {
 		s := &c.shares[i]
 		s.of.count(true)
 		if reserve || s.gate.returned {
-			c.addPart(l, s.place, s.gate.lease(l.permits, offers[i].decision, marks[i], reserve, under{}))
+			c.addPart(l, s.place, s.gate.lease(l.permits, swaps[i].decision, marks[i], reserve, under{}))
 		}
 	}
 	if l.claim != nil {

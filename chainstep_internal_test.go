@@ -178,7 +178,7 @@ func TestStepTakesNothingIfAWordHasChanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			offers := make([]offer, len(members))
+			offers := make([]swap, len(members))
 			for i := range offers {
 				var v verdict
 				if offers[i].old, offers[i].next, v = chain.shares[i].ask(&offers[i].decision, clock.Now(), 1); v != taken {

@@ -119,8 +119,8 @@ func (l *wallLaw) CancelAcross(old algo.Law, state []uint64, now, n int64, m alg
 }
 
 // Charge implements [algo.Law].
-func (l *wallLaw) Charge(state []uint64, now, n, maxDebt int64) int64 {
-	return l.Law.Charge(state, l.unix(now), n, maxDebt)
+func (l *wallLaw) Charge(state []uint64, now, n, mostDebt int64) int64 {
+	return l.Law.Charge(state, l.unix(now), n, mostDebt)
 }
 
 // Fresh implements [algo.Law].

@@ -30,7 +30,7 @@ func NewConcurrency(n int64, o Options) (*Concurrency, error) {
 		return nil, noDebtAtOnce("Options.MaxDebt", o.MaxDebt)
 	}
 	c := new(Concurrency)
-	if err := c.init(gateOptions{"Options", o.Name, n, o.QueueLimit, o.NewestFirst, NoDebt, o.Clock}); err != nil {
+	if err := c.setUp(gateOptions{"Options", o.Name, n, o.QueueLimit, o.NewestFirst, NoDebt, o.Clock}); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -76,13 +76,13 @@ type poolLaw struct {
 // FreshAt implements [algo.Law].
 func (l *poolLaw) FreshAt([]uint64) int64 { return l.pool.fast.idleSince.Load() }
 
-func (p *pool) init(o gateOptions) error {
+func (p *pool) setUp(o gateOptions) error {
 	a, err := algo.NewConcurrency(o.limit)
 	if err != nil {
 		return &OptionError{"Concurrency limit", strconv.FormatInt(o.limit, 10), "from 1 to 10^15 permits"}
 	}
 	p.returned = true
-	if err := p.gate.init(o); err != nil {
+	if err := p.gate.setUp(o); err != nil {
 		return err
 	}
 	p.meter.apply(&poolLaw{a.Law(), p})

@@ -12,7 +12,6 @@ import (
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/queue"
-	"github.com/weirhq/weir/internal/table"
 )
 
 // gate is what all limiters of this package share: a lock, a queue and its timer around an algorithm and its state.
@@ -45,23 +44,21 @@ type gate struct {
 
 	granted, refused, forgiven int64
 
-	keyed *keyed     // of a key: where it belongs
-	key   table.Hash // which it is
-	terms *terms     // the limit that the meter applies
+	keeper keeper // of a key: what knows where it belongs
+	terms  *terms // the limit that the meter applies
+}
+
+// keeper knows where the state of a key belongs.
+type keeper interface {
+	// counted counts a decision with those on other keys.
+	counted(granted bool)
+	// takenUnder is what permits that are taken now are taken under.
+	takenUnder() under
 }
 
 // granter is told of every claim before its caller has it.
 type granter interface {
 	granted(c *claim, d Decision)
-}
-
-// caller is a caller that waits.
-type caller struct {
-	ctx      context.Context
-	answer   chan struct{} // holds at most one
-	decision Decision      // of the moment of the answer: the limit may be another when the caller wakes up
-	mark     algo.Mark
-	under    under
 }
 
 var gates atomic.Uint64
@@ -76,7 +73,7 @@ type gateOptions struct {
 	clock      Clock
 }
 
-func (g *gate) init(o gateOptions) error {
+func (g *gate) setUp(o gateOptions) error {
 	if o.queueLimit < 0 || o.queueLimit > algo.MaxPermits {
 		return &OptionError{o.of + ".QueueLimit", fmt.Sprint(o.queueLimit), "from 0 to 10^15 permits"}
 	}
@@ -94,19 +91,6 @@ func (g *gate) init(o gateOptions) error {
 	g.touched = g.born
 	g.due = math.MaxInt64
 	return nil
-}
-
-// maxDebt is what the option MaxDebt means.
-func maxDebt(of string, option, limit int64) (int64, error) {
-	switch {
-	case option == 0:
-		return limit, nil
-	case option == NoDebt:
-		return 0, nil
-	case option < 0 || option > algo.MaxPermits:
-		return 0, &OptionError{of + ".MaxDebt", fmt.Sprint(option), "from 1 to 10^15 permits, 0 for the limit, or NoDebt"}
-	}
-	return option, nil
 }
 
 func (g *gate) now() int64 { return g.clock.Now() }
@@ -155,7 +139,7 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	defer g.unlock()
 	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
-	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under())
+	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.takenUnder())
 }
 
 // allow is try(1) where only the answer matters.
@@ -216,8 +200,8 @@ func reasonOf(r algo.Result) Reason {
 func (g *gate) count(n int64, granted bool) {
 	switch {
 	case n == 0:
-	case g.keyed != nil:
-		g.keyed.count(granted)
+	case g.keeper != nil:
+		g.keeper.counted(granted)
 	case granted:
 		g.granted++
 	default:
@@ -245,7 +229,7 @@ func (g *gate) lease(n int64, d Decision, m algo.Mark, reserve bool, u under) Le
 	l := Lease{decision: d, permits: n}
 	if d.Allowed && n > 0 && (reserve || g.returned) {
 		l.claim, l.generation = newClaim(g.owner, n, m)
-		l.claim.key, l.claim.under = g.key, u
+		l.claim.under = u
 		if g.grants != nil {
 			g.grants.granted(l.claim, l.decision)
 		}
@@ -309,7 +293,7 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	if reason != ReasonLimited { // there is nothing to wait for
 		g.count(n, reason == ReasonNone)
 		defer g.unlock()
-		l := g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under())
+		l := g.lease(n, g.decision(r, reason), r.Mark, reserve, g.takenUnder())
 		return l, refusal(l.decision, n, noQueue(reason, g.queueLimit))
 	}
 	if g.queue.Len() == 0 {
@@ -392,7 +376,7 @@ func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
 	if reason != ReasonCanceled {
 		g.count(w.Permits, reason == ReasonNone)
 	}
-	w.Value.decision, w.Value.mark, w.Value.under = g.decision(r, reason), r.Mark, g.under()
+	w.Value.decision, w.Value.mark, w.Value.under = g.decision(r, reason), r.Mark, g.takenUnder()
 	w.Value.answer <- struct{}{}
 }
 
@@ -601,4 +585,35 @@ func (g *gate) Close() error {
 	}
 	g.disarm()
 	return nil
+}
+
+// word is a state that calls may change without the lock, until it is raised.
+type word interface {
+	raise() // moves the state into the meter; nothing changes without the lock until lower
+	lower() // moves it back, if it fits
+	counts() (granted, refused int64)
+}
+
+// cameBack serves callers that wait, when permits have come in another way than by time.
+func (g *gate) cameBack(now int64) {
+	g.touched, g.changed = now, now
+	g.meter.replan()
+	if !g.closed {
+		g.serve(now)
+	}
+}
+
+// debit charges n permits at time now, under the lock: callers that wait do so for longer.
+func (g *gate) debit(now, n int64) {
+	g.touched, g.changed = now, now
+	g.forgive(n - g.meter.charge(now, n, g.maxDebt))
+	g.meter.replan()
+}
+
+// takenUnder is that of the key, if there is one.
+func (g *gate) takenUnder() under {
+	if g.keeper == nil {
+		return under{}
+	}
+	return g.keeper.takenUnder()
 }

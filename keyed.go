@@ -6,39 +6,9 @@ import (
 	"hash/maphash"
 	"strings"
 
-	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
 )
-
-// KeyedOptions configure a [Keyed].
-type KeyedOptions struct {
-	// Name is the Policy of the decisions. Default: "".
-	Name string
-	// QueueLimit bounds, for each key, the sum of the permits that callers of Acquire, Reserve and Wait wait for: from 0 to
-	// 10^15. A queue costs nothing while it is empty. Default: 0, such a call fails with [ErrNoQueue] where it would have to
-	// wait.
-	QueueLimit int64
-	// NewestFirst is whether the queue of a key serves the last to arrive first: see [Options]. Default: false.
-	NewestFirst bool
-	// MaxDebt is how many permits commits may charge a key beyond those available: from 1 to 10^15, or NoDebt. Default:
-	// as many as its limit.
-	MaxDebt int64
-	// MaxKeys is how many keys are tracked at a time: from 1 to 2^31. Keys that behave like new ones, because all their
-	// permits are back, are forgotten to make room; no other key ever is. Default: 1,000,000.
-	MaxKeys int
-	// AdmitWhenFull is whether new keys get their permits without being tracked when MaxKeys are tracked and none of them can be
-	// forgotten: they are not limited until there is room. Default: false, they are refused with ReasonTableFull, so that clients
-	// cannot escape the limit by making up keys. RetryAfter is then until a key can be forgotten at the earliest, or 1 s where
-	// none can before a lease is released.
-	AdmitWhenFull bool
-	// MaxNames is how many keys are remembered by name, so that an operator sees which they are: from 1 to 65536. It
-	// is those that are refused most. Keys of more than 256 bytes have no name. Default: 1024.
-	MaxNames int
-	// Clock replaces the monotonic clock of the process. Default: nil.
-	Clock Clock
-}
 
 // Keyed is one limit for each of millions of keys: addresses, users, tokens. It is made by [NewKeyed]. Every key has a state of
 // its own. The limit is the same for all keys, or a function chooses it for each: see [NewKeyedFunc]. All methods are safe for
@@ -73,12 +43,6 @@ func NewKeyed[K comparable](limit Limit, o KeyedOptions) (*Keyed[K], error) {
 		return nil, byRelease("NewKeyed limit", limit)
 	}
 	return newKeyed[K](limit, o, nil)
-}
-
-// byRelease is the error of a constructor of limiters whose permits come back with time.
-func byRelease(option string, limit Limit) error {
-	accepted := "one whose permits come back with time: use NewConcurrency or NewKeyedConcurrency"
-	return &OptionError{option, limit.String(), accepted}
 }
 
 // NewKeyedFunc is NewKeyed with a function that chooses the limit of each key, such as that of its plan. The zero Limit stands
@@ -131,7 +95,7 @@ func (k *keys[K]) make(limit Limit, o KeyedOptions, limitOf func(K) Limit) error
 		return &OptionError{"KeyedOptions.MaxNames", fmt.Sprint(o.MaxNames), "from 1 to 65536, or 0 for 1024"}
 	}
 	k.limitOf, k.names = limitOf, names.New[K](o.MaxNames)
-	return k.init(limit, o, limitOf != nil)
+	return k.setUp(limit, o, limitOf != nil)
 }
 
 const (
@@ -330,103 +294,6 @@ func (k *Keyed[K]) Reset(key K) {
 	c.unlock()
 }
 
-// checkBounds sets defaults of those options that can be changed while a limiter works, and returns what cannot be used.
-func (o *KeyedOptions) checkBounds(of string) error {
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
-	if o.MaxKeys < 1 || int64(o.MaxKeys) > 1<<31 {
-		return &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
-	}
-	if o.QueueLimit < 0 || o.QueueLimit > algo.MaxPermits {
-		return &OptionError{of + ".QueueLimit", fmt.Sprint(o.QueueLimit), "from 0 to 10^15 permits"}
-	}
-	_, err := maxDebt(of, o.MaxDebt, 0)
-	return err
-}
-
-// checkBounds is inside.CheckBounds.
-func checkBounds(o KeyedOptions) error { return o.checkBounds("Bounds") }
-
-// Bounds implements keyset.View.
-func (k operator[K]) Bounds() KeyedOptions { return *k.bounds.Load() }
-
-// SetBounds implements keyset.View.
-func (k operator[K]) SetBounds(o KeyedOptions) error {
-	if err := o.checkBounds("Bounds"); err != nil {
-		return err
-	}
-	k.setBounds(&o)
-	return nil
-}
-
-func (k *keyed) setBounds(b *KeyedOptions) {
-	k.bounding.Lock()
-	defer k.bounding.Unlock()
-	old := k.bounds.Swap(b)
-	if b.MaxKeys != old.MaxKeys {
-		k.highest.Store(max(k.highest.Load(), int64(b.MaxKeys)))
-		k.states.Bound(int64(b.MaxKeys))
-	}
-	if b.MaxDebt != old.MaxDebt {
-		k.raiseMostDebt(k.debt(k.base))
-		for i := range k.plans.byTag {
-			page := k.plans.byTag[i].Load()
-			for j := 0; page != nil && j < len(page); j++ {
-				if t := page[j].Load(); t != nil {
-					k.raiseMostDebt(k.debt(t))
-				}
-			}
-		}
-	}
-	for _, g := range k.gates() {
-		g.lock()
-		g.queueLimit = b.QueueLimit
-		if g.terms != nil {
-			g.maxDebt = k.debt(g.terms)
-		}
-		g.unlock()
-	}
-}
-
-// allowPlain is Allow for a bucket, which is the limit that most keys have. It counts: a verdict of locked is none.
-//
-// The clock is read before the lock is taken: see cell.try.
-func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
-	if k.base.most == 0 || k.clock != nil || k.closed.Load() { // for the clock, see try
-		return locked, false
-	}
-	now := k.now()
-	law := k.base.law
-	shard := k.states.Lock(h)
-	slot := shard.Find(h)
-	switch {
-	case slot == nil:
-		now = k.now() // the key may have been forgotten meanwhile, which was fresh later
-		if slot = shard.Add(h, baseTag, now); slot == nil {
-			v = locked
-			break
-		}
-		law.Begin(slot.State(), now, k.returned.Load())
-		law.Grant(slot.State(), now)
-		shard.Due(h, law.FreshAt(slot.State()))
-		v, added = taken, true
-		shard.Tally[0]++
-	case slot.Tag() != baseTag:
-		v = locked
-	case law.Grant(slot.State(), now) || law.Grant(slot.State(), k.now()):
-		v = taken
-		shard.Tally[0]++
-	case k.base.elsewhere(slot.State(), now):
-		v = locked
-	default:
-		v = short
-		shard.Tally[1]++
-	}
-	shard.Unlock()
-	return v, added
-}
-
 // KeyedConcurrency is a number of permits at a time for each of millions of keys: addresses, users, tokens. They come back when
 // their leases are released, as those of a [Concurrency]. See [Keyed] for what is kept of a key. All methods are safe for
 // concurrent use.
@@ -476,13 +343,4 @@ func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() e
 	mustDo(f)
 	l, err := k.Acquire(ctx, key, n)
 	return l.during(err, f)
-}
-
-// Rules have limits of all algorithms, and charge them as one step: their limiters are all of one type. A limiter of package
-// overload learns from leases.
-func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
-	inside.Keyed, inside.Observe = newKeyed[string], observe
-	inside.Law = func(l Limit) (algo.Law, error) { return l.law("Limit", 0) }
-	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
-	inside.Members = membersOf
 }

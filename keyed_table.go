@@ -3,12 +3,11 @@ package weir
 import (
 	"context"
 	"math"
-	"math/bits"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/table"
 	"github.com/weirhq/weir/internal/tally"
@@ -28,8 +27,8 @@ type keyed struct {
 	highest   atomic.Int64              // the most that MaxKeys has been
 	busy      []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
 	overrides atomic.Int64
-	moves     moves
-	resets    resets
+	moves     moveCounts
+	resets    resetLog
 	fastest   atomic.Pointer[terms] // of all limits that there have ever been
 	mixed     atomic.Bool           // whether there have been windows of several lengths
 	closed    atomic.Bool
@@ -40,13 +39,6 @@ type keyed struct {
 	untracked, forgiven atomic.Int64
 }
 
-const (
-	defaultMaxKeys = 1_000_000
-	mostShards     = 256
-	keysPerShard   = 1024
-	linger         = int64(10 * time.Second)
-)
-
 // shardsFor is into how many shards a table is divided.
 func shardsFor(maxKeys int) int {
 	shards := 1
@@ -56,7 +48,7 @@ func shardsFor(maxKeys int) int {
 	return shards
 }
 
-func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
+func (k *keyed) setUp(limit Limit, o KeyedOptions, chosen bool) error {
 	const of = "KeyedOptions"
 	if err := o.checkBounds(of); err != nil {
 		return err
@@ -72,7 +64,7 @@ func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 		return err
 	}
 	if chosen {
-		k.plans.init(k)
+		k.plans.begin(k.base, k.alike)
 	}
 	shards := shardsFor(o.MaxKeys)
 	k.busy = make([]map[table.Hash]*keyGate, shards)
@@ -82,12 +74,6 @@ func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 	})
 	return nil
 }
-
-// The tag of a key says which terms its state is held to, or that the state is in a gate.
-const (
-	baseTag   = 0
-	raisedTag = math.MaxUint16
-)
 
 func (k *keyed) termsWith(tag uint16) *terms {
 	if tag == baseTag {
@@ -148,12 +134,6 @@ func (k *keyed) raiseMostDebt(debt int64) {
 	}
 }
 
-// lacks is how many nanoseconds a bucket lacks that owes debt permits.
-func (t *terms) lacks(debt int64) int64 {
-	owed := t.bucket.Wait(algo.TokenBucketState{}, 0, t.permits+debt)
-	return int64(t.refill + min(owed, algo.MaxFill) + 1)
-}
-
 // debt is the largest debt of a key with this limit.
 func (k *keyed) debt(t *terms) int64 {
 	most, _ := maxDebt("", k.bounds.Load().MaxDebt, t.permits)
@@ -163,15 +143,6 @@ func (k *keyed) debt(t *terms) int64 {
 // invalid is the decision on a call that cannot be decided.
 func (k *keyed) invalid() Decision {
 	return Decision{Reason: ReasonInvalid, Limit: k.base.permits, RetryAfter: Never, Policy: k.policy}
-}
-
-// fresh is what the algorithm says of a key that has never been seen. More than 0 permits are not taken.
-func (t *terms) fresh(n int64) algo.Result {
-	r := algo.Result{Allowed: n <= t.permits, Remaining: t.permits}
-	if !r.Allowed {
-		r.RetryAfter = Never
-	}
-	return r
 }
 
 // returns reports whether permits come back on release, not with time.
@@ -225,17 +196,9 @@ func (k *keyed) gates() (gates []*keyGate) {
 	return gates
 }
 
-// under is what permits of a key were taken under: a limit, and how often states have moved to another one, and keys have been
-// reset, by then.
-type under struct {
-	terms  *terms
-	moves  uint32
-	resets uint64
-}
-
-// moves counts how often states of keys were carried to another limit. A few keys share a count: who finds that it has moved
+// moveCounts counts how often states of keys were carried to another limit. A few keys share a count: who finds that it has moved
 // does not know whether it was for the own key, and gives back what is right in either case.
-type moves [256]atomic.Uint32
+type moveCounts [256]atomic.Uint32
 
 func (k *keyed) movesOf(h table.Hash) *atomic.Uint32 {
 	return &k.moves[h.Fingerprint()%uint64(len(k.moves))]
@@ -243,14 +206,14 @@ func (k *keyed) movesOf(h table.Hash) *atomic.Uint32 {
 
 // under is what permits that are taken now are taken under. The state of the key must be locked.
 func (k *keyed) under(h table.Hash, t *terms) under {
-	return under{t, k.movesOf(h).Load(), k.resets.count.Load()}
+	return under{h, t, k.movesOf(h).Load(), k.resets.count.Load()}
 }
 
 // mostResets is how many resets are remembered at least.
 const mostResets = 1 << 15
 
-// resets remembers which keys were reset lately: permits that were taken before must not come back once more.
-type resets struct {
+// resetLog remembers which keys were reset lately: permits that were taken before must not come back once more.
+type resetLog struct {
 	count atomic.Uint64
 	mu    sync.Mutex
 	// Which of all resets was the last one of a key: of those since the first that is remembered, and of those since another one.
@@ -259,7 +222,7 @@ type resets struct {
 }
 
 // note is called for a key that is reset, under the lock of its state.
-func (r *resets) note(h table.Hash) {
+func (r *resetLog) note(h table.Hash) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.count.Load() + 1
@@ -272,20 +235,13 @@ func (r *resets) note(h table.Hash) {
 }
 
 // since reports whether a key was reset after so many resets of all keys, or may have been, as that is not remembered any more.
-func (r *resets) since(h table.Hash, count uint64) bool {
+func (r *resetLog) since(h table.Hash, count uint64) bool {
 	if r.count.Load() == count { // nearly always
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return count+1 < r.first || r.earlier[h] > count || r.later[h] > count
-}
-
-func (g *gate) under() under {
-	if g.keyed == nil {
-		return under{}
-	}
-	return g.keyed.under(g.key, g.terms)
 }
 
 // learn keeps what all limits that there have ever been have in common.
@@ -301,12 +257,6 @@ func (k *keyed) learn(t *terms) {
 	}
 }
 
-func faster(a, b Rate) bool {
-	hiA, loA := bits.Mul64(uint64(a.Permits), uint64(b.Period))
-	hiB, loB := bits.Mul64(uint64(b.Permits), uint64(a.Period))
-	return hiA > hiB || hiA == hiB && loA > loB
-}
-
 // giveBack cancels n permits, of a claim, in a state that is held to t.
 //
 // If the state was held to another limit meanwhile, it is not known how many of them have been regained. A bucket then
@@ -315,10 +265,10 @@ func faster(a, b Rate) bool {
 //
 // What was taken before the key was reset has come back then.
 func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
-	if k.resets.since(c.key, c.under.resets) {
+	if k.resets.since(c.under.key, c.under.resets) {
 		return
 	}
-	moved := k.movesOf(c.key).Load() - c.under.moves
+	moved := k.movesOf(c.under.key).Load() - c.under.moves
 	same := moved == 0 && c.under.terms == t
 	switch {
 	case same || k.returns():
@@ -327,5 +277,156 @@ func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
 		t.law.CancelAcross(k.fastest.Load().law, state, now, n, c.mark)
 	case !k.mixed.Load() || moved <= 1 && c.under.terms != t:
 		t.law.CancelAcross(c.under.terms.law, state, now, n, c.mark)
+	}
+}
+
+// limiterIDs orders the locks of limiters.
+var limiterIDs atomic.Uint64
+
+func (k *keyed) setBounds(b *KeyedOptions) {
+	k.bounding.Lock()
+	defer k.bounding.Unlock()
+	old := k.bounds.Swap(b)
+	if b.MaxKeys != old.MaxKeys {
+		k.highest.Store(max(k.highest.Load(), int64(b.MaxKeys)))
+		k.states.Bound(int64(b.MaxKeys))
+	}
+	if b.MaxDebt != old.MaxDebt {
+		k.raiseMostDebt(k.debt(k.base))
+		for i := range k.plans.byTag {
+			page := k.plans.byTag[i].Load()
+			for j := 0; page != nil && j < len(page); j++ {
+				if t := page[j].Load(); t != nil {
+					k.raiseMostDebt(k.debt(t))
+				}
+			}
+		}
+	}
+	for _, g := range k.gates() {
+		g.lock()
+		g.queueLimit = b.QueueLimit
+		if g.terms != nil {
+			g.maxDebt = k.debt(g.terms)
+		}
+		g.unlock()
+	}
+}
+
+// allowPlain is Allow for a bucket, which is the limit that most keys have. It counts: a verdict of locked is none.
+//
+// The clock is read before the lock is taken: see cell.try.
+func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
+	if k.base.most == 0 || k.clock != nil || k.closed.Load() { // for the clock, see try
+		return locked, false
+	}
+	now := k.now()
+	law := k.base.law
+	shard := k.states.Lock(h)
+	slot := shard.Find(h)
+	switch {
+	case slot == nil:
+		now = k.now() // the key may have been forgotten meanwhile, which was fresh later
+		if slot = shard.Add(h, baseTag, now); slot == nil {
+			v = locked
+			break
+		}
+		law.Begin(slot.State(), now, k.returned.Load())
+		law.Grant(slot.State(), now)
+		shard.Due(h, law.FreshAt(slot.State()))
+		v, added = taken, true
+		shard.Tally[0]++
+	case slot.Tag() != baseTag:
+		v = locked
+	case law.Grant(slot.State(), now) || law.Grant(slot.State(), k.now()):
+		v = taken
+		shard.Tally[0]++
+	case k.base.elsewhere(slot.State(), now):
+		v = locked
+	default:
+		v = short
+		shard.Tally[1]++
+	}
+	shard.Unlock()
+	return v, added
+}
+
+// mostReclaims is how often a new key makes room that another caller takes.
+const mostReclaims = 4
+
+// intern is that of the plans. If keys have too many other limits, it forgets keys that are fresh until one of them was the last
+// that had its limit.
+func (k *keyed) intern(l Limit) (t *terms, why Reason) {
+	t, why = k.plans.intern(l)
+	for range mostReclaims {
+		if why != ReasonTableFull {
+			break
+		}
+		forgotten := 0
+		for now := k.now(); forgotten < keysAtATime && k.states.Reclaim(now); {
+			forgotten++
+		}
+		if forgotten == 0 {
+			break
+		}
+		t, why = k.plans.intern(l)
+	}
+	return t, why
+}
+
+// keysAtATime is how many keys give way for another limit, so that the next ones need not look at all limits again.
+const keysAtATime = 64
+
+// renew returns terms that can be used in place of t, which may have been evicted since they were interned.
+func (k *keyed) renew(t *terms) *terms {
+	if t.users.Load() < 0 {
+		if again, why := k.plans.intern(t.limit); why == ReasonNone {
+			return again
+		}
+	}
+	return t
+}
+
+// alike compiles a limit that states of base can be carried to.
+func (k *keyed) alike(of string, l Limit) (*terms, error) {
+	t, err := k.compile(of, l, false)
+	if err != nil {
+		return nil, err
+	}
+	base := k.base.limit
+	if l.algorithm != base.algorithm {
+		return nil, &OptionError{
+			of + ".Algorithm", l.algorithm.String(), base.algorithm.String() + ", as for all keys",
+		}
+	}
+	if l.algorithm == AlgorithmSlidingWindow && l.segments != base.segments {
+		return nil, &OptionError{
+			of + ".Segments", strconv.Itoa(l.segments), strconv.Itoa(base.segments) + ", as for all keys",
+		}
+	}
+	return t, nil
+}
+
+// mostSuccessions is how many limits, one after the other, a key that is not used is led through.
+const mostSuccessions = 8
+
+// carry makes a state that is held to old one that is held to t.
+func (k *keyed) carry(state []uint64, old, t *terms, now int64) {
+	var path [mostSuccessions]*succession
+	n, from, last := 0, old, int64(math.MinInt64)
+	for from != t && n < len(path) {
+		s := from.next.Load()
+		if s == nil || s.at > now || s.at < last {
+			break
+		}
+		path[n], from, last = s, s.by, s.at
+		n++
+	}
+	if from != t {
+		t.law.Carry(state, old.law, state, now) // a caller has chosen another limit for this key
+		return
+	}
+	for _, s := range path[:n] {
+		s.by.law.Carry(state, old.law, state, s.at)
+		old = s.by
 	}
 }

@@ -3,8 +3,10 @@ package weir
 import (
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/table"
 )
@@ -178,4 +180,163 @@ func (k *keys[K]) named(of *keyState) (s inside.State[K, Limit]) {
 	s.Limit, s.Remaining, s.ResetAfter, s.RetryAfter = d.Limit, d.Remaining, d.ResetAfter, d.RetryAfter
 	s.Key, s.Refused, s.Named = k.names.Lookup(of.hash)
 	return s
+}
+
+// Bounds implements keyset.View.
+func (k operator[K]) Bounds() KeyedOptions { return *k.bounds.Load() }
+
+// SetBounds implements keyset.View.
+func (k operator[K]) SetBounds(o KeyedOptions) error {
+	if err := o.checkBounds("Bounds"); err != nil {
+		return err
+	}
+	k.setBounds(&o)
+	return nil
+}
+
+// Override implements keyset.View.
+func (k operator[K]) Override(key K, limit Limit, d time.Duration) error {
+	t, err := k.alike("Override.limit", limit)
+	if err != nil {
+		return err
+	}
+	if d < 1 || d > algo.MaxPeriod {
+		return &OptionError{"Override.d", d.String(), "from 1ns to 87840h (3660 days)"}
+	}
+	var c cell
+	k.cell(&c, key)
+	if err := c.lockGate(); err != nil {
+		return err
+	}
+	defer c.unlock()
+	return c.gate.override(t, c.now, d)
+}
+
+// Restore implements keyset.View.
+func (k operator[K]) Restore(key K) bool {
+	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c.lock(nil)
+	defer c.unlock()
+	if c.gate == nil || c.gate.normal == nil {
+		return false
+	}
+	c.gate.endOverride(c.now)
+	return true
+}
+
+// keyPlan is what is in a keyset.Plan: a limit that a limiter for keys has checked.
+type keyPlan struct {
+	k     *keyed
+	of    *keys[string] // nil if keys are no strings
+	terms atomic.Pointer[terms]
+}
+
+// Plan implements that of keyset.View, and returns a *keyPlan.
+func (k operator[K]) Plan(l Limit) (any, error) {
+	if k.limitOf == nil {
+		return nil, &OptionError{"Plan", l.String(), "called on a limiter that NewKeyedFunc has made"}
+	}
+	p := &keyPlan{k: &k.keyed}
+	p.of, _ = any(k.keys).(*keys[string])
+	if l == (Limit{}) || l == k.base.limit {
+		p.terms.Store(k.base)
+		return p, nil
+	}
+	t, why := k.intern(l)
+	switch why {
+	case ReasonNone:
+	case ReasonTableFull:
+		return nil, inside.ErrTableFull
+	default:
+		_, err := k.alike("Limit", l)
+		return nil, err
+	}
+	p.terms.Store(t)
+	return p, nil
+}
+
+// Replaces implements that of keyset.Plan. Old is a *keyPlan or nil.
+func (p *keyPlan) Replaces(replaced any) {
+	old, _ := replaced.(*keyPlan)
+	to := p.terms.Load()
+	to.next.Store(nil)
+	if old == nil || old.k != p.k {
+		return
+	}
+	if from := old.terms.Load(); from != to {
+		from.next.Store(&succession{to, p.k.now()})
+	}
+}
+
+// Follows implements that of keyset.Plan.
+func (p *keyPlan) Follows(followed any) {
+	old := followed.(*keyPlan) //nolint:errcheck,forcetypeassert // keyset has no other
+	if old.k == p.k {
+		old.terms.Store(p.terms.Load())
+	}
+}
+
+// cell makes c that of a key under this plan. It returns false if the limiter has no such keys.
+func (p *keyPlan) cell(c *cell, key string) bool {
+	if p.of == nil || p.k.returns() {
+		return false
+	}
+	c.k, c.hash, c.terms = p.k, p.of.hash(key), p.current()
+	return true
+}
+
+// Take implements that of keyset.Plan.
+func (p *keyPlan) Take(key string, n int64) (d Decision) {
+	var c cell
+	if !p.cell(&c, key) {
+		return p.k.invalid()
+	}
+	p.of.try(&c, &d, key, n, false)
+	return d
+}
+
+// Peek implements that of keyset.Plan.
+func (p *keyPlan) Peek(key string, n int64) (d Decision) {
+	var c cell
+	if !p.cell(&c, key) {
+		return p.k.invalid()
+	}
+	c.ask(&d, n)
+	return d
+}
+
+// Refund implements that of keyset.Plan.
+func (p *keyPlan) Refund(key string, n int64) (d Decision) {
+	var c cell
+	if !p.cell(&c, key) {
+		return p.k.invalid()
+	}
+	c.enter()
+	if n > 0 {
+		c.refund(n)
+	}
+	c.peek(&d, 0)
+	c.unlock()
+	return d
+}
+
+// Limit implements that of keyset.Plan.
+func (p *keyPlan) Limit() Limit { return p.terms.Load().limit }
+
+// current is the terms of the plan, which may have been evicted while no key had them.
+func (p *keyPlan) current() *terms {
+	t := p.terms.Load()
+	if again := p.k.renew(t); again != t {
+		p.terms.Store(again)
+		return again
+	}
+	return t
+}
+
+// latest is where the terms of the plan stand, nil if there is no plan.
+func (p *keyPlan) latest() *atomic.Pointer[terms] {
+	if p == nil {
+		return nil
+	}
+	return &p.terms
 }

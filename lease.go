@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/internal/table"
 )
 
 // Lease is the result of a request for permits: the [Decision], and the permits if it was allowed.
@@ -27,11 +26,10 @@ type claim struct {
 	settler    settler
 	permits    int64
 	mark       algo.Mark
-	key        table.Hash // of a Keyed: whose permits they are
-	under      under      // and what they were taken under
-	since      int64      // when it was granted, for an observer
-	parts      []Lease    // of a Chain
-	reserved   bool       // of a Chain: commit and cancel count
+	under      under   // of a Keyed: what they were taken under
+	since      int64   // when it was granted, for an observer
+	parts      []Lease // of a Chain
+	reserved   bool    // of a Chain: commit and cancel count
 }
 
 // settler ends claims: it keeps actual of the permits that were taken.
@@ -109,4 +107,24 @@ func (l Lease) settle(how settlement, actual int64) {
 	clear(c.parts)
 	c.parts = c.parts[:0]
 	claims.Put(c)
+}
+
+// waited is the error of a call whose lease needs no release.
+func waited(_ Lease, err error) error { return err }
+
+// during calls f while the lease l holds its permits, which come back when f returns or panics, unless err says that there are
+// none.
+func (l Lease) during(err error, f func() error) error {
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	return f()
+}
+
+// mustDo refuses a nil function before a permit is taken for it.
+func mustDo(f func() error) {
+	if f == nil {
+		panic("weir: Do: nil function")
+	}
 }

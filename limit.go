@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/algo"
@@ -198,62 +198,6 @@ func (l Limit) sliding(of string, origin int64) (a algo.SlidingWindow, err error
 // returnsByTime reports whether permits come back with time, not when they are released.
 func (l Limit) returnsByTime() bool { return l.algorithm != AlgorithmConcurrency }
 
-// optionError turns the error of a constructor of algo into one that names the option.
-func optionError(of string, err error) error {
-	p, ok := errors.AsType[*algo.ParameterError](err)
-	if !ok {
-		return err
-	}
-	option := "Rate" // permits and period, or limit and window
-	switch p.Parameter {
-	case "burst":
-		option = "Burst"
-	case "segments":
-		option = "Segments"
-	}
-	return &OptionError{of + "." + option, p.Value, p.Accepted}
-}
-
-// terms are a limit that has been checked, as keys are held to it.
-type terms struct {
-	limit   Limit
-	permits int64
-	refill  time.Duration // in which all permits come back
-	law     algo.Law
-	bucket  algo.TokenBucket
-	most    int64 // nanoseconds that a bucket can lack; 0 for all others
-
-	tag   uint16       // under which keys refer to it
-	users atomic.Int64 // how many keys do; negative once the tag may be given to others
-	next  atomic.Pointer[succession]
-	idle  *atomic.Int64
-}
-
-// compile checks l, whose name is of in errors, for keys under the process clock or one that was given. Windows begin at origin.
-// Buckets take two words where they can if they may be narrow.
-func (l Limit) compile(of string, origin int64, narrow, given bool) (*terms, error) {
-	law, err := l.law(of, origin)
-	if err != nil {
-		return nil, err
-	}
-	t := &terms{limit: l, permits: l.Permits(), refill: l.rate.Period, law: law}
-	switch l.algorithm {
-	case AlgorithmTokenBucket:
-		t.bucket, err = algo.NewTokenBucket(l.rate.Permits, l.rate.Period, l.permits)
-		t.refill, t.law = t.bucket.FillTime(), t.bucket.TableLaw(narrow)
-	case AlgorithmSlidingCounter:
-		t.refill = 2 * l.rate.Period
-	case AlgorithmCalendarWindow:
-		now := origin
-		if !given {
-			now, t.law = time.Now().UnixNano(), l.byWall(law)
-		}
-		t.refill = l.lengthFrom(now)
-	default:
-	}
-	return t, err
-}
-
 // Quota is what the limit promises over a longer time: as many permits as are allowed at once, and the window in which they come
 // back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond. The window is 0 for
 // [AtOnce], and for a [CalendarWindow] where windows from now on differ in length, as months do, and days in a
@@ -291,4 +235,57 @@ func (r Rate) fill(permits int64) time.Duration {
 		return 0
 	}
 	return time.Duration(d)
+}
+
+// Day returns the days of a time zone, from midnight, for [CalendarWindow]. A nil zone is UTC. An [algo.Calendar] says more:
+// where other units begin, or at another time of day.
+func Day(zone *time.Location) algo.Calendar { return algo.Calendar{Unit: algo.CalendarDay, Zone: zone} }
+
+// Week returns the weeks of a time zone, from Monday at midnight, for [CalendarWindow]. See [Day].
+func Week(zone *time.Location) algo.Calendar {
+	return algo.Calendar{Unit: algo.CalendarWeek, Zone: zone}
+}
+
+// Month returns the months of a time zone, from the first at midnight, for [CalendarWindow]. See [Day].
+func Month(zone *time.Location) algo.Calendar {
+	return algo.Calendar{Unit: algo.CalendarMonth, Zone: zone}
+}
+
+// Year returns the years of a time zone, from January 1 at midnight, for [CalendarWindow]. See [Day].
+func Year(zone *time.Location) algo.Calendar {
+	return algo.Calendar{Unit: algo.CalendarYear, Zone: zone}
+}
+
+// window is the algorithm of a calendar window, whose name is of in errors.
+func (l Limit) window(of string) (algo.Window, error) {
+	w, err := algo.NewCalendarWindow(l.permits, l.calendar)
+	if wrong, ok := errors.AsType[*algo.ParameterError](err); ok {
+		option := "Permits"
+		if field, named := strings.CutPrefix(wrong.Parameter, "calendar."); named {
+			option = "Calendar." + field
+		}
+		return w, &OptionError{of + "." + option, wrong.Value, wrong.Accepted}
+	}
+	return w, err
+}
+
+// byWall is the law of a calendar window that has been checked, at times of the process clock.
+func (l Limit) byWall(law algo.Law) *wallLaw {
+	w, _ := l.window("")
+	return &wallLaw{law, w, new(wallClock)}
+}
+
+// lengthFrom is how long all windows of a calendar from a time on are, 0 if they differ or it cannot be used.
+func (l Limit) lengthFrom(now int64) time.Duration {
+	w, err := l.window("")
+	if err != nil {
+		return 0
+	}
+	return w.Length(now)
+}
+
+// byRelease is the error of a constructor of limiters whose permits come back with time.
+func byRelease(option string, limit Limit) error {
+	accepted := "one whose permits come back with time: use NewConcurrency or NewKeyedConcurrency"
+	return &OptionError{option, limit.String(), accepted}
 }

@@ -7,26 +7,6 @@ import (
 	"github.com/weirhq/weir/internal/clock"
 )
 
-// Options configure a [Limiter] or a [Concurrency]. The zero value is a limiter without a queue.
-type Options struct {
-	// Name is the Policy of the decisions. Default: "".
-	Name string
-	// QueueLimit bounds the sum of the permits that callers of Acquire, Reserve and Wait wait for: from 0 to 10^15. Default: 0,
-	// such a call fails with [ErrNoQueue] where it would have to wait.
-	QueueLimit int64
-	// NewestFirst is whether the queue serves the last to arrive first, and evicts the one that has waited longest when it is
-	// full: under overload those are served that have not yet given up. Default: false, callers are served in order of arrival,
-	// and a newcomer never overtakes the queue, even if its permits are available.
-	NewestFirst bool
-	// MaxDebt is how many permits commits may charge beyond those available: from 1 to 10^15, or NoDebt. Default: the permits
-	// of the limit. A window carries its debt into those that follow. Of a Concurrency it must be 0.
-	MaxDebt int64
-	// Clock replaces the monotonic clock of the process. With it every call takes a lock, and deadlines of contexts, which are in
-	// real time, are not compared with the wait. For a [CalendarWindow] it replaces the wall clock: its Now is in nanoseconds
-	// since 1970-01-01 UTC. Default: nil.
-	Clock Clock
-}
-
 // Limiter is one limit whose permits come back with time. It is made by [New]. All methods are safe for concurrent use.
 //
 // In every method n is a number of permits. n = 0 is a probe: it succeeds if at least one permit is available and takes none. n
@@ -60,7 +40,7 @@ func New(limit Limit, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{of: limit}
 	options := gateOptions{of, o.Name, limit.Permits(), o.QueueLimit, o.NewestFirst, o.MaxDebt, o.Clock}
-	if err := l.init(options); err != nil {
+	if err := l.setUp(options); err != nil {
 		return nil, err
 	}
 	law, err := limit.law("Limit", l.born)
@@ -76,13 +56,13 @@ func New(limit Limit, o Options) (*Limiter, error) {
 	switch limit.algorithm {
 	case AlgorithmTokenBucket:
 		bucket, _ := algo.NewTokenBucket(limit.rate.Permits, limit.rate.Period, limit.permits)
-		if l.fast.init(l, bucket, l.born) {
+		if l.fast.fit(&l.gate, bucket, l.born) {
 			l.word = &l.fast
 			l.fast.lower()
 		}
 	case AlgorithmFixedWindow:
 		l.window = new(windowWord)
-		l.window.init(&l.gate, limit.rate)
+		l.window.fit(&l.gate, limit.rate)
 	case AlgorithmCalendarWindow:
 		if o.Clock == nil {
 			l.meter.law = limit.byWall(law)

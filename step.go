@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/inside"
@@ -51,9 +50,6 @@ type stepPart struct {
 	forgiven int64     // of what is debited, in the table
 	attempts int
 }
-
-// limiterIDs orders the locks of limiters.
-var limiterIDs atomic.Uint64
 
 // prepare works out what does not depend on other parts.
 func (s *step) prepare(i int, p *stepPart) {
@@ -145,7 +141,7 @@ const mostGateAttempts = 16
 func (s *step) lockGates() bool {
 	for n, i := range s.gates {
 		p := &s.parts[i]
-		if _, alive := p.gate.arrive(p.terms, p.plan); !alive {
+		if _, alive := p.gate.arrive(p.terms, p.plan.latest()); !alive {
 			s.unlockGates(n)
 			return false
 		}
@@ -663,7 +659,7 @@ func (s *step) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all [
 		return leases, binding, refusal(own[binding].decision, s.parts[binding].n, why)
 	}
 	refused := s.oneByOne(own, true, func(p *stepPart, l *Lease) {
-		*l, err = p.acquire(ctx, p.plan, p.n, true)
+		*l, err = p.acquire(ctx, p.plan.latest(), p.n, true)
 	})
 	if refused >= 0 {
 		return leases, refused, err

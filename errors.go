@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inwords"
 )
 
@@ -116,22 +117,40 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// waited is the error of a call whose lease needs no release.
-func waited(_ Lease, err error) error { return err }
+// errNegativePermits is wrapped where a negative number of permits is asked for.
+var errNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
 
-// during calls f while the lease l holds its permits, which come back when f returns or panics, unless err says that there are
-// none.
-func (l Lease) during(err error, f func() error) error {
-	if err != nil {
+// errInvalidLimit is wrapped where the function that chooses the limits of keys returns one that cannot be used, by Keyed.Acquire
+// and Reserve together with what is wrong with it.
+var errInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
+
+// An OptionError names the option of a constructor that cannot be used, its value and what is accepted.
+type OptionError struct {
+	Option   string // such as Limit.Burst
+	Value    string
+	Accepted string
+}
+
+// Error names the option, its value and what is accepted.
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
+}
+
+// optionError turns the error of a constructor of algo into one that names the option.
+func optionError(of string, err error) error {
+	p, ok := errors.AsType[*algo.ParameterError](err)
+	if !ok {
 		return err
 	}
-	defer l.Release()
-	return f()
+	option := "Rate" // permits and period, or limit and window
+	switch p.Parameter {
+	case "burst":
+		option = "Burst"
+	case "segments":
+		option = "Segments"
+	}
+	return &OptionError{of + "." + option, p.Value, p.Accepted}
 }
 
-// mustDo refuses a nil function before a permit is taken for it.
-func mustDo(f func() error) {
-	if f == nil {
-		panic("weir: Do: nil function")
-	}
-}
+// ErrClosed is returned by calls that change a limiter that has been closed.
+var ErrClosed = errors.New("weir: the limiter is closed")

@@ -1,0 +1,15 @@
+package weir
+
+import (
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
+)
+
+// Rules have limits of all algorithms, and charge them as one step: their limiters are all of one type. A limiter of package
+// overload learns from leases.
+func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
+	inside.Keyed, inside.Observe = newKeyed[string], observe
+	inside.Law = func(l Limit) (algo.Law, error) { return l.law("Limit", 0) }
+	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
+	inside.Members = membersOf
+}
