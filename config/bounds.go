@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -53,7 +54,7 @@ func (f *File) Bounds() []Bound {
 			for i, l := range limits {
 				b := f.bound(p, l)
 				b.Limit, b.Of = names[i], of
-				if p.live.limits[i].Name == "" && f.shows(p.live.limits[i].path) {
+				if p.live.limits[i].Name == "" && f.shows(p.live.limits[i].at.Path) {
 					b.Limit = "limit" // its name has the window
 				}
 				all = append(all, b)
@@ -67,7 +68,7 @@ func (f *File) Bounds() []Bound {
 		}{{"tier ", p.tiers}, {"key ", p.keys}} {
 			for _, a := range other.all {
 				if told++; told <= mostBounds {
-					add(other.what+shorten(a.name), a.limits)
+					add(other.what+yamlread.Shorten(a.name), a.limits)
 				}
 			}
 		}
@@ -84,7 +85,7 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 	if b.AtOnce == 0 {
 		b.AtOnce = l.Rate().Permits
 	}
-	hidden := f.shows(l.path)
+	hidden := f.shows(l.at.Path)
 	asked := "the store"
 	if p.Durability != policy.DurabilityMemory {
 		asked = "the owner"
@@ -98,7 +99,7 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 			hold = time.Minute
 		}
 		words += " and one when it ends; what a process that died had taken comes back within " +
-			f.show(p.path+"."+keyHold, shortDuration(hold))
+			f.show(p.at.Path+"."+keyHold, yamlread.ShortDuration(hold))
 	case p.Durability == policy.DurabilityFile:
 		words = "exact; " + f.burned(&b, hidden)
 	case p.Durability == policy.DurabilityCluster:
@@ -163,7 +164,7 @@ func (f *File) leased(b *Bound, l placedLimit, hidden bool) string {
 	n := f.processes()
 	return fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused, "+
 		"so with %d processes %s of the limit",
-		spellPermits(b.AtOnce), count(b.Unused), n, count(min(lease.Unused(n), lease.Limit)))
+		spellPermits(b.AtOnce), yamlread.Count(b.Unused), n, yamlread.Count(min(lease.Unused(n), lease.Limit)))
 }
 
 // optimistic fills in the bound of a limit that is told to the store afterwards, and says it in words.
@@ -197,7 +198,7 @@ func spellPermits(n int64) string {
 	if n == 1 {
 		return "1 permit"
 	}
-	return count(n) + " permits"
+	return yamlread.Count(n) + " permits"
 }
 
 // String is the bound in words, behind the name of what it is for.

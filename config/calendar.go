@@ -10,6 +10,7 @@ import (
 	_ "time/tzdata" // a zone must mean the same where the system has no database
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 //go:embed zones.txt
@@ -93,29 +94,29 @@ var calendarKeys = []struct {
 }
 
 // calendar reads where windows begin.
-func (d *decoder) calendar(o *object) (c algo.Calendar, ok bool) {
+func (d *decoder) calendar(o *yamlread.Object) (c algo.Calendar, ok bool) {
 	ok = true
-	if every, given := o.get(keyEvery); given {
-		word, known := d.choice(every, unitNames(), unitHints)
+	if every, given := o.Get(keyEvery); given {
+		word, known := d.Choice(every, unitNames(), unitHints)
 		ok = known && c.Unit.UnmarshalText([]byte(word)) == nil
 	}
-	if zone, given := o.get("zone"); given {
+	if zone, given := o.Get("zone"); given {
 		var known bool
 		c.Zone, known = d.zone(zone)
 		ok = ok && known
 	}
 	for _, k := range calendarKeys {
-		field, given := o.get(k.key)
+		field, given := o.Get(k.key)
 		if !given {
 			continue
 		}
 		n, valid := d.calendarNumber(field, k.low, k.high, k.names, k.what)
 		ok = ok && valid
 		if c.Unit != 0 && (c.Unit < k.first || c.Unit > k.last) {
-			if _, env := d.shown[o.path+".every"]; env {
-				d.wrong(field, "the unit of the calendar has no "+k.key, "remove it")
+			if _, env := d.Shown[o.Path+".every"]; env {
+				d.Wrong(field, "the unit of the calendar has no "+k.key, "remove it")
 			} else {
-				d.wrong(field, "every: "+c.Unit.String()+" has no "+k.key, "remove it, or write every: "+k.first.String())
+				d.Wrong(field, "every: "+c.Unit.String()+" has no "+k.key, "remove it, or write every: "+k.first.String())
 			}
 			ok = false
 			continue
@@ -126,53 +127,55 @@ func (d *decoder) calendar(o *object) (c algo.Calendar, ok bool) {
 }
 
 // zone reads the name of a time zone.
-func (d *decoder) zone(v value) (*time.Location, bool) {
+func (d *decoder) zone(v yamlread.Value) (*time.Location, bool) {
 	const must, fix = "the name of a time zone in the IANA database", "write Europe/Vienna or UTC, for instance"
-	s, ok := d.text(v, must, fix)
+	s, ok := d.Text(v, must, fix)
 	if !ok {
 		return nil, false
 	}
-	zone, known := loadZone(s.text)
+	zone, known := loadZone(s.Text)
 	if known {
 		return zone, true
 	}
 	propose := fix
-	if !s.env {
-		propose = meant(s.text, zoneNames(), fix)
+	if !s.FromEnv {
+		propose = yamlread.Meant(s.Text, zoneNames(), fix)
 		for _, name := range zoneNames() {
-			if _, city, _ := strings.Cut(name, "/"); strings.EqualFold(city, s.text) {
+			if _, city, _ := strings.Cut(name, "/"); strings.EqualFold(city, s.Text) {
 				propose = "did you mean " + strconv.Quote(name) + "?"
 			}
 		}
 	}
-	d.wrong(v, "there is no such time zone: must be "+must, propose)
+	d.Wrong(v, "there is no such time zone: must be "+must, propose)
 	return nil, false
 }
 
 // calendarNumber reads a number, or one of the names for them.
-func (d *decoder) calendarNumber(v value, low, high int64, names []string, what string) (int64, bool) {
+func (d *decoder) calendarNumber(v yamlread.Value, low, high int64, names []string, what string) (int64, bool) {
 	if names == nil {
-		return d.number(v, low, high, what)
+		return d.Number(v, low, high, what)
 	}
-	s, ok := d.scalar(v, what, "write "+names[0])
+	s, ok := d.Scalar(v, what, "write "+names[0])
 	if !ok {
 		return 0, false
 	}
-	if i := slices.Index(names, s.text); i >= 0 {
+	if i := slices.Index(names, s.Text); i >= 0 {
 		return low + int64(i), true
 	}
-	if n, valid := integer(s.text); valid && (s.env || s.node.ShortTag() == tagInt) && n >= low && n <= high {
+	if n, valid := yamlread.Integer(s.Text); valid && (s.FromEnv || s.Node.ShortTag() == yamlread.TagInt) && n >= low &&
+		n <= high {
 		return n, true
 	}
 	fix := "write " + names[0]
-	if !s.env {
-		fix = meant(s.text, names, fix)
+	if !s.FromEnv {
+		fix = yamlread.Meant(s.Text, names, fix)
 		for _, name := range names {
-			if len(s.text) >= 3 && strings.HasPrefix(name, strings.ToLower(s.text)) {
+			if len(s.Text) >= 3 && strings.HasPrefix(name, strings.ToLower(s.Text)) {
 				fix = "did you mean " + strconv.Quote(name) + "?"
 			}
 		}
 	}
-	d.wrong(v, "must be "+what+": from "+strconv.FormatInt(low, 10)+" to "+strconv.FormatInt(high, 10)+", or "+oneOf(names), fix)
+	d.Wrong(v, "must be "+what+": from "+strconv.FormatInt(low, 10)+" to "+strconv.FormatInt(high, 10)+", or "+
+		yamlread.OneOf(names), fix)
 	return 0, false
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // Cluster is how this process takes part in the cluster that owns the policies of durability cluster. Nothing has been started:
@@ -42,9 +44,8 @@ type Cluster struct {
 	// Requeue lets a request whose owner has gone wait for the next one.
 	Requeue bool
 
-	place  value
-	where  string // as it may be shown
-	origin Mistake
+	place yamlread.Value
+	where string // as it may be shown
 }
 
 // InFile is the cluster of a process that keeps its limits alone in a file: see [Options.StateFile].
@@ -66,17 +67,17 @@ func (c *Cluster) Same(o *Cluster) bool {
 		return false
 	}
 	for _, x := range []*Cluster{&a, &b} {
-		x.Endpoints, x.Peers, x.Source, x.where, x.place, x.origin = nil, nil, "", "", value{}, Mistake{}
+		x.Endpoints, x.Peers, x.Source, x.where, x.place = nil, nil, "", "", yamlread.Value{}
 	}
 	return reflect.DeepEqual(a, b)
 }
 
 // ClusterErrors is the error of a program that refuses the cluster of a file, or that it has none.
-func (f *File) ClusterErrors(message, fix string) *Errors {
-	m := Mistake{File: f.Name, Line: 1, Column: 1, Path: keyCluster}
+func (f *File) ClusterErrors(message, fix string) *yamlread.Errors {
+	m := yamlread.Mistake{File: f.Name, Line: 1, Column: 1, Path: keyCluster}
 	if f.Cluster != nil && f.Cluster.Source != "" {
-		m = f.Cluster.origin
+		m.Line, m.Column = f.Cluster.place.Key.Line, f.Cluster.place.Key.Column
 	}
 	m.Message, m.Fix = message, fix
-	return &Errors{File: f.Name, Mistakes: []Mistake{m}}
+	return &yamlread.Errors{File: f.Name, Mistakes: []yamlread.Mistake{m}}
 }

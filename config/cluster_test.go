@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
@@ -173,7 +174,7 @@ func TestClusterMistakes(t *testing.T) {
 // TestOneClusterMistake: a peer whose URL is wrong is a node all the same.
 func TestOneClusterMistake(t *testing.T) {
 	_, err := config.Parse("f", []byte(clustered("{directory: /d, name: a, peers: {a: 'a:1', b: b}, address: 'a:2'}")), config.Options{Env: noEnv})
-	var wrong *config.Errors
+	var wrong *yamlread.Errors
 	if !errors.As(err, &wrong) || len(wrong.Mistakes) != 2 {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 const (
@@ -26,40 +28,39 @@ const (
 )
 
 // cluster reads how this process takes part in a cluster.
-func (d *decoder) cluster(v value) *Cluster {
-	c := &Cluster{Source: d.place(v), place: v, origin: *d.source.mistake(v.key.Line, v.key.Column, "", "")}
-	c.origin.Path = v.path
-	o, ok := d.object(v, clusterKind)
+func (d *decoder) cluster(v yamlread.Value) *Cluster {
+	c := &Cluster{Source: d.Place(v), place: v}
+	o, ok := d.Object(v, clusterKind)
 	if !ok {
 		return c
 	}
-	directory, embedded := o.get(keyDirectory)
-	endpoints, external := o.get(keyEndpoints)
-	file, alone := o.get(keyFile)
+	directory, embedded := o.Get(keyDirectory)
+	endpoints, external := o.Get(keyEndpoints)
+	file, alone := o.Get(keyFile)
 	switch {
 	case alone && (embedded || external):
-		d.wrong(value{file.key, file.path, file.key}, "file stands beside directory or endpoints: there must be one of them",
+		d.Wrong(file.OfKey(), "file stands beside directory or endpoints: there must be one of them",
 			"remove file if the state is in etcd, or the others if this process is to keep it in a file")
 	case embedded && external:
-		d.wrong(value{endpoints.key, endpoints.path, endpoints.key},
+		d.Wrong(endpoints.OfKey(),
 			"endpoints stand beside directory: there must be one of them",
 			"remove directory if there is an etcd cluster, or endpoints if this process is to run etcd itself")
 	case alone:
 		c.File = d.file(file, fileIs, "write /var/lib/weir/limits, for instance")
-		c.where = d.written(file.path, c.File)
+		c.where = d.written(file.Path, c.File)
 	case embedded:
 		c.Directory = d.file(directory, "the path of a directory", "write /var/lib/weir, for instance")
-		c.where = d.written(directory.path, c.Directory)
+		c.where = d.written(directory.Path, c.Directory)
 	case external:
 		d.endpoints(endpoints, c)
 	default:
-		o.missing(keyDirectory,
+		o.Missing(keyDirectory,
 			"is missing: a cluster needs directory, where this process runs etcd, the endpoints of an etcd cluster, "+
 				"or file, where this process keeps the limits alone",
 			clusterFix)
 	}
 	if alone {
-		others := slices.DeleteFunc(clusterKind.names(), func(key string) bool {
+		others := slices.DeleteFunc(slices.Clone(clusterKind.Keys), func(key string) bool {
 			return key == keyFile || key == keyReserve || key == keyMaxKeys || key == keyDirectory || key == keyEndpoints
 		})
 		d.belongs(o, false, keyDirectory+" or "+keyEndpoints, "a file is of one process alone", others)
@@ -78,76 +79,73 @@ func (d *decoder) cluster(v value) *Cluster {
 }
 
 // belongs finds keys that are for another kind of cluster.
-func (d *decoder) belongs(o *object, fits bool, to, why string, keys []string) {
+func (d *decoder) belongs(o *yamlread.Object, fits bool, to, why string, keys []string) {
 	for _, key := range keys {
-		if v, given := o.get(key); given && !fits {
-			m := d.about(value{v.key, v.path, v.key}, key+" belongs to "+to+": "+why, "remove it")
-			m.Value = ""
-			d.add(m)
+		if v, given := o.Get(key); given && !fits {
+			d.WrongAs(v.OfKey(), "", key+" belongs to "+to+": "+why, "remove it")
 		}
 	}
 }
 
 // ownServer reads what is about the etcd server of this process.
-func (d *decoder) ownServer(o *object, c *Cluster) {
-	name, named := o.get(keyName)
+func (d *decoder) ownServer(o *yamlread.Object, c *Cluster) {
+	name, named := o.Get(keyName)
 	if named {
-		c.Name, _ = d.name(name, nodeNameIs, mostLimitName, "=,")
+		c.Name, _ = d.Name(name, nodeNameIs, mostLimitName, "=,")
 	}
-	if peers, given := o.get(keyPeers); given {
+	if peers, given := o.Get(keyPeers); given {
 		d.peers(peers, c)
 		_, there := c.Peers[c.Name]
 		switch {
 		case len(c.Peers) == 0 || named && c.Name == "":
 		case !named:
-			o.missing(keyName, "is missing: with peers, a node needs the name that it has among them",
-				"add name: "+sortedKeys(c.Peers)[0]+", for instance")
+			o.Missing(keyName, "is missing: with peers, a node needs the name that it has among them",
+				"add name: "+slices.Sorted(maps.Keys(c.Peers))[0]+", for instance")
 		case !there:
-			fix := "there are " + shorten(oneOf(sortedKeys(c.Peers)))
-			if _, env := d.shown[name.path]; !env {
-				fix = meant(c.Name, sortedKeys(c.Peers), fix)
+			fix := "there are " + yamlread.Shorten(yamlread.OneOf(slices.Sorted(maps.Keys(c.Peers))))
+			if _, env := d.Shown[name.Path]; !env {
+				fix = yamlread.Meant(c.Name, slices.Sorted(maps.Keys(c.Peers)), fix)
 			}
-			d.wrong(name, "is none of peers: it must be the name that this node has among them", fix)
+			d.Wrong(name, "is none of peers: it must be the name that this node has among them", fix)
 		}
 	}
-	if listen, given := o.get("listen"); given {
+	if listen, given := o.Get("listen"); given {
 		c.Listen, _ = d.nodeURL(listen, true)
-		if _, given := o.get(keyPeers); !given {
-			d.wrong(value{listen.key, listen.path, listen.key}, "listen belongs to peers: a node that is alone opens no port",
+		if _, given := o.Get(keyPeers); !given {
+			d.Wrong(listen.OfKey(), "listen belongs to peers: a node that is alone opens no port",
 				"add peers, or remove it")
 		}
 	}
-	if join, given := o.get("join"); given {
-		c.Join = d.boolean(join)
-		if _, given := o.get(keyPeers); !given && c.Join {
-			d.wrong(value{join.key, join.path, join.key},
+	if join, given := o.Get("join"); given {
+		c.Join = d.Boolean(join)
+		if _, given := o.Get(keyPeers); !given && c.Join {
+			d.Wrong(join.OfKey(),
 				"join belongs to peers: there is no cluster that a node alone could join", "add peers, or remove it")
 		}
 	}
 }
 
 // peers reads the URLs of nodes by their names.
-func (d *decoder) peers(v value, c *Cluster) {
-	o, ok := d.mapping(v, "name: URL for each node, this one included")
+func (d *decoder) peers(v yamlread.Value, c *Cluster) {
+	o, ok := d.Mapping(v, "name: URL for each node, this one included", "")
 	if !ok {
 		return
 	}
-	if len(o.keys) == 0 || len(o.keys) > mostClusterNodes {
-		d.wrong(v, "must have 1 to 99 nodes", "write {a: http://10.0.0.1:7090}, for instance")
+	if len(o.Keys) == 0 || len(o.Keys) > mostClusterNodes {
+		d.Wrong(v, "must have 1 to 99 nodes", "write {a: http://10.0.0.1:7090}, for instance")
 		return
 	}
-	c.Peers = make(map[string]string, len(o.keys))
+	c.Peers = make(map[string]string, len(o.Keys))
 	taken := map[string]string{}
-	for _, name := range o.keys {
-		field := o.fields[name]
-		if !isName(name, mostLimitName, "=,") {
-			d.add(d.about(value{field.key, field.path, nil}, "must be "+nodeNameIs,
-				"use letters, digits and hyphens"))
+	for _, name := range o.Keys {
+		field := o.Fields[name]
+		if !yamlread.IsName(name, mostLimitName, "=,") {
+			d.Wrong(field.OfKey(), "must be "+nodeNameIs, "use letters, digits and hyphens")
 			continue
 		}
 		at, ok := d.nodeURL(field, false)
 		if other, twice := taken[at]; ok && twice {
-			d.wrong(field, "is that of "+other+" as well: each node has a URL of its own", "write its own host or port")
+			d.Wrong(field, "is that of "+other+" as well: each node has a URL of its own", "write its own host or port")
 		}
 		c.Peers[name] = at
 		if ok {
@@ -159,32 +157,30 @@ func (d *decoder) peers(v value, c *Cluster) {
 const mostClusterNodes = 99
 
 // nodeURL reads the URL of an etcd server. A host may be missing where it listens.
-func (d *decoder) nodeURL(v value, listens bool) (string, bool) {
-	x, ok := d.text(v, nodeURLIs, nodeURLFix)
+func (d *decoder) nodeURL(v yamlread.Value, listens bool) (string, bool) {
+	x, ok := d.Text(v, nodeURLIs, nodeURLFix)
 	if !ok {
 		return "", false
 	}
-	u, err := url.Parse(x.text)
+	u, err := url.Parse(x.Text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" && !listens || !isPort(u.Port()) ||
 		u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		fix := nodeURLFix
 		switch {
 		case err == nil && u.User != nil:
 			fix = "remove the user from it; those of endpoints are username and password"
-		case isAddress(x.text, false) && !x.env:
-			fix = "write http://" + x.text
+		case isAddress(x.Text, false) && !x.FromEnv:
+			fix = "write http://" + x.Text
 		}
-		m := d.about(v, "must be "+nodeURLIs, fix)
-		m.Value = redacted(m.Value)
-		d.add(m)
+		d.WrongAs(v, redacted(v.Node.Value), "must be "+nodeURLIs, fix)
 		return "", false
 	}
-	return x.text, true
+	return x.Text, true
 }
 
 // endpoints reads where an etcd cluster is.
-func (d *decoder) endpoints(v value, c *Cluster) {
-	items, ok := d.list(v, true, "the URL of a server of etcd")
+func (d *decoder) endpoints(v yamlread.Value, c *Cluster) {
+	items, ok := d.oneOrList(v, "the URL of a server of etcd")
 	if !ok {
 		return
 	}
@@ -192,34 +188,34 @@ func (d *decoder) endpoints(v value, c *Cluster) {
 	for _, item := range items {
 		if at, ok := d.nodeURL(item, false); ok {
 			c.Endpoints = append(c.Endpoints, at)
-			shown = append(shown, d.written(item.path, at))
+			shown = append(shown, d.written(item.Path, at))
 		}
 	}
 	c.where = strings.Join(shown, ", ")
 }
 
 // clusterAccess reads who we are for an etcd cluster.
-func (d *decoder) clusterAccess(o *object, c *Cluster) {
-	_, named := o.get(keyUsername)
-	if v, given := o.get(keyUsername); given {
-		if x, ok := d.text(v, "a text", "write weir, for instance"); ok {
-			c.Username = x.text
+func (d *decoder) clusterAccess(o *yamlread.Object, c *Cluster) {
+	_, named := o.Get(keyUsername)
+	if v, given := o.Get(keyUsername); given {
+		if x, ok := d.Text(v, "a text", "write weir, for instance"); ok {
+			c.Username = x.Text
 		}
 	}
-	password, secret := o.get(keyPassword)
+	password, secret := o.Get(keyPassword)
 	if secret {
-		c.Password, _ = d.secretOf(password, "a text", "write ${ETCD_PASSWORD}, and set this variable of the environment")
+		c.Password = d.secret(password, "ETCD_PASSWORD")
 	}
 	switch {
 	case secret && !named:
-		o.missing(keyUsername, "is missing: password needs it", "add username: weir, for instance")
+		o.Missing(keyUsername, "is missing: password needs it", "add username: weir, for instance")
 	case named && !secret:
-		o.missing(keyPassword, "is missing: username needs it", "add password: ${ETCD_PASSWORD}")
+		o.Missing(keyPassword, "is missing: username needs it", "add password: ${ETCD_PASSWORD}")
 	}
 	d.certificates(o, "", &c.CAFile, &c.CertFile, &c.KeyFile)
 	if c.CAFile+c.CertFile+c.KeyFile != "" && len(c.Endpoints) > 0 && !anySecure(c.Endpoints) {
-		v, _ := o.get(keyEndpoints)
-		d.wrong(v, "are reached over http, and files for TLS are given", "write https://, or remove the files")
+		v, _ := o.Get(keyEndpoints)
+		d.Wrong(v, "are reached over http, and files for TLS are given", "write https://, or remove the files")
 	}
 }
 
@@ -242,69 +238,69 @@ func anySecure(all []string) bool {
 }
 
 // certificates reads the files of TLS.
-func (d *decoder) certificates(o *object, prefix string, authority, certificate, key *string) {
+func (d *decoder) certificates(o *yamlread.Object, prefix string, authority, certificate, key *string) {
 	for _, f := range []struct {
 		key string
 		to  *string
 	}{{"ca_file", authority}, {"cert_file", certificate}, {"key_file", key}} {
-		if v, given := o.get(prefix + f.key); given {
+		if v, given := o.Get(prefix + f.key); given {
 			*f.to = d.file(v, fileIs, fileFix)
 		}
 	}
-	_, certified := o.get(prefix + "cert_file")
-	_, keyed := o.get(prefix + "key_file")
+	_, certified := o.Get(prefix + "cert_file")
+	_, keyed := o.Get(prefix + "key_file")
 	switch {
 	case certified && !keyed:
-		o.missing(prefix+"key_file", "is missing: "+prefix+"cert_file needs it",
+		o.Missing(prefix+"key_file", "is missing: "+prefix+"cert_file needs it",
 			"add "+prefix+"key_file: the file of its key")
 	case keyed && !certified:
-		o.missing(prefix+"cert_file", "is missing: "+prefix+"key_file needs it",
+		o.Missing(prefix+"cert_file", "is missing: "+prefix+"key_file needs it",
 			"add "+prefix+"cert_file: the file of its certificate")
 	}
 }
 
 // file reads a path. One that is not absolute is below the directory of the file.
-func (d *decoder) file(v value, must, fix string) string {
-	x, ok := d.text(v, must, fix)
+func (d *decoder) file(v yamlread.Value, must, fix string) string {
+	x, ok := d.Text(v, must, fix)
 	switch {
 	case !ok:
 		return ""
-	case x.text == "" || strings.ContainsRune(x.text, 0):
-		d.wrong(v, "must be "+must, fix)
+	case x.Text == "" || strings.ContainsRune(x.Text, 0):
+		d.Wrong(v, "must be "+must, fix)
 		return ""
-	case filepath.IsAbs(x.text):
-		return filepath.Clean(x.text)
+	case filepath.IsAbs(x.Text):
+		return filepath.Clean(x.Text)
 	}
-	return filepath.Join(filepath.Dir(d.source.name), x.text)
+	return filepath.Join(filepath.Dir(d.File()), x.Text)
 }
 
 // nodes reads how the nodes reach each other.
-func (d *decoder) nodes(o *object, c *Cluster, external bool) {
-	address, given := o.get(keyAddress)
+func (d *decoder) nodes(o *yamlread.Object, c *Cluster, external bool) {
+	address, given := o.Get(keyAddress)
 	switch several := external || len(c.Peers) > 1; {
 	case given:
 		c.Address = d.address(address, false)
 		d.reachable(address, c)
 	case several:
-		o.missing(keyAddress, "is missing: with other nodes, each needs the host:port that the others forward requests to",
+		o.Missing(keyAddress, "is missing: with other nodes, each needs the host:port that the others forward requests to",
 			"add address: 10.0.0.1:7091, for instance")
 	}
-	if listen, has := o.get("listen_address"); has {
+	if listen, has := o.Get("listen_address"); has {
 		c.ListenAddress = d.address(listen, true)
 		if !given {
-			o.missing(keyAddress, "is missing: listen_address needs it, as others must know where to go",
+			o.Missing(keyAddress, "is missing: listen_address needs it, as others must know where to go",
 				"add address: 10.0.0.1:7091, for instance")
 		}
 	}
 	d.certificates(o, "peer_", &c.PeerCAFile, &c.PeerCertFile, &c.PeerKeyFile)
-	if _, has := o.get("peer_ca_file"); has {
-		if _, certified := o.get("peer_cert_file"); !certified {
-			o.missing("peer_cert_file", "is missing: peer_ca_file needs it, as each node shows the others a certificate",
+	if _, has := o.Get("peer_ca_file"); has {
+		if _, certified := o.Get("peer_cert_file"); !certified {
+			o.Missing("peer_cert_file", "is missing: peer_ca_file needs it, as each node shows the others a certificate",
 				"add peer_cert_file and peer_key_file")
 		}
 	}
-	if _, has := o.get("peer_ca_file"); !has && overTLS(c.Peers) {
-		o.missing("peer_ca_file", "is missing: peers are reached over https, and each shows the others a certificate",
+	if _, has := o.Get("peer_ca_file"); !has && overTLS(c.Peers) {
+		o.Missing("peer_ca_file", "is missing: peers are reached over https, and each shows the others a certificate",
 			"add peer_ca_file, peer_cert_file and peer_key_file, or write http://")
 	}
 	d.belongs(o, given, keyAddress, "a node that is alone talks to no other",
@@ -312,37 +308,35 @@ func (d *decoder) nodes(o *object, c *Cluster, external bool) {
 }
 
 // reachable finds an address that stands for this machine on each machine, or is that of the etcd server of this node.
-func (d *decoder) reachable(v value, c *Cluster) {
+func (d *decoder) reachable(v yamlread.Value, c *Cluster) {
 	host, _, _ := net.SplitHostPort(c.Address)
 	switch ip := net.ParseIP(host); {
 	case c.Address == "":
 	case ip != nil && ip.IsUnspecified():
-		d.wrong(v, "must be an address by which the other nodes reach this one",
+		d.Wrong(v, "must be an address by which the other nodes reach this one",
 			"write its own address, and this one as listen_address")
 	case c.Name != "" && c.Peers[c.Name] != "":
 		if u, err := url.Parse(c.Peers[c.Name]); err == nil && u.Host == c.Address {
-			d.wrong(v, "is that of its etcd server in peers as well: each needs a port of its own", addressFix)
+			d.Wrong(v, "is that of its etcd server in peers as well: each needs a port of its own", addressFix)
 		}
 	}
 }
 
 // address reads host:port. A host may be missing where it is listened.
-func (d *decoder) address(v value, listens bool) string {
-	x, ok := d.text(v, addressIs, addressFix)
+func (d *decoder) address(v yamlread.Value, listens bool) string {
+	x, ok := d.Text(v, addressIs, addressFix)
 	if !ok {
 		return ""
 	}
-	if !isAddress(x.text, listens) {
+	if !isAddress(x.Text, listens) {
 		fix := addressFix
-		if u, err := url.Parse(x.text); err == nil && !x.env && u.Scheme != "" && isAddress(u.Host, listens) {
+		if u, err := url.Parse(x.Text); err == nil && !x.FromEnv && u.Scheme != "" && isAddress(u.Host, listens) {
 			fix = "write " + u.Host
 		}
-		m := d.about(v, "must be "+addressIs, fix)
-		m.Value = redacted(m.Value)
-		d.add(m)
+		d.WrongAs(v, redacted(v.Node.Value), "must be "+addressIs, fix)
 		return ""
 	}
-	return x.text
+	return x.Text
 }
 
 func isAddress(text string, listens bool) bool {
@@ -351,39 +345,39 @@ func isAddress(text string, listens bool) bool {
 }
 
 // clusterOptions reads the numbers.
-func (d *decoder) clusterOptions(o *object, c *Cluster) {
-	if prefix, given := o.get("prefix"); given {
+func (d *decoder) clusterOptions(o *yamlread.Object, c *Cluster) {
+	if prefix, given := o.Get("prefix"); given {
 		c.Prefix = d.clusterPrefix(prefix)
 	}
-	if ttl, given := o.get("ttl"); given {
-		c.TTL = d.duration(ttl, time.Second, time.Hour)
+	if ttl, given := o.Get("ttl"); given {
+		c.TTL = d.Duration(ttl, time.Second, time.Hour)
 		if c.TTL%time.Second != 0 {
-			d.wrong(ttl, "must be "+secondsOnly+": it is a lease of etcd", "write 2s, for instance")
+			d.Wrong(ttl, "must be "+secondsOnly+": it is a lease of etcd", "write 2s, for instance")
 		}
 	}
-	if reserve, given := o.get(keyReserve); given {
-		c.Reserve, _ = d.number(reserve, 1, algo.MaxPermits, "a number of permits")
+	if reserve, given := o.Get(keyReserve); given {
+		c.Reserve, _ = d.Number(reserve, 1, algo.MaxPermits, "a number of permits")
 	}
-	if keys, given := o.get(keyMaxKeys); given {
-		n, _ := d.number(keys, 1, 1_000_000_000, "a number of keys")
+	if keys, given := o.Get(keyMaxKeys); given {
+		n, _ := d.Number(keys, 1, 1_000_000_000, "a number of keys")
 		c.MaxKeys = int(n)
 	}
-	if requeue, given := o.get("requeue"); given {
-		c.Requeue = d.boolean(requeue)
+	if requeue, given := o.Get("requeue"); given {
+		c.Requeue = d.Boolean(requeue)
 	}
 }
 
 // clusterPrefix reads what begins the names of all keys.
-func (d *decoder) clusterPrefix(v value) string {
+func (d *decoder) clusterPrefix(v yamlread.Value) string {
 	const must = "a text of 1 to 256 bytes that ends in /"
 	fix := "write /weir/, for instance"
-	x, ok := d.text(v, must, fix)
-	if !ok || len(x.text) <= mostPrefixOfCluster && strings.HasSuffix(x.text, "/") {
-		return x.text
+	x, ok := d.Text(v, must, fix)
+	if !ok || len(x.Text) <= mostPrefixOfCluster && strings.HasSuffix(x.Text, "/") {
+		return x.Text
 	}
-	if !x.env && x.text != "" && len(x.text) < mostPrefixOfCluster {
-		fix = "write " + shorten(x.text) + "/"
+	if !x.FromEnv && x.Text != "" && len(x.Text) < mostPrefixOfCluster {
+		fix = "write " + yamlread.Shorten(x.Text) + "/"
 	}
-	d.wrong(v, "must be "+must, fix)
+	d.Wrong(v, "must be "+must, fix)
 	return ""
 }

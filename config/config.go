@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/regularfile"
 	"github.com/weirhq/weir/policy"
 )
@@ -37,6 +38,51 @@ type Options struct {
 	HasShedder bool
 }
 
+// mostAliased is how many nodes may be looked at again, as aliases lead to them.
+const mostAliased = 1_000_000
+
+// words are how a configuration says what is wrong with its YAML.
+var words = yamlread.Words{
+	Found:    true,
+	Mapping:  "write key: value below it, or {key: value}",
+	Unknown:  yamlread.OfKey{Message: "unknown key: no {key} is accepted in {what}", Path: true},
+	Twice:    yamlread.OfKey{Message: "the key {key} stands here twice: first in line {first}", Path: true},
+	Merge:    "<< must be a mapping, or a list of mappings, that are merged into this one",
+	MergeFix: "write <<: *name of an anchor &name",
+	Empty:    "the list is empty", EmptyFix: "add an item, or remove the key",
+	Second: "remove the line ---",
+}
+
+// decoder turns the nodes of a file into policies and rules. It goes on after a mistake, and leaves out what cannot be used.
+type decoder struct {
+	*yamlread.Reader
+
+	expressions *expressions
+	// refusals are what the engine has against values of conditions, which often come again.
+	refusals map[string]string
+	// hasStore tells that shared policies need no store in the file.
+	hasStore bool
+	// hasCluster tells that policies of durability cluster need no cluster in the file.
+	hasCluster bool
+	// stateFile is where the program keeps calendar windows that say nothing else, "" if it does not, or the file has a cluster.
+	stateFile string
+	// hasShedder tells that priorities count.
+	hasShedder bool
+}
+
+// oneOrList returns the items of a list, or a single value as the only item.
+func (d *decoder) oneOrList(v yamlread.Value, what string) ([]yamlread.Value, bool) {
+	if v.IsScalar() && !v.IsNull() || v.IsMapping() {
+		return []yamlread.Value{v}, true
+	}
+	return d.list(v, what+", or a list")
+}
+
+// list returns the items of a list.
+func (d *decoder) list(v yamlread.Value, what string) ([]yamlread.Value, bool) {
+	return d.List(v, what, "write [a, b], or a line with - for each item")
+}
+
 // File is a configuration that was read. It does not change.
 type File struct {
 	// Name is the name of the file.
@@ -49,23 +95,23 @@ type File struct {
 	// [InFile] if there are policies for Options.StateFile. It is nil if there is neither.
 	Cluster *Cluster
 	// Warnings are what is likely not meant, in the order of the file.
-	Warnings []Mistake
+	Warnings []yamlread.Mistake
 
 	shown    map[string]string
 	policies []*placedPolicy
 	rules    []*placedRule
 }
 
-// Load reads a regular file of at most 16 MB. The error is an *[Errors] if something is wrong with its content.
+// Load reads a regular file of at most 16 MB. The error is an *[yamlread.Errors] if something is wrong with its content.
 func Load(path string, o Options) (*File, error) {
-	data, err := regularfile.Read(path, mostBytes)
+	data, err := regularfile.Read(path, yamlread.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("weir: configuration: %w", err)
 	}
 	return Parse(path, data, o)
 }
 
-// Parse reads a configuration. The name is that of the file in messages. The error is an *[Errors] with all mistakes.
+// Parse reads a configuration. The name is that of the file in messages. The error is an *[yamlread.Errors] with all mistakes.
 func Parse(name string, data []byte, o Options) (*File, error) {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
@@ -73,39 +119,37 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s, root, wrong := parse(name, data)
-	switch {
-	case wrong != nil:
-		return nil, &Errors{File: name, Mistakes: []Mistake{*wrong}}
-	case root == nil:
-		m := s.mistake(1, 1, "the file is empty", "begin with version: 1")
-		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
-	case isTests(root):
-		m := s.mistake(root.Line, root.Column, "this is a file of unit tests, and not a configuration",
-			"run: weir test "+name+", or give the configuration that it names")
-		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
-	}
 	x, err := newExpressions(o.Now)
 	if err != nil {
 		return nil, err
 	}
 	d := &decoder{
-		source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased,
-		hasStore: o.HasStore, hasCluster: o.HasCluster, hasShedder: o.HasShedder, stateFile: o.StateFile,
+		Reader:      yamlread.New(name, data, yamlread.Options{Words: words, Env: o.Env, Aliased: mostAliased}),
+		expressions: x, hasStore: o.HasStore, hasCluster: o.HasCluster, hasShedder: o.HasShedder, stateFile: o.StateFile,
 	}
-	f := d.whole(value{node: d.resolve(root)})
-	if d.budget < 0 { // what was left out may have made other mistakes
-		m := s.mistake(1, 1, fmt.Sprintf("aliases lead to more than %d values", mostAliased),
+	f := &File{}
+	switch root, ok := d.Root(); {
+	case !ok && d.Mistakes.Count() == 0:
+		d.WrongAt(1, 1, "the file is empty", "begin with version: 1")
+	case !ok:
+	case isTests(root.Node):
+		d.WrongAt(root.Node.Line, root.Node.Column, "this is a file of unit tests, and not a configuration",
+			"run: weir test "+name+", or give the configuration that it names")
+	default:
+		f = d.whole(root)
+	}
+	if d.Exhausted() {
+		d.Only(fmt.Sprintf("aliases lead to more than %d values", mostAliased),
 			"use fewer aliases, or tiers and keys in one policy")
-		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
 	}
-	if len(d.all) > 0 {
-		return nil, &Errors{File: name, Mistakes: d.sorted(), Omitted: d.omitted}
+	if errs := d.Errors(); errs != nil {
+		return nil, errs
 	}
 	if err := f.Set.Check(); err != nil {
-		return nil, &Errors{File: name, Mistakes: d.refused(err)}
+		d.refused(err)
+		return nil, d.Errors()
 	}
-	f.Warnings = d.warnings.sorted()
+	f.Warnings = d.Warnings.Sorted()
 	return f, nil
 }
 
@@ -125,28 +169,28 @@ func isTests(root *yaml.Node) bool {
 }
 
 // whole reads the whole file.
-func (d *decoder) whole(v value) *File {
-	f := &File{Name: d.source.name, Set: &policy.Set{}, shown: d.shown}
-	o, ok := d.object(v, fileKind)
+func (d *decoder) whole(v yamlread.Value) *File {
+	f := &File{Name: d.File(), Set: &policy.Set{}, shown: d.Shown}
+	o, ok := d.Object(v, fileKind)
 	if !ok {
 		return f
 	}
-	if version, given := o.get("version"); given {
+	if version, given := o.Get("version"); given {
 		d.version(version)
 	} else {
-		o.missing("version", "is missing: it must be 1", "add version: 1")
+		o.Missing("version", "is missing: it must be 1", "add version: 1")
 	}
-	if store, given := o.get(keyStore); given {
+	if store, given := o.Get(keyStore); given {
 		f.Store = d.store(store)
 	}
-	if cluster, given := o.get(keyCluster); given {
+	if cluster, given := o.Get(keyCluster); given {
 		f.Cluster = d.cluster(cluster)
 		d.stateFile = ""
 	}
-	if policies, given := o.get("policies"); given {
+	if policies, given := o.Get("policies"); given {
 		f.policies = d.policies(policies)
 	}
-	if rules, given := o.get("rules"); given {
+	if rules, given := o.Get("rules"); given {
 		f.rules = d.rules(rules)
 	}
 	d.relations(f)
@@ -165,35 +209,36 @@ func (d *decoder) whole(v value) *File {
 }
 
 // version reads the version of the format.
-func (d *decoder) version(v value) {
-	s, ok := d.scalar(v, "the version of the format, 1", "write version: 1")
-	if ok && (s.text != "1" || !s.env && s.node.ShortTag() != tagInt) {
-		d.wrong(v, "must be 1, the only version of the format", "write version: 1")
+func (d *decoder) version(v yamlread.Value) {
+	s, ok := d.Scalar(v, "the version of the format, 1", "write version: 1")
+	if ok && (s.Text != "1" || !s.FromEnv && s.Node.ShortTag() != yamlread.TagInt) {
+		d.Wrong(v, "must be 1, the only version of the format", "write version: 1")
 	}
 }
 
-// refused are mistakes that only the engine has found.
-func (d *decoder) refused(err error) []Mistake {
+// refused adds mistakes that only the engine has found.
+func (d *decoder) refused(err error) {
 	errs := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		errs = joined.Unwrap()
 	}
-	all := make([]Mistake, 0, len(errs))
 	for _, err := range errs {
-		m := d.source.mistake(1, 1, "the engine refuses it: "+err.Error(), "change the option that it names")
+		m := yamlread.Mistake{
+			File: d.File(), Line: 1, Column: 1, Message: "the engine refuses it: " + err.Error(),
+			Fix: "change the option that it names",
+		}
 		var o *weir.OptionError
 		if errors.As(err, &o) {
 			m.Message = o.Option + " must be " + o.Accepted
-			m.Value = shorten(o.Value)
+			m.Value = yamlread.Shorten(o.Value)
 		}
-		if len(d.shown) > 0 { // the value may be one of the environment
+		if len(d.Shown) > 0 { // the value may be one of the environment
 			m.Value = ""
 			m.Message = "the engine refuses it once the environment is put in"
 			if o != nil {
 				m.Message += ": must be " + o.Accepted
 			}
 		}
-		all = append(all, *m)
+		d.Mistakes.Add(m)
 	}
-	return all
 }

@@ -1,7 +1,8 @@
 // Package config reads the configuration file of weir: YAML in, a checked [policy.Set] out.
 //
 // One run finds every mistake of a file, each with its line and column, what is wrong, what is accepted, and a proposal: see
-// [Mistake]. Expressions are compiled and checked for their types when the file is read; those that only name something, such as
+// [yamlread.Mistake]. Expressions are compiled and checked for their types when the file is read; those that only name
+// something, such as
 // client.ip, never run as expressions. A ${NAME} in the file is replaced from the environment, and nothing in this package ever
 // shows the value.
 //

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -25,14 +26,14 @@ var durabilityHints = map[string]string{
 }
 
 // durability reads what the counts of a policy survive.
-func (d *decoder) durability(o *object, p *placedPolicy) {
-	at, given := o.get(keyDurability)
+func (d *decoder) durability(o *yamlread.Object, p *placedPolicy) {
+	at, given := o.Get(keyDurability)
 	if !given {
-		p.durability = p.value
+		p.durability = p.at
 		return
 	}
 	p.durability = at
-	if word, ok := d.choice(at, durabilityNames, durabilityHints); ok {
+	if word, ok := d.Choice(at, durabilityNames, durabilityHints); ok {
 		p.Durability = policy.DurabilityMemory // whatever a preset says
 		_ = p.Durability.UnmarshalText([]byte(word))
 	}
@@ -43,7 +44,7 @@ func (d *decoder) inStateFile(p *placedPolicy) bool {
 	quota := slices.ContainsFunc(p.Limits, func(l policy.Limit) bool {
 		return l.Algorithm() == weir.AlgorithmCalendarWindow && l.Calendar().Unit >= algo.CalendarDay
 	})
-	if d.stateFile == "" || !quota || p.durability.node != p.node || p.Durability != policy.DurabilityMemory ||
+	if d.stateFile == "" || !quota || p.durability.Node != p.at.Node || p.Durability != policy.DurabilityMemory ||
 		p.Mode == policy.ModeOff || p.Consistency.Shared() || p.Fail == policy.FailLocal || p.NewestFirst ||
 		p.AdmitWhenFull {
 		return false
@@ -61,24 +62,22 @@ func (d *decoder) inStateFile(p *placedPolicy) bool {
 }
 
 // undurable finds what a policy that the cluster owns cannot have.
-func (d *decoder) undurable(o *object, p *placedPolicy) {
+func (d *decoder) undurable(o *yamlread.Object, p *placedPolicy) {
 	const memory = ", or write durability: memory"
-	if fail, given := o.get("fail"); given && p.Fail == policy.FailLocal {
-		d.wrong(fail, "must be closed or open: without the owner of a policy of durability cluster nothing is allowed",
+	if fail, given := o.Get("fail"); given && p.Fail == policy.FailLocal {
+		d.Wrong(fail, "must be closed or open: without the owner of a policy of durability cluster nothing is allowed",
 			"write fail: closed"+memory)
 	}
-	if queue, given := o.get(keyQueue); given && p.NewestFirst {
-		v := queue
-		if q, ok := d.mappingOf(queue); ok {
-			if order, given := q.get("order"); given {
-				v = order
-			}
+	if queue, given := o.Get(keyQueue); given && p.NewestFirst {
+		at := queue
+		if p.order.Node != nil {
+			at = p.order
 		}
-		d.wrong(v, "must be oldest-first: the owner of a policy of durability cluster serves in the order of arrival",
+		d.Wrong(at, "must be oldest-first: the owner of a policy of durability cluster serves in the order of arrival",
 			"remove it"+memory)
 	}
-	if full, given := o.get("when_full"); given && p.AdmitWhenFull {
-		d.wrong(full, "must be deny: the keys of a policy of durability cluster are bounded by its owner", "remove it"+memory)
+	if full, given := o.Get("when_full"); given && p.AdmitWhenFull {
+		d.Wrong(full, "must be deny: the keys of a policy of durability cluster are bounded by its owner", "remove it"+memory)
 	}
 	d.uncountableAll(p, keyDurability+": memory")
 }
@@ -93,15 +92,15 @@ func (d *decoder) clusterless(f *File) {
 		owns = true
 		if f.Cluster == nil && !d.hasCluster {
 			at := p.durability
-			if p.preset.node != nil && at.node == p.node {
+			if p.preset.Node != nil && at.Node == p.at.Node {
 				at = p.preset
 			}
-			d.wrong(at, "needs a cluster, and the file has none: its counts are kept by the owner that a cluster elects",
+			d.Wrong(at, "needs a cluster, and the file has none: its counts are kept by the owner that a cluster elects",
 				"add cluster: {directory: /var/lib/weir} at the top, or write durability: memory")
 		}
 	}
 	if f.Cluster != nil && !owns && len(f.policies) > 0 {
-		d.warn(value{f.Cluster.place.key, keyCluster, nil}, "no policy has durability cluster: the cluster is not used",
+		d.Warn(f.Cluster.place.OfKey(), "no policy has durability cluster: the cluster is not used",
 			"add durability: cluster to a policy, or remove it")
 	}
 }
@@ -127,8 +126,8 @@ func (f *File) explainCluster(w io.Writer) {
 	} else {
 		line(w, "etcd", "in this process, its data in "+c.String())
 	}
-	for i, name := range sortedKeys(c.Peers) {
-		label, text := "", name+" at "+f.show(join(path+keyPeers, name), c.Peers[name])
+	for i, name := range slices.Sorted(maps.Keys(c.Peers)) {
+		label, text := "", name+" at "+f.show(yamlread.Join(path+keyPeers, name), c.Peers[name])
 		if i == 0 {
 			label = "nodes"
 		}
@@ -171,7 +170,7 @@ func (f *File) explainOwner(w io.Writer) {
 	c := f.Cluster
 	owner := f.show(path+keyMaxKeys, strconv.Itoa(cmp.Or(c.MaxKeys, 1_000_000))) + " keys in memory"
 	if c.File == "" {
-		ttl := shortDuration(cmp.Or(c.TTL, time.Second))
+		ttl := yamlread.ShortDuration(cmp.Or(c.TTL, time.Second))
 		owner = "outlasts its last sign of life by " + f.show(path+"ttl", ttl) + ", " + owner
 	}
 	line(w, "owner", owner)
@@ -180,7 +179,7 @@ func (f *File) explainOwner(w io.Writer) {
 	case c.Reserve == 1:
 		reserve = f.show(path+"reserve", "1") + ": every request is written before it is allowed"
 	case c.Reserve > 1:
-		reserve = f.show(path+"reserve", count(c.Reserve)) +
+		reserve = f.show(path+"reserve", yamlread.Count(c.Reserve)) +
 			" permits at most: a crash burns less than that, and allows none twice"
 	}
 	line(w, "reserve", reserve)
@@ -192,6 +191,6 @@ func (f *File) explainDurability(w io.Writer, p *placedPolicy) {
 	if p.Durability == policy.DurabilityFile {
 		owner = ": in a file of this process, which allows nothing before it is on disk"
 	}
-	line(w, keyDurability, f.show(p.path+"."+keyDurability, p.Durability.String())+owner)
+	line(w, keyDurability, f.show(p.at.Path+"."+keyDurability, p.Durability.String())+owner)
 	f.explainHold(w, p)
 }

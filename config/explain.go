@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
@@ -64,7 +65,7 @@ func line(w io.Writer, label, text string) {
 }
 
 func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
-	line(w, "mode", f.show(p.path+".mode", p.Mode.String()))
+	line(w, "mode", f.show(p.at.Path+".mode", p.Mode.String()))
 	f.explainPreset(w, p)
 	names := limitNames(p.Limits)
 	if len(p.live.limits) == 0 {
@@ -72,10 +73,10 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	}
 	for i, l := range p.live.limits {
 		name := names[i]
-		if l.Name == "" && f.shows(l.path) {
+		if l.Name == "" && f.shows(l.at.Path) {
 			name = ""
 		}
-		line(w, strings.TrimSpace("limit "+f.show(l.path+".name", name)), f.spellLimit(l))
+		line(w, strings.TrimSpace("limit "+f.show(l.at.Path+".name", name)), f.spellLimit(l))
 	}
 	key := "none: all requests share one state"
 	if p.Key != nil {
@@ -103,7 +104,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 		f.explainAlternatives(w, "key", p.keys)
 	}
 	if p.Parent != "" {
-		line(w, "parent", f.show(p.path+".parent", p.Parent)+" applies as well")
+		line(w, "parent", f.show(p.at.Path+".parent", p.Parent)+" applies as well")
 	}
 	queue := "none: no request waits"
 	if p.QueueLimit > 0 {
@@ -111,15 +112,17 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 		if wait == 0 {
 			wait = time.Second
 		}
-		queue = fmt.Sprintf("%s permits, %s, a request waits at most %s", f.show(p.path+".queue.limit", count(p.QueueLimit)),
-			f.show(p.path+".queue.order", limits.OrderText(p.NewestFirst)), f.show(p.path+".queue.max_wait", shortDuration(wait)))
+		queue = fmt.Sprintf("%s permits, %s, a request waits at most %s", f.show(p.at.Path+".queue.limit",
+			yamlread.Count(p.QueueLimit)),
+			f.show(p.at.Path+".queue.order", limits.OrderText(p.NewestFirst)), f.show(p.at.Path+".queue.max_wait",
+				yamlread.ShortDuration(wait)))
 	}
 	line(w, "queue", queue)
 	f.explainKeys(w, p)
 	line(w, "lockout", f.spellLockout(p))
 	f.explainSharing(w, p)
-	if p.priority.node != nil {
-		line(w, "priority", f.show(p.priority.path, p.Priority.String())+": only for a program that sheds load")
+	if p.priority.Node != nil {
+		line(w, "priority", f.show(p.priority.Path, p.Priority.String())+": only for a program that sheds load")
 	}
 }
 
@@ -129,7 +132,7 @@ func (f *File) spellLockout(p *placedPolicy) string {
 	if l == nil {
 		return "none"
 	}
-	path, row := p.path+".lockout.", ""
+	path, row := p.at.Path+".lockout.", ""
 	if l.InARow {
 		row = "in a row "
 	}
@@ -137,8 +140,8 @@ func (f *File) spellLockout(p *placedPolicy) string {
 		row = "(in a row: " + written + ") "
 	}
 	return fmt.Sprintf("for %s, after %s refusals %swithin %s",
-		f.show(path+"for", shortDuration(l.For)), f.show(path+"refusals", strconv.Itoa(l.Refusals)), row,
-		f.show(path+"within", shortDuration(l.Within)))
+		f.show(path+"for", yamlread.ShortDuration(l.For)), f.show(path+"refusals", strconv.Itoa(l.Refusals)), row,
+		f.show(path+"within", yamlread.ShortDuration(l.Within)))
 }
 
 // explainKeys writes how many keys are tracked.
@@ -155,9 +158,10 @@ func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
 		where = "all, in the file"
 	case policy.DurabilityMemory:
 	}
-	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
+	switch tracked := f.show(p.at.Path+".max_keys", strconv.Itoa(keys)); {
 	case !p.Shared():
-		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", limits.WhenFullText(p.AdmitWhenFull)))
+		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.at.Path+".when_full",
+			limits.WhenFullText(p.AdmitWhenFull)))
 	case p.Lockout != nil || len(p.Candidate) > 0:
 		line(w, "keys tracked", where+"; "+tracked+" in this process, for lockouts and candidates")
 	default:
@@ -176,7 +180,7 @@ func (f *File) explainAlternatives(w io.Writer, what string, all []namedLimits) 
 		for _, l := range a.limits {
 			words = append(words, f.spellLimit(l))
 		}
-		line(w, "  "+what, shorten(a.name)+": "+strings.Join(words, "; "))
+		line(w, "  "+what, yamlread.Shorten(a.name)+": "+strings.Join(words, "; "))
 	}
 }
 
@@ -200,25 +204,25 @@ func short(path, key string) string {
 
 // spellLimit is a limit in words.
 func (f *File) spellLimit(l placedLimit) string {
-	if len(f.shown) == 0 || !f.shows(l.path) {
+	if len(f.shown) == 0 || !f.shows(l.at.Path) {
 		return l.String()
 	}
-	words := []string{f.show(l.path+".algorithm", l.Algorithm().String())}
+	words := []string{f.show(l.at.Path+".algorithm", l.Algorithm().String())}
 	if l.Rate() != (weir.Rate{}) {
-		words = append(words, f.show(l.path, f.show(l.path+".rate", l.Rate().String())))
+		words = append(words, f.show(l.at.Path, f.show(l.at.Path+".rate", l.Rate().String())))
 	}
 	if l.permits { // a burst that was left out is that of the rate, which may be hidden
-		what, path := "burst ", l.path+".burst"
+		what, path := "burst ", l.at.Path+".burst"
 		if l.Algorithm() != weir.AlgorithmTokenBucket {
-			what, path = "permits ", l.path+".permits"
+			what, path = "permits ", l.at.Path+".permits"
 		}
-		if beside := short(l.path, keyBurst); beside != "" {
+		if beside := short(l.at.Path, keyBurst); beside != "" {
 			path = beside
 		}
-		words = append(words, what+f.show(path, count(l.Permits())))
+		words = append(words, what+f.show(path, yamlread.Count(l.Permits())))
 	}
 	if l.segments != 0 {
-		words = append(words, "segments "+f.show(l.path+".segments", strconv.Itoa(l.segments)))
+		words = append(words, "segments "+f.show(l.at.Path+".segments", strconv.Itoa(l.segments)))
 	}
 	if l.Algorithm() == weir.AlgorithmCalendarWindow {
 		c := l.Calendar()
@@ -226,13 +230,13 @@ func (f *File) spellLimit(l placedLimit) string {
 		if c.Zone != nil {
 			zone = c.Zone.String()
 		}
-		words = append(words, "every "+f.show(l.path+".every", c.Unit.String()), "zone "+f.show(l.path+".zone", zone))
+		words = append(words, "every "+f.show(l.at.Path+".every", c.Unit.String()), "zone "+f.show(l.at.Path+".zone", zone))
 		for _, field := range []struct {
 			key string
 			n   int
 		}{{keyMonth, int(c.Month)}, {keyDay, c.Day}, {keyWeekday, c.Weekday}, {keyHour, c.Hour}, {keyMinute, c.Minute}} {
 			if field.n != 0 {
-				words = append(words, field.key+" "+f.show(l.path+"."+field.key, strconv.Itoa(field.n)))
+				words = append(words, field.key+" "+f.show(l.at.Path+"."+field.key, strconv.Itoa(field.n)))
 			}
 		}
 	}
@@ -245,10 +249,10 @@ func (f *File) explainRule(w io.Writer, i int, r *placedRule) {
 	if len(words) == 0 {
 		words = []string{"all requests"}
 	}
-	wrap(w, number, "        ", f.show(r.path+".name", r.Name)+": "+strings.Join(words, "; "))
+	wrap(w, number, "        ", f.show(r.at.Path+".name", r.Name)+": "+strings.Join(words, "; "))
 	var does []string
 	for _, u := range r.uses {
-		text := f.show(u.path, u.Policy)
+		text := f.show(u.at.Path, u.Policy)
 		if u.Key != nil {
 			text += " by " + u.Key.String()
 		}
@@ -290,7 +294,7 @@ func denial(m policy.Mode) string {
 // conditions are those of a rule in words.
 func (f *File) conditions(r *placedRule) []string {
 	var words []string
-	path := r.path + ".match."
+	path := r.at.Path + ".match."
 	texts := func(key string, all []string) {
 		if len(all) == 0 {
 			return
@@ -299,7 +303,7 @@ func (f *File) conditions(r *placedRule) []string {
 		for i, s := range all {
 			shown[i] = f.show(path+key, f.show(path+key+"["+strconv.Itoa(i)+"]", s))
 		}
-		words = append(words, key+" "+oneOf(shown))
+		words = append(words, key+" "+yamlread.OneOf(shown))
 	}
 	m := r.Match
 	texts(keyMethod, m.Methods)

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -50,8 +51,8 @@ type vocabulary struct {
 	names []string // of variables and functions
 }
 
-// words are made once: they are the same for all files.
-var words = sync.OnceValues(func() (vocabulary, error) {
+// vocabularyOf makes them: they are made once: they are the same for all files.
+var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
 	env, err := newEnvironment()
 	if err != nil {
 		return vocabulary{}, fmt.Errorf("weir: expressions: %w", err)
@@ -63,7 +64,7 @@ var words = sync.OnceValues(func() (vocabulary, error) {
 		}
 	}
 	for name := range env.Functions() {
-		if isVariableName(name) {
+		if yamlread.IsVariable(name) {
 			v.names = append(v.names, name)
 		}
 	}
@@ -72,35 +73,35 @@ var words = sync.OnceValues(func() (vocabulary, error) {
 })
 
 func newExpressions(now func() time.Time) (*expressions, error) {
-	v, err := words()
+	v, err := vocabularyOf()
 	return &expressions{vocabulary: v, now: now, compiled: map[string]*compiled{}}, err
 }
 
 // compile reads an expression whose result is of a type. The mistakes are added.
-func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compiled) {
+func (d *decoder) compile(v yamlread.Value, must string, want *cel.Type) (yamlread.Scalar, *compiled) {
 	example := map[*cel.Type]string{
 		cel.StringType: `write client.ip or request.headers["x-api-key"], for instance`,
 		cel.BoolType:   `write request.path.startsWith("/v2"), for instance`,
 		cel.IntType:    `write 5 or int(request.headers["x-cost"]), for instance`,
 	}[want]
-	s, ok := d.scalar(v, must, example)
+	s, ok := d.Scalar(v, must, example)
 	if !ok {
 		return s, nil
 	}
-	if len(s.text) > mostExpression {
-		d.wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(s.text), mostExpression),
+	if len(s.Text) > mostExpression {
+		d.Wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(s.Text), mostExpression),
 			"split it among several rules")
 		return s, nil
 	}
-	if strings.TrimSpace(s.text) == "" {
-		d.wrong(v, "is empty: must be "+must, example)
+	if strings.TrimSpace(s.Text) == "" {
+		d.Wrong(v, "is empty: must be "+must, example)
 		return s, nil
 	}
-	cached := want.String() + " " + s.text
+	cached := want.String() + " " + s.Text
 	if c := d.expressions.compiled[cached]; c != nil {
 		return s, c
 	}
-	parsed, issues := d.expressions.env.Parse(s.text)
+	parsed, issues := d.expressions.env.Parse(s.Text)
 	if issues.Err() != nil {
 		d.issues(s, issues.Errors()[:1], "is not an expression: ")
 		return s, nil
@@ -115,13 +116,13 @@ func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compil
 		fix := example
 		switch {
 		case want.IsExactType(cel.StringType) && got.IsExactType(cel.IntType):
-			fix = "write string(" + shorten(v.node.Value) + ")"
+			fix = "write string(" + yamlread.Shorten(v.Node.Value) + ")"
 		case want.IsExactType(cel.IntType) && (got.IsExactType(cel.StringType) || got.IsExactType(cel.DoubleType)):
-			fix = "write int(" + shorten(v.node.Value) + ")"
+			fix = "write int(" + yamlread.Shorten(v.Node.Value) + ")"
 		case want.IsExactType(cel.StringType) && got.Kind() == cel.ListKind:
 			fix = "write a list of YAML: [client.ip, request.method], for instance"
 		}
-		d.wrong(v, fmt.Sprintf("is an expression of the type %s: must be %s", got, must), fix)
+		d.Wrong(v, fmt.Sprintf("is an expression of the type %s: must be %s", got, must), fix)
 		return s, nil
 	}
 	if !d.permitted(s, checked) {
@@ -132,10 +133,10 @@ func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compil
 	)
 	if err != nil {
 		message := "cannot be used: " + err.Error()
-		if s.env {
+		if s.FromEnv {
 			message = "cannot be used once the environment is put in"
 		}
-		d.wrong(v, message, example)
+		d.Wrong(v, message, example)
 		return s, nil
 	}
 	c := &compiled{program: program, ast: checked}
@@ -156,36 +157,36 @@ var (
 )
 
 // issues adds the mistakes that CEL has found.
-func (d *decoder) issues(s scalar, all []*cel.Error, before string) {
+func (d *decoder) issues(s yamlread.Scalar, all []*cel.Error, before string) {
 	for _, issue := range all {
-		at := offset(s.text, issue.Location.Line(), issue.Location.Column())
+		at := offset(s.Text, issue.Location.Line(), issue.Location.Column())
 		message := container.ReplaceAllString(issue.Message, "")
 		message, _, _ = strings.Cut(message, "\n")
 		fix := "see the documentation of expressions for what there is"
 		switch {
-		case s.env:
+		case s.FromEnv:
 			message, fix = "does not compile; why is not shown, as the environment has been put in", "try it without ${...}"
 			before = ""
 		case strings.HasPrefix(message, "undeclared reference"):
 			found := undeclared.FindStringSubmatch(message)
-			message, fix = d.expressions.undeclared(s.text, at, found)
+			message, fix = d.expressions.undeclared(s.Text, at, found)
 			if len(found) > 1 { // CEL points behind the name of a function, and to the last dot of a variable
 				name := found[1]
-				if !strings.HasSuffix(s.text[:at], name) {
+				if !strings.HasSuffix(s.Text[:at], name) {
 					name = name[:max(0, strings.LastIndexByte(name, '.'))]
 				}
-				at -= len(s.text[:at]) - len(strings.TrimSuffix(s.text[:at], name))
+				at -= len(s.Text[:at]) - len(strings.TrimSuffix(s.Text[:at], name))
 			}
-		case strings.HasSuffix(message, "does not support field selection") && strings.HasSuffix(s.text[:at], nameClient):
+		case strings.HasSuffix(message, "does not support field selection") && strings.HasSuffix(s.Text[:at], nameClient):
 			at -= len(nameClient) // client.ipp: to CEL that is something of the variable client
-			message, fix = d.expressions.undeclared(s.text, at, []string{"", nameClient})
+			message, fix = d.expressions.undeclared(s.Text, at, []string{"", nameClient})
 		case strings.HasPrefix(message, "Syntax error: "):
 			message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), " expecting")
 			fix = "see the brackets, quotes and operators before it"
 		case strings.HasPrefix(message, "found no matching overload"):
 			fix = "see the types: string(x) makes a string, int(x) a number"
 		}
-		d.wrongAt(s, at, before+message, fix)
+		d.WrongWithin(s, at, before+message, fix)
 	}
 }
 
@@ -198,20 +199,20 @@ func (e *expressions) undeclared(text string, at int, found []string) (message, 
 	if chain := identifier.FindString(text[min(at, len(text)):]); len(chain) > len(name) && strings.HasPrefix(chain, name) {
 		name = strings.TrimSuffix(chain, ".")
 	}
-	message = "there is no variable or function " + strconv.Quote(shorten(name))
+	message = "there is no variable or function " + strconv.Quote(yamlread.Shorten(name))
 	for _, n := range e.names {
 		if strings.HasSuffix(n, "."+name) || strings.HasPrefix(n, name+".") {
 			return message, "did you mean " + strconv.Quote(n) + "?"
 		}
 	}
-	near := nearest(name, e.names)
+	near := yamlread.Nearest(name, e.names)
 	if near == "" { // a method of something: request.path.startWith
 		if i := strings.LastIndexByte(name, '.'); i > 0 {
-			near = nearest(name[i+1:], e.names)
+			near = yamlread.Nearest(name[i+1:], e.names)
 		}
 	}
 	if near == "" {
-		return message, "there are " + oneOf(variableNames) + "; a constant text needs quotes of its own"
+		return message, "there are " + yamlread.OneOf(variableNames) + "; a constant text needs quotes of its own"
 	}
 	return message, "did you mean " + strconv.Quote(near) + "?"
 }
@@ -234,17 +235,17 @@ func offset(text string, line, column int) int {
 }
 
 // key reads what requests are counted under: an expression, or a list of them.
-func (d *decoder) key(v value) policy.Text { //nolint:ireturn // one of several
+func (d *decoder) key(v yamlread.Value) policy.Text { //nolint:ireturn // one of several
 	const must = "an expression of the type string, or a list of them"
-	if v.node.Kind != yaml.SequenceNode {
+	if v.Node.Kind != yaml.SequenceNode {
 		return d.textExpression(v, must)
 	}
-	items, ok := d.list(v, false, must)
+	items, ok := d.list(v, must)
 	if !ok {
 		return nil
 	}
 	if len(items) > mostKeyParts {
-		d.wrong(v, fmt.Sprintf("has %d parts: there must be at most %d", len(items), mostKeyParts), "join some of them by +")
+		d.Wrong(v, fmt.Sprintf("has %d parts: there must be at most %d", len(items), mostKeyParts), "join some of them by +")
 		return nil
 	}
 	parts := make([]policy.Text, 0, len(items))
@@ -257,21 +258,21 @@ func (d *decoder) key(v value) policy.Text { //nolint:ireturn // one of several
 }
 
 // tierBy reads what chooses a tier.
-func (d *decoder) tierBy(v value) policy.Text { //nolint:ireturn // one of several
-	if v.node.Kind == yaml.MappingNode {
-		d.wrong(v, "by is the expression that chooses the tier: no tier can have this name", "choose another name for the tier")
+func (d *decoder) tierBy(v yamlread.Value) policy.Text { //nolint:ireturn // one of several
+	if v.Node.Kind == yaml.MappingNode {
+		d.Wrong(v, "by is the expression that chooses the tier: no tier can have this name", "choose another name for the tier")
 		return nil
 	}
 	return d.textExpression(v, "an expression of the type string")
 }
 
-func (d *decoder) textExpression(v value, must string) policy.Text { //nolint:ireturn // one of several
+func (d *decoder) textExpression(v yamlread.Value, must string) policy.Text { //nolint:ireturn // one of several
 	s, c := d.compile(v, must, cel.StringType)
 	switch {
 	case c == nil:
 		return nil
-	case c.text != nil && s.env:
-		return &secretText{c.text, v.node.Value}
+	case c.text != nil && s.FromEnv:
+		return &secretText{c.text, v.Node.Value}
 	case c.text != nil:
 		return c.text
 	}
@@ -279,7 +280,7 @@ func (d *decoder) textExpression(v value, must string) policy.Text { //nolint:ir
 }
 
 // when reads a condition.
-func (d *decoder) when(v value) policy.Condition { //nolint:ireturn // one of several
+func (d *decoder) when(v yamlread.Value) policy.Condition { //nolint:ireturn // one of several
 	s, c := d.compile(v, "an expression of the type bool", cel.BoolType)
 	if c == nil {
 		return nil
@@ -288,7 +289,7 @@ func (d *decoder) when(v value) policy.Condition { //nolint:ireturn // one of se
 }
 
 // cost reads a number of permits.
-func (d *decoder) cost(v value) policy.Number { //nolint:ireturn // one of several
+func (d *decoder) cost(v yamlread.Value) policy.Number { //nolint:ireturn // one of several
 	const must = "a number of permits from 0 to 10^15, or an expression of the type int"
 	s, c := d.compile(v, must, cel.IntType)
 	if c == nil {
@@ -297,19 +298,19 @@ func (d *decoder) cost(v value) policy.Number { //nolint:ireturn // one of sever
 	n, constant := constantInt(c.ast.NativeRep().Expr())
 	switch {
 	case constant && (n < 0 || n > algo.MaxPermits):
-		d.wrong(v, "must be "+must, "write 0 or more")
+		d.Wrong(v, "must be "+must, "write 0 or more")
 		return nil
-	case constant && s.env:
-		return &secretNumber{policy.FixedNumber(n), v.node.Value}
+	case constant && s.FromEnv:
+		return &secretNumber{policy.FixedNumber(n), v.Node.Value}
 	case constant:
 		return policy.FixedNumber(n)
 	}
-	if number := nativeNumber(c.ast.NativeRep().Expr()); number != nil && !s.env {
+	if number := nativeNumber(c.ast.NativeRep().Expr()); number != nil && !s.FromEnv {
 		return number
 	}
 	return &celNumber{d.evaluation(s, c)}
 }
 
-func (d *decoder) evaluation(s scalar, c *compiled) evaluation {
-	return evaluation{program: c.program, source: strings.TrimSpace(s.node.Value), secret: s.env, now: d.expressions.now}
+func (d *decoder) evaluation(s yamlread.Scalar, c *compiled) evaluation {
+	return evaluation{program: c.program, source: strings.TrimSpace(s.Node.Value), secret: s.FromEnv, now: d.expressions.now}
 }

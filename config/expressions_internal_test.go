@@ -16,6 +16,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
@@ -28,17 +29,17 @@ func testDecoder(t *testing.T) *decoder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &decoder{source: newSource("f", nil), env: testEnv, expressions: x, shown: map[string]string{}}
+	return &decoder{Reader: yamlread.New("f", nil, yamlread.Options{Words: words, Env: testEnv}), expressions: x}
 }
 
-func expression(s string) value {
-	return value{node: &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Line: 1, Column: 1}, path: "key"}
+func expression(s string) yamlread.Value {
+	return yamlread.Value{Node: &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Line: 1, Column: 1}, Path: "key"}
 }
 
 func (d *decoder) must(t *testing.T, s string) {
 	t.Helper()
-	if len(d.all) > 0 {
-		t.Fatalf("%s: %v", s, d.all)
+	if d.Mistakes.Count() > 0 {
+		t.Fatalf("%s: %v", s, d.Mistakes.All)
 	}
 }
 
@@ -211,8 +212,8 @@ func TestNoExpressionHangs(t *testing.T) {
 	} {
 		d := testDecoder(t)
 		when := d.when(expression(source))
-		if (when == nil) != (len(d.all) > 0) {
-			t.Errorf("%.80s: %v, %v", source, when, d.all)
+		if (when == nil) != (d.Mistakes.Count() > 0) {
+			t.Errorf("%.80s: %v, %v", source, when, d.Mistakes.All)
 		}
 	}
 }
@@ -311,7 +312,7 @@ func BenchmarkExpression(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := &decoder{source: newSource("f", nil), env: testEnv, expressions: x, shown: map[string]string{}}
+	d := &decoder{Reader: yamlread.New("f", nil, yamlread.Options{Words: words, Env: testEnv}), expressions: x}
 	r := testRequest()
 	for _, source := range []string{`request.path.startsWith("/v2")`, `request.headers["x-api-key"] == "k1" && attributes.tenant == "acme"`} {
 		when := d.when(expression(source))

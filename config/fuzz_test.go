@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -48,7 +49,7 @@ func FuzzParse(f *testing.F) {
 	env := func(name string) (string, bool) { return "secret-" + name, strings.Contains(name, "S") }
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := config.Parse("f.yaml", data, config.Options{Env: env})
-		var errs *config.Errors
+		var errs *yamlread.Errors
 		switch {
 		case err == nil:
 			var b strings.Builder

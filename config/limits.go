@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
@@ -24,7 +25,7 @@ const (
 
 // limitSet are the limits of a policy, of its candidate, of a tier or of a key.
 type limitSet struct {
-	value // where they stand
+	at yamlread.Value // where they stand
 
 	limits []placedLimit
 	ok     bool // all of them could be read
@@ -32,8 +33,9 @@ type limitSet struct {
 
 // placedLimit is a limit with its place.
 type placedLimit struct {
-	value
 	policy.Limit
+
+	at, name yamlread.Value // name without a node if there is none
 
 	permits  bool // burst or permits are written
 	segments int  // as written, 0 if they are not
@@ -50,24 +52,24 @@ func (s limitSet) plain() []policy.Limit {
 }
 
 // limitSet reads limit and burst, or limits. Whether there are any at all is for the caller to say.
-func (d *decoder) limitSet(o *object) (set limitSet, given bool) {
-	set = limitSet{value: o.value, ok: true}
-	short, hasShort := o.get(keyLimit)
-	long, hasLong := o.get(keyLimits)
-	burst, hasBurst := o.get(keyBurst)
+func (d *decoder) limitSet(o *yamlread.Object) (set limitSet, given bool) {
+	set = limitSet{at: o.Value, ok: true}
+	short, hasShort := o.Get(keyLimit)
+	long, hasLong := o.Get(keyLimits)
+	burst, hasBurst := o.Get(keyBurst)
 	switch {
 	case hasShort && hasLong:
-		d.wrong(long, "limit and limits stand side by side: there must be one of them",
+		d.Wrong(long, "limit and limits stand side by side: there must be one of them",
 			"move limit into the list: - rate: ...")
 		set.ok = false
 		return set, true
 	case hasShort:
-		l := placedLimit{value: short}
+		l := placedLimit{at: short}
 		rate, okRate := d.rate(short)
 		permits, okBurst := int64(0), true
 		l.permits = hasBurst
 		if hasBurst {
-			permits, okBurst = d.number(burst, 1, algo.MaxPermits, "a number of permits")
+			permits, okBurst = d.Number(burst, 1, algo.MaxPermits, "a number of permits")
 		}
 		l.Limit.Limit = weir.TokenBucket(rate, permits)
 		l.ok = okRate && okBurst && d.checkLimit(short, l.Limit.Limit)
@@ -76,14 +78,14 @@ func (d *decoder) limitSet(o *object) (set limitSet, given bool) {
 		return set, true
 	case hasLong:
 		if hasBurst {
-			d.wrong(burst, "burst belongs to limit: beside limits there must be none",
+			d.Wrong(burst, "burst belongs to limit: beside limits there must be none",
 				"move it to the item of limits that it is for")
 			set.ok = false
 		}
 		d.limitList(long, &set)
 		return set, true
 	case hasBurst:
-		d.wrong(burst, "burst belongs to limit, which is missing", "add limit: 100/s, for instance")
+		d.Wrong(burst, "burst belongs to limit, which is missing", "add limit: 100/s, for instance")
 		set.ok = false
 		return set, true
 	}
@@ -91,14 +93,14 @@ func (d *decoder) limitSet(o *object) (set limitSet, given bool) {
 }
 
 // limitList reads the long form.
-func (d *decoder) limitList(v value, set *limitSet) {
-	items, ok := d.list(v, false, "a list of 1 to 8 limits")
+func (d *decoder) limitList(v yamlread.Value, set *limitSet) {
+	items, ok := d.list(v, "a list of 1 to 8 limits")
 	if !ok {
 		set.ok = false
 		return
 	}
 	if len(items) > mostLimits {
-		d.wrong(v, fmt.Sprintf("has %d limits: there must be 1 to %d", len(items), mostLimits),
+		d.Wrong(v, fmt.Sprintf("has %d limits: there must be 1 to %d", len(items), mostLimits),
 			"make another policy of some of them")
 		set.ok = false
 		return
@@ -112,7 +114,7 @@ func (d *decoder) limitList(v value, set *limitSet) {
 			continue
 		}
 		if first, twice := names[l.Name]; twice {
-			d.wrong(l.nameOf(d), fmt.Sprintf("limits[%d] has this name already: names must differ within a policy", first),
+			d.Wrong(l.name, fmt.Sprintf("limits[%d] has this name already: names must differ within a policy", first),
 				"choose another name")
 			set.ok = false
 		}
@@ -120,51 +122,35 @@ func (d *decoder) limitList(v value, set *limitSet) {
 	}
 }
 
-// nameOf is the value of its name.
-func (l placedLimit) nameOf(d *decoder) value {
-	if o, ok := d.mappingOf(l.value); ok {
-		if name, ok := o.get(keyName); ok {
-			return name
-		}
-	}
-	return l.value
-}
-
-// mappingOf reads a mapping that was read before, without adding its mistakes once more.
-func (d *decoder) mappingOf(v value) (*object, bool) {
-	quiet := &decoder{source: d.source, env: d.env, shown: map[string]string{}, budget: mostAliased}
-	return quiet.mapping(v, "")
-}
-
 // rate reads a rate.
-func (d *decoder) rate(v value) (weir.Rate, bool) {
-	s, ok := d.scalar(v, rateIs+" such as 100/s", rateFix)
+func (d *decoder) rate(v yamlread.Value) (weir.Rate, bool) {
+	s, ok := d.Scalar(v, rateIs+" such as 100/s", rateFix)
 	if !ok {
 		return weir.Rate{}, false
 	}
-	r, err := weir.ParseRate(s.text)
+	r, err := weir.ParseRate(s.Text)
 	switch {
 	case err == nil:
 		return r, true
-	case s.env:
-		d.wrong(v, "is not a rate once the environment is put in: must be "+rateIs+
+	case s.FromEnv:
+		d.Wrong(v, "is not a rate once the environment is put in: must be "+rateIs+
 			", of 1 to 10^15 permits per 1ns to 3660 days", rateFix)
-	case !strings.Contains(s.text, "/"):
+	case !strings.Contains(s.Text, "/"):
 		fix := rateFix
-		if n, isNumber := integer(s.text); isNumber && n > 0 && n <= 1_000_000_000 {
+		if n, isNumber := yamlread.Integer(s.Text); isNumber && n > 0 && n <= 1_000_000_000 {
 			fix = fmt.Sprintf("write %d/s or %d/min, for instance", n, n)
-		} else if meant := rateMeant(s.text); meant != "" {
+		} else if meant := rateMeant(s.Text); meant != "" {
 			fix = "write " + meant
 		}
-		d.wrong(v, "must be "+rateIs, fix)
+		d.Wrong(v, "must be "+rateIs, fix)
 	default:
 		message := strings.TrimPrefix(err.Error(), "weir: ")
-		message = strings.TrimPrefix(message, "rate "+strconv.Quote(s.text)+": ")
+		message = strings.TrimPrefix(message, "rate "+strconv.Quote(s.Text)+": ")
 		fix := rateFix
-		if meant := rateMeant(s.text); meant != "" {
+		if meant := rateMeant(s.Text); meant != "" {
 			fix = "write " + meant
 		}
-		d.wrong(v, "is not a rate: "+message, fix)
+		d.Wrong(v, "is not a rate: "+message, fix)
 	}
 	return weir.Rate{}, false
 }
@@ -201,16 +187,17 @@ func algorithmNames() []string {
 }
 
 // limit reads an item of limits.
-func (d *decoder) limit(v value) placedLimit {
-	l := placedLimit{value: v}
-	o, ok := d.object(v, limitKind)
+func (d *decoder) limit(v yamlread.Value) placedLimit {
+	l := placedLimit{at: v}
+	o, ok := d.Object(v, limitKind)
 	if !ok {
 		return l
 	}
-	l.ok = !o.failed
+	l.ok = !o.Failed
 	and := func(ok bool) { l.ok = l.ok && ok }
-	if name, given := o.get(keyName); given {
-		l.Name, ok = d.name(name, "a name of 1 to 64 printable ASCII characters without /", mostLimitName, "/")
+	if name, given := o.Get(keyName); given {
+		l.name = name
+		l.Name, ok = d.Name(name, "a name of 1 to 64 printable ASCII characters without /", mostLimitName, "/")
 		and(ok)
 	}
 	var (
@@ -220,9 +207,9 @@ func (d *decoder) limit(v value) placedLimit {
 		calendar algo.Calendar
 		known    = true
 	)
-	if algorithm, given := o.get("algorithm"); given {
+	if algorithm, given := o.Get("algorithm"); given {
 		var word string
-		if word, known = d.choice(algorithm, algorithmNames(), algorithmHints); known {
+		if word, known = d.Choice(algorithm, algorithmNames(), algorithmHints); known {
 			kind = weir.Algorithm(slices.Index(algorithmNames(), word))
 		}
 	}
@@ -230,19 +217,19 @@ func (d *decoder) limit(v value) placedLimit {
 	if known {
 		and(d.fit(o, kind))
 	}
-	if of, given := o.get(keyRate); given {
+	if of, given := o.Get(keyRate); given {
 		rate, ok = d.rate(of)
 		and(ok)
 	}
 	for _, key := range []string{keyBurst, keyPermits} {
-		if n, given := o.get(key); given {
-			permits, ok = d.number(n, 1, algo.MaxPermits, "a number of permits")
+		if n, given := o.Get(key); given {
+			permits, ok = d.Number(n, 1, algo.MaxPermits, "a number of permits")
 			l.permits = true
 			and(ok)
 		}
 	}
-	if of, given := o.get("segments"); given {
-		n, valid := d.number(of, 1, algo.MaxSegments, "a number of segments")
+	if of, given := o.Get("segments"); given {
+		n, valid := d.Number(of, 1, algo.MaxSegments, "a number of segments")
 		l.segments = int(n)
 		and(valid)
 	}
@@ -256,12 +243,12 @@ func (d *decoder) limit(v value) placedLimit {
 }
 
 // fit adds a mistake for each key that the algorithm needs and that is missing, and for each that it does not have.
-func (d *decoder) fit(o *object, a weir.Algorithm) bool {
+func (d *decoder) fit(o *yamlread.Object, a weir.Algorithm) bool {
 	ok := true
 	needed := map[string]bool{keyName: true, "algorithm": true}
 	for _, key := range fits[a].needs {
 		needed[key] = true
-		if _, given := o.get(key); given {
+		if _, given := o.Get(key); given {
 			continue
 		}
 		fix := "add " + key + ": 100/s, for instance"
@@ -271,17 +258,17 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 		case keyEvery:
 			fix = "add every: month, for instance"
 		}
-		o.missing(key, "is missing: "+a.String()+" needs it", fix)
+		o.Missing(key, "is missing: "+a.String()+" needs it", fix)
 		ok = false
 	}
 	for _, key := range fits[a].has {
 		needed[key] = true
 	}
-	for _, key := range o.keys {
-		if _, known := limitKind.keys[key]; !known || needed[key] {
+	for _, key := range o.Keys {
+		if !slices.Contains(limitKind.Keys, key) || needed[key] {
 			continue
 		}
-		field := o.fields[key]
+		field := o.Fields[key]
 		fix := "remove it"
 		switch {
 		case key == keyBurst && a == weir.AlgorithmConcurrency:
@@ -294,19 +281,17 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 			fix = "remove it: permits say how many there are"
 		case key == "segments":
 			fix = "remove it, or write algorithm: sliding-window"
-		case limitKind.calendar(key):
+		case ofCalendar(key):
 			fix = "remove it, or write algorithm: calendar-window"
 		}
-		m := d.about(value{field.key, field.path, field.key}, a.String()+" has no "+key, fix)
-		m.Value = ""
-		d.add(m)
+		d.WrongAs(field.OfKey(), "", a.String()+" has no "+key, fix)
 		ok = false
 	}
 	return ok
 }
 
-// calendar reports whether a key is for calendar windows only.
-func (k kind) calendar(key string) bool {
+// ofCalendar reports whether a key is for calendar windows only.
+func ofCalendar(key string) bool {
 	switch key {
 	case keyEvery, "zone", keyMonth, keyDay, keyWeekday, keyHour, keyMinute:
 		return true
@@ -315,16 +300,16 @@ func (k kind) calendar(key string) bool {
 }
 
 // checkLimit asks the limit itself, for what the keys one by one do not tell.
-func (d *decoder) checkLimit(v value, l weir.Limit) bool {
+func (d *decoder) checkLimit(v yamlread.Value, l weir.Limit) bool {
 	if l.Rate() == (weir.Rate{}) && l.Permits() == 0 {
 		return true // its mistakes have been told
 	}
 	if err := l.Check(); err != nil {
 		message := strings.TrimPrefix(err.Error(), "weir: ")
-		if d.showsEnvironment(v.path) {
+		if d.showsEnvironment(v.Path) {
 			message = "cannot be used once the environment is put in"
 		}
-		d.wrong(v, message, "choose a smaller burst, or fewer permits in a shorter period")
+		d.Wrong(v, message, "choose a smaller burst, or fewer permits in a shorter period")
 		return false
 	}
 	return true
@@ -332,27 +317,14 @@ func (d *decoder) checkLimit(v value, l weir.Limit) bool {
 
 // showsEnvironment reports whether a value at or below a path, or its short form beside it, came from the environment.
 func (d *decoder) showsEnvironment(path string) bool {
-	if _, env := d.shown[path]; env {
+	if _, env := d.Shown[path]; env {
 		return true
 	}
 	path = strings.TrimSuffix(path, ".limit")
-	for shown := range d.shown {
+	for shown := range d.Shown {
 		if strings.HasPrefix(shown, path+".") {
 			return true
 		}
 	}
 	return false
-}
-
-// name reads a name.
-func (d *decoder) name(v value, must string, most int, except string) (string, bool) {
-	s, ok := d.text(v, must, "write a short name")
-	if !ok {
-		return "", false
-	}
-	if !isName(s.text, most, except) {
-		d.wrong(v, "must be "+must, "use letters, digits and hyphens")
-		return "", false
-	}
-	return s.text, true
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -45,7 +46,7 @@ func (f *File) LockoutRates() []LockoutRate {
 		}{{"tier ", p.tiers}, {"key ", p.keys}} {
 			for _, a := range other.all {
 				if told++; told <= mostBounds {
-					add(other.what+shorten(a.name), a.limits)
+					add(other.what+yamlread.Shorten(a.name), a.limits)
 				}
 			}
 		}
@@ -55,15 +56,15 @@ func (f *File) LockoutRates() []LockoutRate {
 
 // lockoutRate returns that of the limits of a policy.
 func (f *File) lockoutRate(p *placedPolicy, limits []placedLimit) (r LockoutRate) {
-	o, path := p.Lockout, p.path+".lockout"
-	length := f.show(path+".for", shortDuration(o.For))
+	o, path := p.Lockout, p.at.Path+".lockout"
+	length := f.show(path+".for", yamlread.ShortDuration(o.For))
 	hidden := f.shows(path + ".refusals")
 	if !f.shows(path + ".within") {
 		r.Within = o.Within.Seconds()
 	}
 	requests := new(big.Int)
 	for _, l := range limits {
-		hidden = hidden || f.shows(l.path)
+		hidden = hidden || f.shows(l.at.Path)
 		if n := lockingRequests(&l.Limit.Limit, o); n != nil && (requests.Sign() == 0 || n.Cmp(requests) < 0) {
 			requests = n
 		}
@@ -77,11 +78,11 @@ func (f *File) lockoutRate(p *placedPolicy, limits []placedLimit) (r LockoutRate
 		r.Text = "locked out for " + length + notShown
 	case requests.Sign() == 0:
 		r.Text = fmt.Sprintf("%slocked out for %s by %s within %s, which depends on how long its requests take",
-			in, length, plural(o.Refusals, "refusal"), shortDuration(o.Within))
+			in, length, plural(o.Refusals, "refusal"), yamlread.ShortDuration(o.Within))
 	default:
 		r.Requests = requests.Int64()
 		r.Text = fmt.Sprintf("%slocked out for %s from about %s on (%s requests within %s)",
-			in, length, spellPace(requests, o.Within), count(r.Requests), shortDuration(o.Within))
+			in, length, spellPace(requests, o.Within), yamlread.Count(r.Requests), yamlread.ShortDuration(o.Within))
 		if p.Cost != nil {
 			r.Text += ", if each costs 1"
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -15,8 +16,8 @@ import (
 const mostMatches = 10_000
 
 // match reads the conditions of a rule. Each value is checked by itself, so that a mistake tells its place.
-func (d *decoder) match(v value, r *placedRule) {
-	o, ok := d.object(v, matchKind)
+func (d *decoder) match(v yamlread.Value, r *placedRule) {
+	o, ok := d.Object(v, matchKind)
 	if !ok {
 		return
 	}
@@ -52,44 +53,44 @@ func (d *decoder) match(v value, r *placedRule) {
 			return policy.Match{Protocols: []string{s}}, ""
 		}},
 	} {
-		entry, given := o.get(field.key)
+		entry, given := o.Get(field.key)
 		if !given {
 			continue
 		}
 		fix := "write " + field.example + ", for instance"
 		for _, item := range d.matches(entry, field.what) {
-			s, ok := d.text(item, field.what, fix)
+			s, ok := d.Text(item, field.what, fix)
 			if !ok {
 				continue
 			}
-			one, message := field.one(s.text)
+			one, message := field.one(s.Text)
 			if message == "" {
-				message = d.refusal(field.key+" "+s.text, one, field.noun)
+				message = d.refusal(field.key+" "+s.Text, one, field.noun)
 			}
 			if message != "" {
-				d.wrong(item, message, matchFix(field.key, s, fix))
+				d.Wrong(item, message, matchFix(field.key, s, fix))
 				continue
 			}
-			*field.to = append(*field.to, s.text)
+			*field.to = append(*field.to, s.Text)
 		}
 	}
-	if entry, given := o.get("client"); given {
+	if entry, given := o.Get("client"); given {
 		for _, item := range d.matches(entry, "an address or a network") {
 			if p, ok := d.network(item); ok {
 				m.Clients = append(m.Clients, p)
 			}
 		}
 	}
-	if entry, given := o.get("header"); given {
+	if entry, given := o.Get("header"); given {
 		d.headers(entry, r)
 	}
 }
 
 // matches returns the values of a condition.
-func (d *decoder) matches(v value, what string) []value {
-	items, _ := d.list(v, true, what)
+func (d *decoder) matches(v yamlread.Value, what string) []yamlread.Value {
+	items, _ := d.oneOrList(v, what)
 	if len(items) > mostMatches {
-		d.wrong(v, "has "+strconv.Itoa(len(items))+" values: there must be at most "+strconv.Itoa(mostMatches),
+		d.Wrong(v, "has "+strconv.Itoa(len(items))+" values: there must be at most "+strconv.Itoa(mostMatches),
 			"use a pattern or an expression")
 		return nil
 	}
@@ -97,22 +98,22 @@ func (d *decoder) matches(v value, what string) []value {
 }
 
 // matchFix proposes what to write.
-func matchFix(key string, s scalar, otherwise string) string {
-	if s.env {
+func matchFix(key string, s yamlread.Scalar, otherwise string) string {
+	if s.FromEnv {
 		return otherwise
 	}
 	switch {
-	case key == keyMethod && strings.ToUpper(s.text) != s.text:
-		return "write " + strings.ToUpper(s.text)
-	case key == "protocol" && strings.ToLower(s.text) != s.text:
-		return "write " + strings.ToLower(s.text)
-	case key == keyPath && !strings.ContainsAny(s.text, "/ "):
-		return "write /" + s.text
-	case key == keyPath && strings.Contains(s.text, " /"):
+	case key == keyMethod && strings.ToUpper(s.Text) != s.Text:
+		return "write " + strings.ToUpper(s.Text)
+	case key == "protocol" && strings.ToLower(s.Text) != s.Text:
+		return "write " + strings.ToLower(s.Text)
+	case key == keyPath && !strings.ContainsAny(s.Text, "/ "):
+		return "write /" + s.Text
+	case key == keyPath && strings.Contains(s.Text, " /"):
 		return "write the method in match.method, and the path alone here"
 	case key == keyHost:
-		host, _, hasPort := strings.Cut(s.text, ":")
-		if _, rest, hasScheme := strings.Cut(s.text, "://"); hasScheme {
+		host, _, hasPort := strings.Cut(s.Text, ":")
+		if _, rest, hasScheme := strings.Cut(s.Text, "://"); hasScheme {
 			host, _, _ = strings.Cut(rest, "/")
 			host, _, _ = strings.Cut(host, ":")
 			hasPort = true
@@ -157,47 +158,46 @@ func refusal(m policy.Match, noun string) string {
 }
 
 // network reads an address or a network.
-func (d *decoder) network(v value) (netip.Prefix, bool) {
+func (d *decoder) network(v yamlread.Value) (netip.Prefix, bool) {
 	const must, fix = "an address or a network", "write 10.0.0.0/8 or 192.0.2.1, for instance"
-	s, ok := d.text(v, must, fix)
+	s, ok := d.Text(v, must, fix)
 	if !ok {
 		return netip.Prefix{}, false
 	}
-	if a, err := netip.ParseAddr(s.text); err == nil && a.Zone() == "" {
+	if a, err := netip.ParseAddr(s.Text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a, a.BitLen()), true
 	}
-	p, err := netip.ParsePrefix(s.text)
+	p, err := netip.ParsePrefix(s.Text)
 	if err != nil {
-		d.wrong(v, "must be "+must, fix)
+		d.Wrong(v, "must be "+must, fix)
 		return netip.Prefix{}, false
 	}
 	if p.Masked() != p {
 		fix := "write the network"
-		if !s.env {
+		if !s.FromEnv {
 			fix = "write " + p.Masked().String() + " for the network, or " + p.Addr().String() + " for the address"
 		}
-		d.wrong(v, "has bits behind its length, so that it is neither a network nor an address", fix)
+		d.Wrong(v, "has bits behind its length, so that it is neither a network nor an address", fix)
 		return netip.Prefix{}, false
 	}
 	return p, true
 }
 
 // headers reads the conditions on fields of the header.
-func (d *decoder) headers(v value, r *placedRule) {
-	o, ok := d.mapping(v, "field: value")
+func (d *decoder) headers(v yamlread.Value, r *placedRule) {
+	o, ok := d.Mapping(v, "field: value", "")
 	if !ok {
 		return
 	}
-	if len(o.keys) == 0 {
-		d.wrong(v, "names no field", `write {X-Plan: gold}, for instance`)
+	if len(o.Keys) == 0 {
+		d.Wrong(v, "names no field", `write {X-Plan: gold}, for instance`)
 	}
 	names := map[string]string{}
-	for _, name := range o.keys {
-		field := o.fields[name]
-		h := policy.HeaderMatch{Name: name, Absent: field.isNull()}
+	for _, name := range o.Keys {
+		field := o.Fields[name]
+		h := policy.HeaderMatch{Name: name, Absent: field.IsNull()}
 		bad := func(message, fix string) {
-			m := d.about(value{field.key, field.path, nil}, message, fix)
-			d.add(m)
+			d.Wrong(field.OfKey(), message, fix)
 		}
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if first, twice := names[canonical]; twice {
@@ -218,18 +218,18 @@ func (d *decoder) headers(v value, r *placedRule) {
 			r.Match.Headers = append(r.Match.Headers, h)
 			continue
 		}
-		s, ok := d.text(field, "a value, prefix* or *, or null for a field that must be absent", `write "*" for any value`)
+		s, ok := d.Text(field, "a value, prefix* or *, or null for a field that must be absent", `write "*" for any value`)
 		if !ok {
 			continue
 		}
-		h.Value = s.text
+		h.Value = s.Text
 		present := policy.Match{Headers: []policy.HeaderMatch{h}}
 		if message := d.refusal("value "+h.Value, present, "a value"); message != "" {
-			d.wrong(field, message, "remove what cannot be in a value")
+			d.Wrong(field, message, "remove what cannot be in a value")
 			continue
 		}
-		if s.env { // the engine would show the value in explanations
-			r.When = and(r.When, &secretHeader{match: h, shown: field.node.Value})
+		if s.FromEnv { // the engine would show the value in explanations
+			r.When = and(r.When, &secretHeader{match: h, shown: field.Node.Value})
 			continue
 		}
 		r.Match.Headers = append(r.Match.Headers, h)

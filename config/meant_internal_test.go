@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/weirhq/weir/config/yamlread"
+)
 
 // TestMeant: what is proposed is what was written in other words, and nothing is proposed where that is a guess.
 func TestMeant(t *testing.T) {
@@ -19,7 +23,7 @@ func TestMeant(t *testing.T) {
 		"1 hour": "1h", "15 minutes": "15m", "15min": "15m", "30 days": "30d", "2 weeks": "2w", " 90 SECONDS ": "90s", "250 msec": "250ms",
 		"": "", "hour": "", "0 hours": "", "15 months": "", "1.5 hours": "", "1 hour 5 minutes": "", "99999999999999999999 s": "",
 	} {
-		if got := durationMeant(text); got != want {
+		if got := yamlread.DurationMeant(text); got != want {
 			t.Errorf("duration %q: %q, want %q", text, got, want)
 		}
 	}

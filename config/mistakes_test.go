@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 var update = flag.Bool("update", false, "write the golden files of this package anew")
@@ -31,10 +32,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 // mistakesOf are those of a file that must have some.
-func mistakesOf(t *testing.T, name string, data []byte, o config.Options) []config.Mistake {
+func mistakesOf(t *testing.T, name string, data []byte, o config.Options) []yamlread.Mistake {
 	t.Helper()
 	f, err := config.Parse(name, data, o)
-	var errs *config.Errors
+	var errs *yamlread.Errors
 	if f != nil || !errors.As(err, &errs) || len(errs.Mistakes) == 0 {
 		t.Fatalf("%v, %v: must be mistakes", f, err)
 	}

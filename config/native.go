@@ -14,6 +14,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -203,7 +204,7 @@ func (n *parsedNumber) String() string { return "int(" + n.text.String() + ")" }
 type numberError struct{ source, got string }
 
 func (e *numberError) Error() string {
-	return "weir: cost " + strconv.Quote(e.source) + ": " + strconv.Quote(shorten(e.got)) + " " + errNoNumber.Error()
+	return "weir: cost " + strconv.Quote(e.source) + ": " + strconv.Quote(yamlread.Shorten(e.got)) + " " + errNoNumber.Error()
 }
 
 func (e *numberError) Unwrap() error { return errNoNumber }
@@ -233,7 +234,7 @@ func (n *secretNumber) String() string { return n.shown }
 
 // permitted adds a mistake for what is of the right type and can nevertheless not be evaluated: the names in a header are not
 // known, patterns must be constant, and networks must be networks.
-func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
+func (d *decoder) permitted(s yamlread.Scalar, checked *cel.Ast) bool {
 	ok := true
 	info := checked.NativeRep().SourceInfo()
 	refuse := func(e ast.Expr, message, fix string) {
@@ -241,9 +242,9 @@ func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
 		at := 0
 		if r, known := info.GetOffsetRange(e.ID()); known {
 			location := info.GetLocationByOffset(r.Start)
-			at = offset(s.text, location.Line(), location.Column())
+			at = offset(s.Text, location.Line(), location.Column())
 		}
-		d.wrongAt(s, at, message, fix)
+		d.WrongWithin(s, at, message, fix)
 	}
 	root := ast.NavigateAST(checked.NativeRep())
 	for _, e := range ast.MatchDescendants(root, ast.AllMatcher()) {
@@ -263,7 +264,7 @@ func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
 					refuse(pattern, "the pattern of matches must be a constant", `write matches("^/v[0-9]+/"), for instance`)
 				} else if _, err := syntax.Parse(text, syntax.Perl); err != nil {
 					message := "is not a regular expression"
-					if !s.env {
+					if !s.FromEnv {
 						message = "is not a regular expression: " + err.Error()
 					}
 					refuse(pattern, message, "see the syntax of RE2")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -24,17 +25,18 @@ const (
 
 // placedPolicy is a policy with the places of what it consists of.
 type placedPolicy struct {
-	value
 	policy.Policy
 
+	at              yamlread.Value
 	live, candidate limitSet
 	tiers, keys     []namedLimits
-	parent          value // without a node if there is none
-	consistency     value // as well
-	durability      value // where it stands, the policy if it does not
-	preset          value // without a node if there is none
-	fromEnv         bool  // it takes its numbers from the environment
-	priority        value // as well
+	parent          yamlread.Value // without a node if there is none
+	consistency     yamlread.Value // as well
+	durability      yamlread.Value // where it stands, the policy if it does not
+	preset          yamlread.Value // without a node if there is none
+	fromEnv         bool           // it takes its numbers from the environment
+	priority        yamlread.Value // as well
+	order           yamlread.Value // that of the queue, as well
 }
 
 // namedLimits are the limits of a tier or a key.
@@ -45,26 +47,25 @@ type namedLimits struct {
 }
 
 // policies reads all of them, in the order of the file.
-func (d *decoder) policies(v value) []*placedPolicy {
-	if v.isNull() {
+func (d *decoder) policies(v yamlread.Value) []*placedPolicy {
+	if v.IsNull() {
 		return nil
 	}
-	o, ok := d.mapping(v, "name: policy")
+	o, ok := d.Mapping(v, "name: policy", "")
 	if !ok {
 		return nil
 	}
-	if len(o.keys) > mostPolicies {
-		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(o.keys), mostPolicies),
+	if len(o.Keys) > mostPolicies {
+		d.Wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(o.Keys), mostPolicies),
 			"use tiers or keys for limits that differ")
 		return nil
 	}
-	all := make([]*placedPolicy, 0, len(o.keys))
-	for _, name := range o.keys {
-		field := o.fields[name]
+	all := make([]*placedPolicy, 0, len(o.Keys))
+	for _, name := range o.Keys {
+		field := o.Fields[name]
 		p := d.policy(name, field)
-		if !isName(name, mostPolicyName, "/") {
-			m := d.about(value{field.key, field.path, nil}, "must be "+policyNameIs, "use letters, digits and hyphens")
-			d.add(m)
+		if !yamlread.IsName(name, mostPolicyName, "/") {
+			d.Wrong(field.OfKey(), "must be "+policyNameIs, "use letters, digits and hyphens")
 		}
 		all = append(all, p)
 	}
@@ -72,15 +73,15 @@ func (d *decoder) policies(v value) []*placedPolicy {
 }
 
 // policy reads one.
-func (d *decoder) policy(name string, v value) *placedPolicy {
-	p := &placedPolicy{value: v}
-	p.Name, p.Source = name, d.place(v)
-	o, ok := d.object(v, policyKind)
+func (d *decoder) policy(name string, v yamlread.Value) *placedPolicy {
+	p := &placedPolicy{at: v}
+	p.Name, p.Source = name, d.Place(v)
+	o, ok := d.Object(v, policyKind)
 	if !ok {
 		return p
 	}
-	if mode, given := o.get("mode"); given {
-		if word, ok := d.choice(mode, modeNames, modeHints); ok {
+	if mode, given := o.Get("mode"); given {
+		if word, ok := d.Choice(mode, modeNames, modeHints); ok {
 			_ = p.Mode.UnmarshalText([]byte(word))
 		}
 	}
@@ -90,39 +91,39 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 		set, given = d.limitSet(o)
 	}
 	p.live = set
-	p.live.ok = p.live.ok && !o.failed
+	p.live.ok = p.live.ok && !o.Failed
 	if !given && p.Mode != policy.ModeOff {
-		o.missing(keyLimits, "is missing: a policy needs limit or limits, except with mode: off",
+		o.Missing(keyLimits, "is missing: a policy needs limit or limits, except with mode: off",
 			"add limit: 100/s, for instance")
 		p.live.ok = false
 	}
 	p.Limits = p.live.plain()
-	if key, given := o.get("key"); given {
+	if key, given := o.Get("key"); given {
 		p.Key = d.key(key)
 	}
-	if cost, given := o.get("cost"); given {
+	if cost, given := o.Get("cost"); given {
 		p.Cost = d.cost(cost)
 	}
-	if candidate, given := o.get("candidate"); given {
+	if candidate, given := o.Get("candidate"); given {
 		p.candidate = d.limitsOf(candidate)
 		p.Candidate = p.candidate.plain()
 		if p.Mode == policy.ModeShadow {
-			d.wrong(candidate, "a policy in shadow has no candidate: it is measured itself", "remove it, or write mode: enforce")
+			d.Wrong(candidate, "a policy in shadow has no candidate: it is measured itself", "remove it, or write mode: enforce")
 		}
 	}
-	if tiers, given := o.get("tiers"); given {
+	if tiers, given := o.Get("tiers"); given {
 		d.tiers(tiers, p)
 	}
-	if keys, given := o.get("keys"); given {
+	if keys, given := o.Get("keys"); given {
 		p.keys, p.Keys = d.alternatives(keys, "key: limits", mostKeys, p, nil)
 		if n := len(p.Keys) + len(p.Tiers); len(p.Keys) <= mostKeys && n > mostKeys {
-			d.wrong(keys, fmt.Sprintf("there are %d keys and tiers: there must be at most %d", n, mostKeys),
+			d.Wrong(keys, fmt.Sprintf("there are %d keys and tiers: there must be at most %d", n, mostKeys),
 				"use fewer tiers or keys")
 		}
 	}
-	if parent, given := o.get("parent"); given {
-		if s, ok := d.text(parent, "the name of a policy", "write the name of a policy"); ok {
-			p.Parent, p.parent = s.text, parent
+	if parent, given := o.Get("parent"); given {
+		if s, ok := d.Text(parent, "the name of a policy", "write the name of a policy"); ok {
+			p.Parent, p.parent = s.Text, parent
 		}
 	}
 	d.policyOptions(o, p)
@@ -137,33 +138,33 @@ var modeHints = map[string]string{
 }
 
 // policyOptions reads what is not about limits and keys.
-func (d *decoder) policyOptions(o *object, p *placedPolicy) {
-	if queue, given := o.get(keyQueue); given {
+func (d *decoder) policyOptions(o *yamlread.Object, p *placedPolicy) {
+	if queue, given := o.Get(keyQueue); given {
 		d.queue(queue, p)
 	}
-	if keys, given := o.get(keyMaxKeys); given {
-		n, _ := d.number(keys, 1, 1<<31, "a number of keys")
+	if keys, given := o.Get(keyMaxKeys); given {
+		n, _ := d.Number(keys, 1, 1<<31, "a number of keys")
 		p.MaxKeys = int(n)
 	}
-	if full, given := o.get("when_full"); given {
-		if word, _ := d.choice(full, []string{"deny", "admit"}, nil); word == "admit" {
+	if full, given := o.Get("when_full"); given {
+		if word, _ := d.Choice(full, []string{"deny", "admit"}, nil); word == "admit" {
 			p.AdmitWhenFull = true
 		}
 	}
-	if lockout, given := o.get("lockout"); given {
+	if lockout, given := o.Get("lockout"); given {
 		p.Lockout = d.lockout(lockout)
 	}
-	if fail, given := o.get("fail"); given {
+	if fail, given := o.Get("fail"); given {
 		words := []string{policy.FailClosed.String(), policy.FailOpen.String(), policy.FailLocal.String()}
-		if word, ok := d.choice(fail, words, nil); ok {
+		if word, ok := d.Choice(fail, words, nil); ok {
 			_ = p.Fail.UnmarshalText([]byte(word))
 		}
 	}
-	if priority, given := o.get("priority"); given {
+	if priority, given := o.Get("priority"); given {
 		p.priority = priority
 		words := []string{"background", "sheddable", "normal", "critical"}
 		hints := map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
-		if word, ok := d.choice(priority, words, hints); ok {
+		if word, ok := d.Choice(priority, words, hints); ok {
 			_ = p.Priority.UnmarshalText([]byte(word))
 		}
 	}
@@ -172,64 +173,63 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 }
 
 // limitsOf reads the mapping of a candidate, a tier or a key.
-func (d *decoder) limitsOf(v value) limitSet {
-	o, ok := d.object(v, limitsKind)
+func (d *decoder) limitsOf(v yamlread.Value) limitSet {
+	o, ok := d.Object(v, limitsKind)
 	if !ok {
-		return limitSet{value: v}
+		return limitSet{at: v}
 	}
 	set, given := d.limitSet(o)
 	if !given {
-		o.missing(keyLimits, "is missing: there must be limit or limits", "add limit: 100/s, for instance")
+		o.Missing(keyLimits, "is missing: there must be limit or limits", "add limit: 100/s, for instance")
 		set.ok = false
 	}
-	set.ok = set.ok && !o.failed
+	set.ok = set.ok && !o.Failed
 	return set
 }
 
 // tiers reads by and the tiers.
-func (d *decoder) tiers(v value, p *placedPolicy) {
-	o, ok := d.mapping(v, "by: expression, and name: limits for each tier")
+func (d *decoder) tiers(v yamlread.Value, p *placedPolicy) {
+	o, ok := d.Mapping(v, "by: expression, and name: limits for each tier", "")
 	if !ok {
 		return
 	}
-	by, given := o.get("by")
+	by, given := o.Get("by")
 	switch {
 	case !given:
-		o.missing("by", "is missing: tiers need an expression that chooses one",
+		o.Missing("by", "is missing: tiers need an expression that chooses one",
 			`add by: request.headers["x-plan"], for instance`)
 	default:
 		p.TierBy = d.tierBy(by)
 	}
 	p.tiers, p.Tiers = d.alternatives(v, "name: limits", mostTiers, p, []string{"by"})
-	if len(o.keys) == 1 && given {
-		d.wrong(v, "has no tier beside by", "add gold: {limit: 1000/s}, for instance")
+	if len(o.Keys) == 1 && given {
+		d.Wrong(v, "has no tier beside by", "add gold: {limit: 1000/s}, for instance")
 	}
 }
 
 // alternatives reads limits that hold instead of those of the policy.
-func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, except []string,
+func (d *decoder) alternatives(v yamlread.Value, what string, most int, p *placedPolicy, except []string,
 ) (named []namedLimits, plain map[string][]policy.Limit) {
-	o, ok := d.mapping(v, what)
+	o, ok := d.Mapping(v, what, "")
 	if !ok {
 		return nil, nil
 	}
-	if len(o.keys) > most {
-		d.wrong(v, fmt.Sprintf("has %d entries: there must be at most %d", len(o.keys), most),
+	if len(o.Keys) > most {
+		d.Wrong(v, fmt.Sprintf("has %d entries: there must be at most %d", len(o.Keys), most),
 			"use tiers for classes of keys")
 		return nil, nil
 	}
-	plain = make(map[string][]policy.Limit, len(o.keys))
-	for _, name := range o.keys {
+	plain = make(map[string][]policy.Limit, len(o.Keys))
+	for _, name := range o.Keys {
 		if slices.Contains(except, name) {
 			continue
 		}
 		if len(name) > mostKeyLength || name == "" && except != nil {
-			m := d.about(value{o.fields[name].key, o.fields[name].path, nil}, "must be a name of 1 to 4096 bytes",
+			d.Wrong(o.Fields[name].OfKey(), "must be a name of 1 to 4096 bytes",
 				"write a shorter one")
-			d.add(m)
 			continue
 		}
-		set := d.limitsOf(o.fields[name])
+		set := d.limitsOf(o.Fields[name])
 		d.alike(p.live, &set)
 		plain[name] = set.plain()
 		named = append(named, namedLimits{set, name})
@@ -243,7 +243,7 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 		return
 	}
 	if len(set.limits) != len(live.limits) {
-		d.wrong(set.value, fmt.Sprintf("has %s, and the policy has %d: there must be as many",
+		d.Wrong(set.at, fmt.Sprintf("has %s, and the policy has %d: there must be as many",
 			plural(len(set.limits), keyLimit), len(live.limits)), "write one for each limit of the policy, in its order")
 		return
 	}
@@ -255,18 +255,18 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 			if base.Name != "" {
 				fix = "write " + strconv.Quote(base.Name) + ", or leave it out"
 			}
-			d.wrong(l.nameOf(d), "names must be those of the limits of the policy, in their order", fix)
+			d.Wrong(l.name, "names must be those of the limits of the policy, in their order", fix)
 		case l.Algorithm() != base.Algorithm():
 			fix := "write algorithm: " + base.Algorithm().String()
 			if base.Algorithm() == weir.AlgorithmTokenBucket {
 				fix = "leave algorithm out"
 			}
-			d.wrong(l.value, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same",
+			d.Wrong(l.at, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same",
 				l.Algorithm(), base.Algorithm()), fix)
 		case l.segments == 0 && l.Algorithm() == weir.AlgorithmSlidingWindow:
 			l.Limit.Limit = weir.SlidingWindow(l.Rate(), base.Segments())
 		case l.Segments() != base.Segments():
-			d.wrong(l.value, "has other segments than that of the policy: they must be the same",
+			d.Wrong(l.at, "has other segments than that of the policy: they must be the same",
 				fmt.Sprintf("write segments: %d, or leave it out", base.Segments()))
 		}
 		if l.Name == "" {
@@ -286,25 +286,26 @@ func plural(n int, what string) string {
 }
 
 // queue reads who waits.
-func (d *decoder) queue(v value, p *placedPolicy) {
-	o, ok := d.object(v, queueKind)
+func (d *decoder) queue(v yamlread.Value, p *placedPolicy) {
+	o, ok := d.Object(v, queueKind)
 	if !ok {
 		return
 	}
-	limit, given := o.get(keyLimit)
+	limit, given := o.Get(keyLimit)
 	if given {
-		p.QueueLimit, _ = d.number(limit, 0, algo.MaxPermits, "a number of permits")
+		p.QueueLimit, _ = d.Number(limit, 0, algo.MaxPermits, "a number of permits")
 	} else if p.QueueLimit == 0 { // no preset has it
-		o.missing(keyLimit, "is missing: a queue needs it", "add limit: 100, for instance")
+		o.Missing(keyLimit, "is missing: a queue needs it", "add limit: 100, for instance")
 	}
-	if order, given := o.get("order"); given {
+	if order, given := o.Get("order"); given {
+		p.order = order
 		hints := map[string]string{"fifo": "oldest-first", "lifo": newestFirstWord}
-		if word, _ := d.choice(order, []string{"oldest-first", newestFirstWord}, hints); word == newestFirstWord {
+		if word, _ := d.Choice(order, []string{"oldest-first", newestFirstWord}, hints); word == newestFirstWord {
 			p.NewestFirst = true
 		}
 	}
-	if wait, given := o.get("max_wait"); given {
-		p.MaxWait = d.duration(wait, time.Millisecond, time.Hour)
+	if wait, given := o.Get("max_wait"); given {
+		p.MaxWait = d.Duration(wait, time.Millisecond, time.Hour)
 	}
 	if p.QueueLimit == 0 {
 		p.NewestFirst, p.MaxWait = false, 0
@@ -312,30 +313,30 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 }
 
 // lockout reads who is locked out.
-func (d *decoder) lockout(v value) *policy.Lockout {
-	o, ok := d.object(v, lockoutKind)
+func (d *decoder) lockout(v yamlread.Value) *policy.Lockout {
+	o, ok := d.Object(v, lockoutKind)
 	if !ok {
 		return nil
 	}
 	l := new(policy.Lockout)
-	if refusals, given := o.get("refusals"); given {
-		n, _ := d.number(refusals, 1, 65535, "a number of refusals")
+	if refusals, given := o.Get("refusals"); given {
+		n, _ := d.Number(refusals, 1, 65535, "a number of refusals")
 		l.Refusals = int(n)
 	} else {
-		o.missing("refusals", "is missing: a lockout needs it", "add refusals: 10, for instance")
+		o.Missing("refusals", "is missing: a lockout needs it", "add refusals: 10, for instance")
 	}
-	if within, given := o.get("within"); given {
-		l.Within = d.duration(within, time.Millisecond, 24*time.Hour)
+	if within, given := o.Get("within"); given {
+		l.Within = d.Duration(within, time.Millisecond, 24*time.Hour)
 	} else {
-		o.missing("within", "is missing: a lockout needs it", "add within: 1m, for instance")
+		o.Missing("within", "is missing: a lockout needs it", "add within: 1m, for instance")
 	}
-	if length, given := o.get("for"); given {
-		l.For = d.duration(length, time.Millisecond, algo.MaxPeriod)
+	if length, given := o.Get("for"); given {
+		l.For = d.Duration(length, time.Millisecond, algo.MaxPeriod)
 	} else {
-		o.missing("for", "is missing: a lockout needs it", "add for: 15m, for instance")
+		o.Missing("for", "is missing: a lockout needs it", "add for: 15m, for instance")
 	}
-	if inARow, given := o.get("in_a_row"); given {
-		l.InARow = d.boolean(inARow)
+	if inARow, given := o.Get("in_a_row"); given {
+		l.InARow = d.Boolean(inARow)
 	}
 	return l
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
@@ -27,12 +28,12 @@ var presetHints = map[string]string{
 }
 
 // preset reads what a policy has where it does not say so itself.
-func (d *decoder) preset(o *object, p *placedPolicy) {
-	at, given := o.get(keyPreset)
+func (d *decoder) preset(o *yamlread.Object, p *placedPolicy) {
+	at, given := o.Get(keyPreset)
 	if !given {
 		return
 	}
-	word, ok := d.choice(at, []string{presetMeteredAPI, presetFromEnv}, presetHints)
+	word, ok := d.Choice(at, []string{presetMeteredAPI, presetFromEnv}, presetHints)
 	if !ok {
 		p.preset = at // the limits that are missing need no mistake of their own
 		return
@@ -42,23 +43,24 @@ func (d *decoder) preset(o *object, p *placedPolicy) {
 }
 
 // presetLimit is the limit of a preset, if the policy has none of its own.
-func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
-	_, short := o.get(keyLimit)
-	_, long := o.get(keyLimits)
-	if short || long || p.preset.node == nil {
+func (d *decoder) presetLimit(o *yamlread.Object, p *placedPolicy) (limitSet, bool) {
+	_, short := o.Get(keyLimit)
+	_, long := o.Get(keyLimits)
+	if short || long || p.preset.Node == nil {
 		return limitSet{}, false
 	}
-	set := limitSet{value: o.value}
+	set := limitSet{at: o.Value}
 	if p.QueueLimit == 0 { // the preset is not known
 		return set, true
 	}
-	l := placedLimit{value: value{p.preset.node, join(p.path, keyLimit), p.preset.key}, permits: true}
+	l := placedLimit{permits: true}
+	l.at = yamlread.Value{Node: p.preset.Node, Path: yamlread.Join(p.at.Path, keyLimit), Key: p.preset.Key}
 	used := map[string]bool{}
 	l.Limit.Limit = durable.MeteredAPI(func(name string) string {
 		if !p.fromEnv {
 			return ""
 		}
-		text, _ := d.env(name)
+		text, _ := d.Env(name)
 		used[name] = text != ""
 		return text
 	}, func(text string) {
@@ -67,22 +69,22 @@ func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
 				used[name] = false
 				_, accepted, _ := strings.Cut(text, ": must be ")
 				accepted, instead, _ := strings.Cut(accepted, ": ")
-				d.warn(p.preset, "the variable "+name+" of the environment cannot be used: must be "+accepted+"; "+instead,
+				d.Warn(p.preset, "the variable "+name+" of the environment cannot be used: must be "+accepted+"; "+instead,
 					"correct it, or unset it")
 			}
 		}
 	})
 	if used[durable.PerMinuteVariable] {
-		d.shown[l.path] = "${" + durable.PerMinuteVariable + "}/min"
+		d.Shown[l.at.Path] = "${" + durable.PerMinuteVariable + "}/min"
 	}
 	if used[durable.BurstVariable] {
-		d.shown[join(p.path, keyBurst)] = "${" + durable.BurstVariable + "}"
+		d.Shown[yamlread.Join(p.at.Path, keyBurst)] = "${" + durable.BurstVariable + "}"
 	}
 	l.ok = true
-	if burst, given := o.get(keyBurst); given {
-		delete(d.shown, burst.path)
+	if burst, given := o.Get(keyBurst); given {
+		delete(d.Shown, burst.Path)
 		var permits int64
-		permits, l.ok = d.number(burst, 1, algo.MaxPermits, "a number of permits")
+		permits, l.ok = d.Number(burst, 1, algo.MaxPermits, "a number of permits")
 		l.Limit.Limit = limits.WithPermits(l.Limit.Limit, permits)
 	}
 	l.ok = l.ok && d.checkLimit(p.preset, l.Limit.Limit)
@@ -91,21 +93,21 @@ func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
 }
 
 // unset drops what a preset has that a policy which says otherwise cannot have.
-func (p *placedPolicy) unset(o *object) {
-	if p.preset.node == nil {
+func (p *placedPolicy) unset(o *yamlread.Object) {
+	if p.preset.Node == nil {
 		return
 	}
-	if _, given := o.get(keyDurability); !given && p.Consistency.Shared() {
+	if _, given := o.Get(keyDurability); !given && p.Consistency.Shared() {
 		p.Durability = policy.DurabilityMemory
 	}
-	if _, given := o.get(keyQueue); !given && p.Consistency.Shared() {
+	if _, given := o.Get(keyQueue); !given && p.Consistency.Shared() {
 		p.QueueLimit, p.MaxWait, p.NewestFirst = 0, 0, false
 	}
 }
 
 // explainPreset writes what a policy has from elsewhere.
 func (f *File) explainPreset(w io.Writer, p *placedPolicy) {
-	if p.preset.node != nil {
-		line(w, keyPreset, f.show(p.preset.path, p.preset.node.Value)+": what the policy does not say itself")
+	if p.preset.Node != nil {
+		line(w, keyPreset, f.show(p.preset.Path, p.preset.Node.Value)+": what the policy does not say itself")
 	}
 }

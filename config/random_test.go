@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -115,7 +116,7 @@ func TestTheEngineTakesWhatTheDecoderAccepts(t *testing.T) {
 			continue
 		}
 		refused++
-		var errs *config.Errors
+		var errs *yamlread.Errors
 		if !errors.As(err, &errs) {
 			t.Fatal(err)
 		}

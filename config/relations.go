@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -18,15 +19,15 @@ func (d *decoder) relations(f *File) {
 		byName[p.Name] = p
 		names = append(names, p.Name)
 	}
-	unknown := func(v value, name string) {
+	unknown := func(v yamlread.Value, name string) {
 		fix := "define it below policies"
 		if len(names) > 0 {
-			fix = "there are " + shorten(oneOf(names))
+			fix = "there are " + yamlread.Shorten(yamlread.OneOf(names))
 		}
-		if _, env := d.shown[v.path]; !env {
-			fix = meant(name, names, fix)
+		if _, env := d.Shown[v.Path]; !env {
+			fix = yamlread.Meant(name, names, fix)
 		}
-		d.wrong(v, "there is no policy of this name", fix)
+		d.Wrong(v, "there is no policy of this name", fix)
 	}
 	delete(byName, "") // which is told already, and is no parent
 	for _, p := range f.policies {
@@ -39,7 +40,7 @@ func (d *decoder) relations(f *File) {
 	for _, r := range f.rules {
 		for _, u := range r.uses {
 			if byName[u.Policy] == nil {
-				unknown(u.value, u.Policy)
+				unknown(u.at, u.Policy)
 			}
 			for p := byName[u.Policy]; p != nil && !used[p.Name]; p = byName[p.Parent] {
 				used[p.Name] = true
@@ -48,7 +49,7 @@ func (d *decoder) relations(f *File) {
 	}
 	d.storeless(f)
 	d.clusterless(f)
-	if len(d.all) == 0 {
+	if d.Mistakes.Count() == 0 {
 		d.doubts(f, byName, used)
 	}
 }
@@ -65,7 +66,8 @@ func (d *decoder) cycles(all []*placedPolicy, byName map[string]*placedPolicy) {
 					way = way[1:]
 				}
 				way = append(way, q.Name)
-				d.wrong(q.parent, "is a cycle of parents: "+shorten(strings.Join(way, " > ")), "remove one of these parents")
+				d.Wrong(q.parent, "is a cycle of parents: "+yamlread.Shorten(strings.Join(way, " > ")),
+					"remove one of these parents")
 				break
 			}
 			on[q.Name] = true
@@ -81,16 +83,16 @@ func (d *decoder) cycles(all []*placedPolicy, byName map[string]*placedPolicy) {
 func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[string]bool) {
 	for _, p := range f.policies {
 		if !used[p.Name] && len(f.rules) > 0 {
-			d.warn(value{p.key, p.path, nil}, "no rule uses this policy", "use it in a rule, or remove it")
+			d.Warn(p.at.OfKey(), "no rule uses this policy", "use it in a rule, or remove it")
 		}
 		if parent := byName[p.Parent]; parent != nil {
 			d.exceeds(p, parent)
 		}
 		if p.Cost != nil {
-			d.unaffordable(p.value, p.Cost, p)
+			d.unaffordable(p.at, p.Cost, p)
 		}
-		if p.priority.node != nil && !d.hasShedder {
-			d.warn(p.priority, "changes nothing: this program sheds no load by priority", "remove it")
+		if p.priority.Node != nil && !d.hasShedder {
+			d.Warn(p.priority, "changes nothing: this program sheds no load by priority", "remove it")
 		}
 	}
 	d.ruleDoubts(f.rules, byName)
@@ -111,7 +113,7 @@ func (d *decoder) forgottenCharges(rules []*placedRule) {
 	for _, r := range rules {
 		for _, u := range r.uses {
 			if looks(u) && charged[u.Policy] && !afterwards[u.Policy] {
-				d.warn(u.value, "only looks at the policy, and no rule charges it afterwards: "+
+				d.Warn(u.at, "only looks at the policy, and no rule charges it afterwards: "+
 					"a cost that is told when it has been spent, and is more than what is left, charges nothing",
 					"add charge: afterwards to the rule of those requests")
 			}
@@ -125,25 +127,25 @@ func (d *decoder) ruleDoubts(rules []*placedRule, byName map[string]*placedPolic
 	for _, r := range rules {
 		for _, u := range r.uses {
 			if u.Cost != nil {
-				d.unaffordable(u.value, u.Cost, byName[u.Policy])
+				d.unaffordable(u.at, u.Cost, byName[u.Policy])
 			}
 			d.withoutWildcard(r, u, byName)
 		}
 		everything := r.When == nil && matchesAll(r)
 		switch {
 		case r.Deny && everything && r.Mode == policy.ModeEnforce:
-			d.warn(r.value, "denies all requests: it has no match and no when",
+			d.Warn(r.at, "denies all requests: it has no match and no when",
 				"add match: {path: /internal/}, for instance")
 		case r.Deny:
 		case last != nil && !r.Exempt:
-			d.warn(r.value,
-				fmt.Sprintf("is never reached: the rule in line %d is final and matches all requests", last.node.Line),
+			d.Warn(r.at,
+				fmt.Sprintf("is never reached: the rule in line %d is final and matches all requests", last.at.Node.Line),
 				"move it in front of that rule")
 		case r.Exempt && everything:
-			d.warn(r.value, "frees all requests of all limits: it has no match and no when",
+			d.Warn(r.at, "frees all requests of all limits: it has no match and no when",
 				"add match: {path: /healthz}, for instance")
 		case len(r.Limits) == 0 && !r.Exempt && !r.Final:
-			d.warn(r.value, "does nothing: it has no limits, and is neither exempt nor final", "add limits, or remove it")
+			d.Warn(r.at, "does nothing: it has no limits, and is neither exempt nor final", "add limits, or remove it")
 		}
 		if r.Final && everything && last == nil {
 			last = r
@@ -164,8 +166,8 @@ func (d *decoder) exceeds(p, parent *placedPolicy) {
 				l.Calendar().Unit != above.Calendar().Unit || granted(l.Limit.Limit) <= granted(above.Limit.Limit) {
 				continue
 			}
-			d.warn(l.value, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
-				d.written(p.path+".parent", p.Parent), d.spellGranted(l), d.spellGranted(above)),
+			d.Warn(l.at, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
+				d.written(p.at.Path+".parent", p.Parent), d.spellGranted(l), d.spellGranted(above)),
 				"lower it, or raise that of the parent")
 		}
 	}
@@ -187,7 +189,7 @@ func (d *decoder) withoutWildcard(r *placedRule, u placedUse, byName map[string]
 		for _, found := range wildcard.FindAllStringSubmatch(key.String(), -1) {
 			name := found[1] + found[2]
 			if !hasWildcard(r.Match.Paths, name) {
-				d.warn(u.value,
+				d.Warn(u.at,
 					fmt.Sprintf("the key of %s has path.%s, which not all patterns of this rule have: it is \"\" there",
 						p.Name, name),
 					"add {"+name+"} to match.path, or another key here")
@@ -207,7 +209,7 @@ func hasWildcard(patterns []string, name string) bool {
 }
 
 // unaffordable warns of a constant cost that a limit can never grant.
-func (d *decoder) unaffordable(v value, cost policy.Number, p *placedPolicy) {
+func (d *decoder) unaffordable(v yamlread.Value, cost policy.Number, p *placedPolicy) {
 	n, err := strconv.ParseInt(cost.String(), 10, 64) // no expression that is not constant is spelled like a number
 	if err != nil {
 		return
@@ -218,10 +220,10 @@ func (d *decoder) unaffordable(v value, cost policy.Number, p *placedPolicy) {
 			continue
 		}
 		shown := "than it can"
-		if !d.showsEnvironment(l.path) {
-			shown = "than the " + count(most) + " that it can"
+		if !d.showsEnvironment(l.at.Path) {
+			shown = "than the " + yamlread.Count(most) + " that it can"
 		}
-		d.warn(v, fmt.Sprintf("costs %d, more %s ever grant at a time: every request is refused", n, shown),
+		d.Warn(v, fmt.Sprintf("costs %d, more %s ever grant at a time: every request is refused", n, shown),
 			"lower the cost, or raise the burst")
 		return
 	}
@@ -239,7 +241,7 @@ func granted(l weir.Limit) int64 {
 
 // written is a value as it may be shown.
 func (d *decoder) written(path, value string) string {
-	if written, env := d.shown[path]; env {
+	if written, env := d.Shown[path]; env {
 		return written
 	}
 	return value
@@ -248,7 +250,7 @@ func (d *decoder) written(path, value string) string {
 // spellGranted is how many permits a limit grants, as it may be shown.
 func (d *decoder) spellGranted(l placedLimit) string {
 	if l.Rate().Period == 0 {
-		return d.written(l.path+".permits", count(l.Permits())+" permits")
+		return d.written(l.at.Path+".permits", yamlread.Count(l.Permits())+" permits")
 	}
-	return d.written(l.path, d.written(l.path+".rate", l.Rate().String()))
+	return d.written(l.at.Path, d.written(l.at.Path+".rate", l.Rate().String()))
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -14,32 +15,30 @@ const (
 
 // placedRule is a rule with the places of what it consists of.
 type placedRule struct {
-	value
 	policy.Rule
 
+	at   yamlread.Value
 	uses []placedUse
 }
 
 // placedUse is a use of a policy with its place.
 type placedUse struct {
-	value
 	policy.Use
+
+	at yamlread.Value
 }
 
 // rules reads all of them.
-func (d *decoder) rules(v value) []*placedRule {
-	if v.isNull() || v.node.Kind == 0 {
+func (d *decoder) rules(v yamlread.Value) []*placedRule {
+	if v.IsNull() || v.IsList() && len(v.Node.Content) == 0 {
 		return nil
 	}
-	if len(v.node.Content) == 0 && v.at() != nil && describe(v) == isList {
-		return nil
-	}
-	items, ok := d.list(v, false, "a list of rules")
+	items, ok := d.list(v, "a list of rules")
 	if !ok {
 		return nil
 	}
 	if len(items) > mostRules {
-		d.wrong(v, fmt.Sprintf("has %d rules: there must be at most %d", len(items), mostRules),
+		d.Wrong(v, fmt.Sprintf("has %d rules: there must be at most %d", len(items), mostRules),
 			"use lists in match, or tiers and keys in a policy")
 		return nil
 	}
@@ -48,7 +47,7 @@ func (d *decoder) rules(v value) []*placedRule {
 	for i, item := range items {
 		r, name := d.rule(item, i)
 		if first, twice := names[r.Name]; twice && r.Name != "" {
-			d.wrong(name, fmt.Sprintf("the rule in line %d has this name already: names must differ", first.node.Line),
+			d.Wrong(name, fmt.Sprintf("the rule in line %d has this name already: names must differ", first.at.Node.Line),
 				"choose another name")
 		} else {
 			names[r.Name] = r
@@ -59,44 +58,44 @@ func (d *decoder) rules(v value) []*placedRule {
 }
 
 // rule reads one, and returns the value of its name.
-func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
-	r = &placedRule{value: v}
-	r.Source = d.place(v)
-	o, ok := d.object(v, ruleKind)
+func (d *decoder) rule(v yamlread.Value, i int) (r *placedRule, name yamlread.Value) {
+	r = &placedRule{at: v}
+	r.Source = d.Place(v)
+	o, ok := d.Object(v, ruleKind)
 	if !ok {
 		return r, v
 	}
-	name, given := o.get(keyName)
+	name, given := o.Get(keyName)
 	if given {
-		r.Name, _ = d.name(name, "a name of 1 to 128 printable ASCII characters", mostRuleName, "")
+		r.Name, _ = d.Name(name, "a name of 1 to 128 printable ASCII characters", mostRuleName, "")
 	} else {
-		o.missing(keyName, "is missing: a rule needs it", fmt.Sprintf("add name: rule-%d, for instance", i+1))
+		o.Missing(keyName, "is missing: a rule needs it", fmt.Sprintf("add name: rule-%d, for instance", i+1))
 	}
-	if match, given := o.get("match"); given {
+	if match, given := o.Get("match"); given {
 		d.match(match, r)
 	}
-	if when, given := o.get("when"); given {
+	if when, given := o.Get("when"); given {
 		r.When = and(r.When, d.when(when))
 	}
-	if limits, given := o.get(keyLimits); given {
+	if limits, given := o.Get(keyLimits); given {
 		d.uses(limits, r)
 	}
-	if exempt, given := o.get(keyExempt); given {
-		r.Exempt = d.boolean(exempt)
-		if limits, given := o.get(keyLimits); given && r.Exempt {
-			d.wrong(exempt, "an exempt rule frees requests of all limits: it must have no limits",
-				fmt.Sprintf("remove exempt, or limits in line %d", limits.key.Line))
+	if exempt, given := o.Get(keyExempt); given {
+		r.Exempt = d.Boolean(exempt)
+		if limits, given := o.Get(keyLimits); given && r.Exempt {
+			d.Wrong(exempt, "an exempt rule frees requests of all limits: it must have no limits",
+				fmt.Sprintf("remove exempt, or limits in line %d", limits.Key.Line))
 		}
 	}
-	if final, given := o.get("final"); given {
-		r.Final = d.boolean(final)
+	if final, given := o.Get("final"); given {
+		r.Final = d.Boolean(final)
 	}
-	if charge, given := o.get("charge"); given {
+	if charge, given := o.Get("charge"); given {
 		const before, afterwards = "before", "afterwards"
-		word, _ := d.choice(charge, []string{before, afterwards}, map[string]string{"after": afterwards, "debit": afterwards})
+		word, _ := d.Choice(charge, []string{before, afterwards}, map[string]string{"after": afterwards, "debit": afterwards})
 		r.Afterwards = word == afterwards
 		if r.Afterwards && r.Exempt {
-			d.wrong(charge, "an exempt rule charges nothing", "remove charge, or exempt")
+			d.Wrong(charge, "an exempt rule charges nothing", "remove charge, or exempt")
 		}
 	}
 	d.denies(o, r)
@@ -104,16 +103,16 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 }
 
 // denies reads whether a rule denies requests, and in which mode.
-func (d *decoder) denies(o *object, r *placedRule) {
-	if deny, given := o.get(keyDeny); given {
-		r.Deny = d.boolean(deny)
+func (d *decoder) denies(o *yamlread.Object, r *placedRule) {
+	if deny, given := o.Get(keyDeny); given {
+		r.Deny = d.Boolean(deny)
 	}
-	if mode, given := o.get("mode"); given {
-		if word, ok := d.choice(mode, modeNames, modeHints); ok {
+	if mode, given := o.Get("mode"); given {
+		if word, ok := d.Choice(mode, modeNames, modeHints); ok {
 			_ = r.Mode.UnmarshalText([]byte(word)) // it is one of them
 		}
 		if !r.Deny && r.Mode != policy.ModeEnforce {
-			d.wrong(mode, "the rule does not deny: other rules have the modes of their policies",
+			d.Wrong(mode, "the rule does not deny: other rules have the modes of their policies",
 				"write mode in the policy, or add deny: true")
 		}
 	}
@@ -121,24 +120,24 @@ func (d *decoder) denies(o *object, r *placedRule) {
 		return
 	}
 	for _, key := range []string{keyLimits, keyExempt, "final", "charge"} {
-		other, given := o.get(key)
+		other, given := o.Get(key)
 		switch {
 		case !given:
 		case key == keyExempt && !r.Exempt, key == "final" && !r.Final, key == "charge" && !r.Afterwards:
 		default:
-			d.wrong(other, "a rule that denies does nothing else: it must have no "+key, "remove deny, or "+key)
+			d.Wrong(other, "a rule that denies does nothing else: it must have no "+key, "remove deny, or "+key)
 		}
 	}
 }
 
 // uses reads the policies that a rule applies.
-func (d *decoder) uses(v value, r *placedRule) {
-	items, ok := d.list(v, true, "the name of a policy, or {policy: name, key: ..., cost: ...}")
+func (d *decoder) uses(v yamlread.Value, r *placedRule) {
+	items, ok := d.oneOrList(v, "the name of a policy, or {policy: name, key: ..., cost: ...}")
 	if !ok {
 		return
 	}
 	if len(items) > mostUses {
-		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(items), mostUses),
+		d.Wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(items), mostUses),
 			"make several limits of one policy")
 		return
 	}
@@ -151,27 +150,27 @@ func (d *decoder) uses(v value, r *placedRule) {
 }
 
 // use reads a name, or a mapping.
-func (d *decoder) use(v value) (u placedUse, ok bool) {
-	u.value = v
-	if describe(v) != isMapping {
-		s, isText := d.text(v, "the name of a policy, or {policy: name, key: ..., cost: ...}", "write the name of a policy")
-		u.Policy = s.text
+func (d *decoder) use(v yamlread.Value) (u placedUse, ok bool) {
+	u.at = v
+	if !v.IsMapping() {
+		s, isText := d.Text(v, "the name of a policy, or {policy: name, key: ..., cost: ...}", "write the name of a policy")
+		u.Policy = s.Text
 		return u, isText
 	}
-	o, ok := d.object(v, useKind)
+	o, ok := d.Object(v, useKind)
 	if !ok {
 		return u, false
 	}
-	name, given := o.get("policy")
+	name, given := o.Get("policy")
 	if !given {
-		o.missing("policy", "is missing: it names the policy", "add policy: and the name of a policy")
-	} else if s, ok := d.text(name, "the name of a policy", "write the name of a policy"); ok {
-		u.Policy, u.value = s.text, name
+		o.Missing("policy", "is missing: it names the policy", "add policy: and the name of a policy")
+	} else if s, ok := d.Text(name, "the name of a policy", "write the name of a policy"); ok {
+		u.Policy, u.at = s.Text, name
 	}
-	if key, given := o.get("key"); given {
+	if key, given := o.Get("key"); given {
 		u.Key = d.key(key)
 	}
-	if cost, given := o.get("cost"); given {
+	if cost, given := o.Get("cost"); given {
 		u.Cost = d.cost(cost)
 	}
 	return u, u.Policy != ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -28,24 +29,24 @@ var consistencyHints = map[string]string{
 }
 
 // sharing reads whether other processes share a policy, and checks that against what else it says.
-func (d *decoder) sharing(o *object, p *placedPolicy) {
-	at, given := o.get(keyConsistency)
+func (d *decoder) sharing(o *yamlread.Object, p *placedPolicy) {
+	at, given := o.Get(keyConsistency)
 	if given {
 		p.consistency = at
-		word, ok := d.choice(at, consistencyNames, consistencyHints)
+		word, ok := d.Choice(at, consistencyNames, consistencyHints)
 		if !ok {
 			return
 		}
 		_ = p.Consistency.UnmarshalText([]byte(word))
 	}
 	p.unset(o)
-	hold, holds := o.get(keyHold)
+	hold, holds := o.Get(keyHold)
 	if holds {
-		p.Hold = d.duration(hold, time.Millisecond, 24*time.Hour)
+		p.Hold = d.Duration(hold, time.Millisecond, 24*time.Hour)
 	}
 	switch cluster := p.Durability == policy.DurabilityCluster; {
 	case cluster && p.Consistency.Shared():
-		d.wrong(p.durability, "cannot be cluster beside consistency "+d.written(at.path, p.Consistency.String())+
+		d.Wrong(p.durability, "cannot be cluster beside consistency "+d.written(at.Path, p.Consistency.String())+
 			": a policy is kept by the owner of the cluster, or by a store", "remove consistency, or write durability: memory")
 		return
 	case cluster:
@@ -55,11 +56,11 @@ func (d *decoder) sharing(o *object, p *placedPolicy) {
 	if !p.Consistency.Shared() {
 		const fix = "add consistency: coherent, or remove it"
 		if holds {
-			d.wrong(value{hold.key, hold.path, hold.key},
+			d.Wrong(hold.OfKey(),
 				"belongs to shared policies: one that is local holds nothing in a store", fix)
 		}
-		if fail, given := o.get("fail"); given && p.Fail == policy.FailLocal {
-			d.wrong(fail, "must be closed or open: local is for shared policies, while their store is unavailable", fix)
+		if fail, given := o.Get("fail"); given && p.Fail == policy.FailLocal {
+			d.Wrong(fail, "must be closed or open: local is for shared policies, while their store is unavailable", fix)
 		}
 		return
 	}
@@ -67,18 +68,18 @@ func (d *decoder) sharing(o *object, p *placedPolicy) {
 }
 
 // unshared finds what a shared policy cannot have.
-func (d *decoder) unshared(o *object, p *placedPolicy) {
-	if queue, given := o.get(keyQueue); given && p.QueueLimit > 0 {
-		d.wrong(value{queue.key, queue.path, queue.key}, "a shared policy has no queue: it tells when to come back",
+func (d *decoder) unshared(o *yamlread.Object, p *placedPolicy) {
+	if queue, given := o.Get(keyQueue); given && p.QueueLimit > 0 {
+		d.Wrong(queue.OfKey(), "a shared policy has no queue: it tells when to come back",
 			"remove it, or write consistency: local")
 	}
-	if full, given := o.get("when_full"); given && p.AdmitWhenFull {
-		d.wrong(full, "must be deny: the keys of a shared policy are bounded by its store",
+	if full, given := o.Get("when_full"); given && p.AdmitWhenFull {
+		d.Wrong(full, "must be deny: the keys of a shared policy are bounded by its store",
 			"remove it, or write consistency: local")
 	}
 	for _, l := range p.live.limits {
 		if concurrent(l) && p.Consistency != policy.ConsistencyCoherent {
-			d.wrong(l.value, "a limit of concurrency cannot be "+p.Consistency.String()+": it must be coherent or local",
+			d.Wrong(l.at, "a limit of concurrency cannot be "+p.Consistency.String()+": it must be coherent or local",
 				"write consistency: coherent, or make another policy of this limit")
 		}
 	}
@@ -106,9 +107,9 @@ func (d *decoder) uncountable(set limitSet, otherwise string) {
 			continue
 		}
 		if why, short := uncountable(l.Limit.Limit); short {
-			d.wrong(l.value, "cannot be counted by the store: "+why, "write fewer segments, or "+otherwise)
+			d.Wrong(l.at, "cannot be counted by the store: "+why, "write fewer segments, or "+otherwise)
 		} else if why != "" {
-			d.wrong(l.value, "cannot be counted by the store: "+why, fix)
+			d.Wrong(l.at, "cannot be counted by the store: "+why, fix)
 		}
 	}
 }
@@ -146,12 +147,12 @@ func (d *decoder) storeless(f *File) {
 		}
 		shared = true
 		if f.Store == nil && !d.hasStore {
-			d.wrong(p.consistency, "needs a store, and the file has none: processes share a policy through one",
+			d.Wrong(p.consistency, "needs a store, and the file has none: processes share a policy through one",
 				"add store: redis://127.0.0.1:6379 at the top, start weir serve --store URL, or write consistency: local")
 		}
 	}
 	if f.Store != nil && !shared && len(f.policies) > 0 {
-		d.warn(value{f.Store.place.key, keyStore, nil}, "no policy is shared: the store is not used",
+		d.Warn(f.Store.place.OfKey(), "no policy is shared: the store is not used",
 			"add consistency: coherent to a policy, or remove it")
 	}
 }
@@ -177,7 +178,7 @@ func (f *File) explainStore(w io.Writer) {
 	if timeout == 0 {
 		timeout = 100 * time.Millisecond
 	}
-	line(w, "timeout", f.show("store.timeout", shortDuration(timeout)))
+	line(w, "timeout", f.show("store.timeout", yamlread.ShortDuration(timeout)))
 	number := func(path string, n, otherwise int) string {
 		return f.show("store."+path, strconv.Itoa(cmp.Or(n, otherwise)))
 	}
@@ -189,11 +190,12 @@ func (f *File) explainStore(w io.Writer) {
 		modes[p.Consistency] = true
 	}
 	if modes[policy.ConsistencyLeased] {
-		line(w, "leased", "for a term of "+f.show("store.leased.term", shortDuration(cmp.Or(s.Leased.Term, time.Second)))+
+		line(w, "leased", "for a term of "+f.show("store.leased.term", yamlread.ShortDuration(cmp.Or(s.Leased.Term,
+			time.Second)))+
 			", "+number("leased.max_keys", s.Leased.MaxKeys, 1_000_000)+" keys at a time")
 	}
 	if modes[policy.ConsistencyOptimistic] {
-		interval := shortDuration(cmp.Or(s.Optimistic.Interval, 100*time.Millisecond))
+		interval := yamlread.ShortDuration(cmp.Or(s.Optimistic.Interval, 100*time.Millisecond))
 		line(w, "optimistic", "told every "+f.show("store.optimistic.interval", interval)+", a drift of "+
 			f.show("store.optimistic.drift", strconv.Itoa(cmp.Or(s.Optimistic.Drift, 10))+"%")+
 			", "+number("optimistic.max_keys", s.Optimistic.MaxKeys, 1_000_000)+" keys at a time")
@@ -208,7 +210,7 @@ func (f *File) explainSharing(w io.Writer, p *placedPolicy) {
 		policy.FailLocal:  ": refuses requests whose key cannot be told",
 	}[p.Fail]
 	if p.Consistency.Shared() {
-		line(w, keyConsistency, f.show(p.path+"."+keyConsistency, p.Consistency.String())+map[policy.Consistency]string{
+		line(w, keyConsistency, f.show(p.at.Path+"."+keyConsistency, p.Consistency.String())+map[policy.Consistency]string{
 			policy.ConsistencyCoherent:   ": the store decides on every request",
 			policy.ConsistencyLeased:     ": blocks of the store are spent in memory, never above the limit",
 			policy.ConsistencyOptimistic: ": decided in memory, above the limit by a bounded number",
@@ -224,10 +226,11 @@ func (f *File) explainSharing(w io.Writer, p *placedPolicy) {
 		f.explainDurability(w, p)
 		fail += ", and all while the cluster has no owner"
 	}
-	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+fail)
+	line(w, "fail", f.show(p.at.Path+".fail", p.Fail.String())+fail)
 }
 
 // explainHold writes how long permits stay taken.
 func (f *File) explainHold(w io.Writer, p *placedPolicy) {
-	line(w, keyHold, f.show(p.path+"."+keyHold, shortDuration(cmp.Or(p.Hold, time.Minute)))+" for what is settled later")
+	line(w, keyHold, f.show(p.at.Path+"."+keyHold, yamlread.ShortDuration(cmp.Or(p.Hold, time.Minute)))+
+		" for what is settled later")
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 const (
@@ -24,36 +24,20 @@ var (
 const schemeUnix = "unix"
 
 // storeURL reads a URL. Its value is shown without password.
-func (d *decoder) storeURL(v value, s *Store) {
-	wrong := func(at int, message, fix string) {
-		m := d.about(v, message, fix)
-		m.Value = redacted(m.Value)
-		if at > 0 {
-			m.Line, m.Column = d.source.position(v.node, at)
-		}
-		d.add(m)
-	}
-	if v.node.Kind != yaml.ScalarNode || v.isNull() {
-		wrong(0, describe(v)+": must be "+storeURLIs, storeFix)
+func (d *decoder) storeURL(v yamlread.Value, s *Store) {
+	x, ok := d.ShownScalar(v, redacted, storeURLIs, storeFix)
+	if !ok {
 		return
 	}
-	x, flawed := expand(v.node.Value, d.env)
-	if flawed != nil {
-		wrong(flawed.at, flawed.message, flawed.fix)
-		return
-	}
-	if x.env {
-		d.shown[v.path] = redacted(v.node.Value)
-	}
-	if message, fix := urlFlaw(x.text); message != "" {
-		if x.env {
+	if message, fix := urlFlaw(x.Text); message != "" {
+		if x.FromEnv {
 			message, fix = "cannot be used once the environment is put in: must be "+storeURLIs, storeFix
 		}
-		wrong(0, message, fix)
+		d.WrongAs(v, redacted(v.Node.Value), message, fix)
 		return
 	}
-	s.URL = x.text
-	s.where = redacted(v.node.Value)
+	s.URL = x.Text
+	s.where = redacted(v.Node.Value)
 }
 
 // urlFlaw says what is wrong with the URL of a store, "" if nothing is, without anything of the URL that is secret.
@@ -67,7 +51,7 @@ func urlFlaw(text string) (message, fix string) {
 		return "must be " + storeURLIs, fix
 	}
 	if !slices.Contains(storeSchemes, u.Scheme) {
-		return "must be " + storeURLIs, meant(u.Scheme, storeSchemes, storeFix)
+		return "must be " + storeURLIs, yamlread.Meant(u.Scheme, storeSchemes, storeFix)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -75,7 +59,8 @@ func urlFlaw(text string) (message, fix string) {
 	}
 	for key := range query {
 		if !slices.Contains(storeParams, key) {
-			return "has a parameter that is not known: accepted are " + oneOf(storeParams), meant(key, storeParams, "remove it")
+			return "has a parameter that is not known: accepted are " + yamlread.OneOf(storeParams), yamlread.Meant(key,
+				storeParams, "remove it")
 		}
 	}
 	for _, address := range query["addr"] {
@@ -147,7 +132,7 @@ func redacted(text string) string {
 func isReference(text string) bool {
 	name, ok := strings.CutPrefix(text, "${")
 	name, closed := strings.CutSuffix(name, "}")
-	return ok && closed && isVariableName(name)
+	return ok && closed && yamlread.IsVariable(name)
 }
 
 // ParseStore reads the URL of a store that was not given in a file. The error has what is wrong with it and what to do, without a
@@ -167,7 +152,7 @@ type StoreError struct {
 
 // Error is all of that.
 func (e *StoreError) Error() string {
-	return "weir: store " + strconv.Quote(shorten(e.Value)) + ": " + e.Message + "; " + e.Fix
+	return "weir: store " + strconv.Quote(yamlread.Shorten(e.Value)) + ": " + e.Message + "; " + e.Fix
 }
 
 // isPort reports whether a text is the number of a port.

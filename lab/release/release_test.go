@@ -106,12 +106,13 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/store/redis"
 )
 
 func main() {
 	_, err := config.Parse("weir.yaml", []byte("version: 0"), config.Options{})
-	_, ok := errors.AsType[*config.Errors](err)
+	_, ok := errors.AsType[*yamlread.Errors](err)
 	_, unknown := redis.Open(redis.Options{Prefix: "{"})
 	fmt.Println(weir.PerSecond(10), ok, unknown != nil)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -90,11 +91,11 @@ type checked struct {
 	Policies int    `json:"policies"`
 	Rules    int    `json:"rules"`
 	// Domains are those of a configuration of envoyproxy/ratelimit.
-	Domains  []string         `json:"domains,omitempty"`
-	Mistakes []config.Mistake `json:"mistakes"`
+	Domains  []string           `json:"domains,omitempty"`
+	Mistakes []yamlread.Mistake `json:"mistakes"`
 	// Omitted counts further mistakes.
-	Omitted  int              `json:"omitted,omitempty"`
-	Warnings []config.Mistake `json:"warnings"`
+	Omitted  int                `json:"omitted,omitempty"`
+	Warnings []yamlread.Mistake `json:"warnings"`
 	// Shared are the bounds of the limits that processes share, or that a cluster owns.
 	Shared []config.Bound `json:"shared,omitempty"`
 	// Lockouts are the rates at which keys are locked out.
@@ -110,9 +111,9 @@ const stateOfServer = "limits in the directory of weir serve --state"
 const checkWidth = 80
 
 func checkFile(name string, hasStore bool) *checked {
-	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
+	c := &checked{File: name, Mistakes: []yamlread.Mistake{}, Warnings: []yamlread.Mistake{}}
 	file, err := config.Load(name, config.Options{HasStore: hasStore, StateFile: stateOfServer})
-	var wrong *config.Errors
+	var wrong *yamlread.Errors
 	switch {
 	case errors.As(err, &wrong):
 		c.Mistakes, c.Omitted = append(c.Mistakes, wrong.Mistakes...), wrong.Omitted

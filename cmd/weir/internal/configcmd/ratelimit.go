@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
-	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // rateFiles are the flags for configurations of envoyproxy/ratelimit.
@@ -44,7 +44,7 @@ func (f *rateFiles) check(fs *pflag.FlagSet) error {
 
 // checkFile checks one configuration. Its policies are those that count its limits and the overrides of descriptors.
 func (f *rateFiles) checkFile(name string, hasStore bool) *checked {
-	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
+	c := &checked{File: name, Mistakes: []yamlread.Mistake{}, Warnings: []yamlread.Mistake{}}
 	o := ratelimitconfig.Options{Merge: f.merge, NoStore: !hasStore}
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm)) // the flag accepts nothing else
 	files, err := live.ReadMore(name, f.ignoreDotFiles)

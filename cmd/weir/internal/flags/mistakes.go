@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
-	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // WriteMistakes writes each mistake in a line: file, line and column, and what is wrong. What to do about it stands in the next
 // line, so that both can be read.
-func WriteMistakes(w io.Writer, out terminal.Output, all []config.Mistake) {
+func WriteMistakes(w io.Writer, out terminal.Output, all []yamlread.Mistake) {
 	for _, m := range all {
 		fix := m.Fix
 		m.Fix = ""
@@ -26,17 +26,17 @@ func WriteMistakes(w io.Writer, out terminal.Output, all []config.Mistake) {
 }
 
 // WarnMistakes writes warnings.
-func WarnMistakes(w io.Writer, out terminal.Output, all []config.Mistake) {
+func WarnMistakes(w io.Writer, out terminal.Output, all []yamlread.Mistake) {
 	for _, m := range all {
 		m.Message = "warning: " + m.Message
-		WriteMistakes(w, out, []config.Mistake{m})
+		WriteMistakes(w, out, []yamlread.Mistake{m})
 	}
 }
 
 // InvalidFile turns an error of package config into one with which the program exits with 2, after it has written all mistakes to
 // w: also that of a file that cannot be read, as it is not there. Any other error stays as it is.
 func InvalidFile(w io.Writer, err error) error {
-	var wrong *config.Errors
+	var wrong *yamlread.Errors
 	if _, unreadable := errors.AsType[*fs.PathError](err); unreadable {
 		return Inputf("%s", err)
 	}

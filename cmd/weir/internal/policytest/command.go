@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/regularfile"
 )
 
@@ -151,15 +152,12 @@ func tests(n int) string {
 	return fmt.Sprintf("%d tests", n)
 }
 
-// mostBytes is how long a file may be.
-const mostBytes = 16 << 20
-
 // runFile runs the tests of a file. Its error is a [*flags.InputError] once it has written all mistakes to stderr.
 func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*fileReport, error) {
-	data, err := regularfile.Read(name, mostBytes)
+	data, err := regularfile.Read(name, yamlread.MaxBytes)
 	switch {
 	case errors.Is(err, regularfile.ErrTooLong):
-		return nil, flags.Inputf("tests: %s has more than %d MB", name, mostBytes>>20)
+		return nil, flags.Inputf("tests: %s has more than %d MB", name, yamlread.MaxBytes>>20)
 	case err != nil:
 		return nil, flags.Inputf("tests: %s", err)
 	}
@@ -169,11 +167,12 @@ func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*f
 	}
 	file, err := config.Load(s.config, config.Options{Env: s.lookup, HasStore: true})
 	if err != nil {
-		if wrong := (*config.Errors)(nil); errors.As(err, &wrong) {
+		if wrong := (*yamlread.Errors)(nil); errors.As(err, &wrong) {
 			return nil, flags.InvalidFile(stderr, err)
 		}
-		s.place.Message, s.place.Fix = "the configuration cannot be read: "+err.Error(), "give its name as seen from this file"
-		return nil, flags.InvalidFile(stderr, &config.Errors{File: name, Mistakes: []config.Mistake{s.place}})
+		s.file.WrongAs(s.place.Itself(), "", "the configuration cannot be read: "+err.Error(),
+			"give its name as seen from this file")
+		return nil, flags.InvalidFile(stderr, s.file.Errors())
 	}
 	if err := s.checkNames(file.Set); err != nil {
 		return nil, flags.InvalidFile(stderr, err)

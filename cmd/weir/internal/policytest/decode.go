@@ -3,16 +3,14 @@ package policytest
 import (
 	"fmt"
 	"maps"
+	"net/textproto"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
-	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -26,35 +24,101 @@ const (
 	longestWait = 3660 * 24 * time.Hour
 )
 
-var (
-	// requestKeys describe a request. All requests of a file, of a test and of a step can have them; the last one wins.
-	requestKeys = []string{"client", "host", "headers", "attributes", "cost", "route", "protocol"}
-	suiteKeys   = append([]string{"config", "at", "env", "tests"}, requestKeys...)
-	testKeys    = append([]string{"name", "at", "steps"}, requestKeys...)
-	stepKeys    = append([]string{"wait", "release", "request", "times", "every", "hold", "expect"}, requestKeys...)
-)
+// requestKeys describe a request. All requests of a file, of a test and of a step can have them; the last one wins.
+var requestKeys = []yamlread.Key[*reader, *policy.Request]{
+	{Name: "client", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		text := r.text(v, "the address of the client, such as 192.0.2.1")
+		client, err := flags.ParseClient(text)
+		if err != nil && text != "" {
+			r.Wrong(v, "must be the address of the client", "write 192.0.2.1, for instance")
+		}
+		to.Client = client
+	}},
+	{Name: "host", Read: func(r *reader, v yamlread.Value, to *policy.Request) { to.Host = r.text(v, "the host that is asked") }},
+	{Name: "headers", Read: (*reader).headers},
+	{Name: "attributes", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		all := maps.Clone(to.Attributes)
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, r.pairs(v, "attributes with their values"))
+		to.Attributes = all
+	}},
+	{Name: "cost", Read: func(r *reader, v yamlread.Value, to *policy.Request) { to.Cost, _ = r.number(v, 1, algo.MaxPermits) }},
+	{Name: "route", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		to.Route = r.text(v,
+			"the name of the route")
+	}},
+	{Name: "protocol", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		to.Protocol = strings.ToLower(r.text(v, "http or grpc"))
+	}},
+}
 
-// read reads a file of tests. Its error is a [*config.Errors].
+var suiteTable = yamlread.NewTable(yamlread.Kind{What: "the file"}, append([]yamlread.Key[*reader, *suite]{
+	{Name: "config", Read: func(r *reader, v yamlread.Value, to *suite) {
+		to.config, to.place = r.text(v, "the name of a configuration, such as weir.yaml"), v
+		if !filepath.IsAbs(to.config) {
+			to.config = filepath.Join(filepath.Dir(to.name), to.config)
+		}
+	}},
+	{Name: "at", Read: func(r *reader, v yamlread.Value, to *suite) { to.at = r.time(v) }},
+	{Name: "env", Read: func(r *reader, v yamlread.Value, to *suite) {
+		to.env = r.pairs(v, "variables of the environment with their values")
+	}},
+	{Name: "tests"},
+}, yamlread.Within(requestKeys, func(s *suite) *policy.Request { return s.request })...)...)
+
+var testTable = yamlread.NewTable(yamlread.Kind{What: "a test"}, append([]yamlread.Key[*reader, *test]{
+	{Name: "name", Read: func(r *reader, v yamlread.Value, to *test) { to.name = r.text(v, "the name of the test") }},
+	{Name: "at", Read: func(r *reader, v yamlread.Value, to *test) { to.at = r.time(v) }},
+	{Name: "steps"},
+}, yamlread.Within(requestKeys, func(t *test) *policy.Request { return t.request })...)...)
+
+var stepTable = yamlread.NewTable(yamlread.Kind{What: "a step"}, append([]yamlread.Key[*reader, *step]{
+	{Name: "wait", Read: func(r *reader, v yamlread.Value, to *step) { to.wait = r.duration(v) }},
+	{Name: "release", Read: func(r *reader, v yamlread.Value, to *step) { to.release = r.Boolean(v) }},
+	{Name: "request", Read: func(r *reader, v yamlread.Value, to *step) {
+		to.sends = true
+		if line := r.text(v, flags.RequestForm); line != "" {
+			if err := flags.ParseRequest(line, to.request); err != nil {
+				r.Wrong(v, err.Error(), `write GET /, for instance`)
+			}
+		}
+	}},
+	{Name: "times", Read: func(r *reader, v yamlread.Value, to *step) {
+		if n, ok := r.number(v, 1, mostTimes); ok {
+			to.times = n
+		}
+	}},
+	{Name: "every", Read: func(r *reader, v yamlread.Value, to *step) { to.every = r.duration(v) }},
+	{Name: "hold", Read: func(r *reader, v yamlread.Value, to *step) { to.hold = r.Boolean(v) }},
+	{Name: "expect"},
+}, yamlread.Within(requestKeys, func(s *step) *policy.Request { return s.request })...)...)
+
+// read reads a file of tests. Its error is a [*yamlread.Errors].
 func read(name string, data []byte) (*suite, error) {
-	r := &reader{file: name}
-	s := &suite{name: name}
-	if root := r.parse(data); root != nil {
+	r := &reader{yamlread.New(name, data, yamlread.Options{Words: words, Aliased: mostAliased})}
+	s := &suite{file: r.Reader, name: name, at: begins, request: &policy.Request{Protocol: "http"}}
+	switch root, ok := r.Root(); {
+	case ok:
 		r.suite(s, root)
+	case r.Mistakes.Count() == 0:
+		r.WrongAt(1, 1, "the file is empty", "begin with config: and the name of the configuration")
 	}
-	if len(r.mistakes) == 0 {
-		return s, nil
+	if r.Exhausted() {
+		r.Only(fmt.Sprintf("aliases lead to more than %d values", mostAliased), "use fewer aliases")
 	}
-	slices.SortStableFunc(r.mistakes, func(a, b config.Mistake) int {
-		return (a.Line-b.Line)<<20 + a.Column - b.Column
-	})
-	return nil, &config.Errors{File: name, Mistakes: r.mistakes, Omitted: r.omitted}
+	if errs := r.Errors(); errs != nil {
+		return nil, errs
+	}
+	return s, nil
 }
 
 // isConfiguration reports whether the keys at the top are those of a configuration. All of them would be mistakes here.
-func isConfiguration(root *yaml.Node) bool {
+func isConfiguration(root yamlread.Value) bool {
 	found := false
-	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {
-		switch root.Content[i].Value {
+	for i := 0; root.IsMapping() && i+1 < len(root.Node.Content); i += 2 {
+		switch root.Node.Content[i].Value {
 		case "policies", "rules":
 			found = true
 		case "config", "tests":
@@ -64,153 +128,89 @@ func isConfiguration(root *yaml.Node) bool {
 	return found
 }
 
-func (r *reader) suite(s *suite, root *yaml.Node) {
+func (r *reader) suite(s *suite, root yamlread.Value) {
 	if isConfiguration(root) {
-		r.wrong(root, "", "this is a configuration, and not a file of unit tests",
-			"run: weir config check "+r.file+", or give a file with config: "+filepath.Base(r.file)+" and tests:")
+		r.Wrong(root, "this is a configuration, and not a file of unit tests",
+			"run: weir config check "+s.name+", or give a file with config: "+filepath.Base(s.name)+" and tests:")
 		return
 	}
-	fields, ok := r.fields(root, "", "the file", suiteKeys)
+	o, ok := r.Object(root, suiteTable.Kind)
 	if !ok {
 		return
 	}
-	at := begins
-	defaults := &policy.Request{Protocol: "http"}
-	var tests *field
-	for i, f := range fields {
-		switch f.key.Value {
-		case "config":
-			if text, ok := r.text(f, "the name of a configuration, such as weir.yaml"); ok {
-				s.config = text
-				s.place = config.Mistake{File: s.name, Line: f.value.Line, Column: f.value.Column, Path: f.path}
-				if !filepath.IsAbs(text) {
-					s.config = filepath.Join(filepath.Dir(s.name), text)
-				}
-			}
-		case "at":
-			at = r.time(f)
-		case "env":
-			s.env = r.pairs(f, "variables of the environment with their values")
-		case "tests":
-			tests = &fields[i]
-		default:
-			r.describe(f, defaults)
-		}
+	suiteTable.Fill(r, o, s)
+	if s.place.Node == nil {
+		o.Missing("config", "is missing: a file of tests names the configuration that it tests", "add config: weir.yaml")
 	}
-	if !has(fields, "config") {
-		r.wrong(root, "config", "is missing: a file of tests names the configuration that it tests", "add config: weir.yaml")
-	}
-	if tests == nil {
-		r.wrong(root, "tests", "is missing: a file of tests has a list of them", "add tests: with a list below it")
+	tests, given := o.Get("tests")
+	if !given {
+		o.Missing("tests", "is missing: a file of tests has a list of them", "add tests: with a list below it")
 		return
 	}
-	for i, n := range r.items(*tests, "tests, each with a name and steps") {
-		s.tests = append(s.tests, r.test(n, fmt.Sprintf("tests[%d]", i), at, defaults))
-		last := &s.tests[len(s.tests)-1]
-		for _, other := range s.tests[:i] {
-			if other.name == last.name && last.name != "" {
-				message := fmt.Sprintf("%q is the name of the test in line %d as well", short(last.name), other.place.line)
-				r.wrong(n, fmt.Sprintf("tests[%d].name", i), message, "give each test a name of its own")
-				break
-			}
+	lines := map[string]int{}
+	for _, v := range r.items(tests, "tests, each with a name and steps") {
+		t := r.test(v, s)
+		if line, twice := lines[t.name]; twice && t.name != "" {
+			r.Wrong(yamlread.Value{Node: v.Node, Path: v.Path + ".name"},
+				fmt.Sprintf("%q is the name of the test in line %d as well", yamlread.Shorten(t.name), line),
+				"give each test a name of its own")
+		} else {
+			lines[t.name] = v.Node.Line
 		}
+		s.tests = append(s.tests, t)
 	}
 }
 
-func has(fields []field, key string) bool {
-	return slices.ContainsFunc(fields, func(f field) bool { return f.key.Value == key })
-}
-
-func (r *reader) test(n *yaml.Node, path string, at time.Time, defaults *policy.Request) test {
-	t := test{at: at, place: place{n.Line, n.Column}}
-	fields, ok := r.fields(n, path, "a test", testKeys)
+func (r *reader) test(v yamlread.Value, s *suite) test {
+	t := test{at: s.at, place: v, request: clone(s.request)}
+	o, ok := r.Object(v, testTable.Kind)
 	if !ok {
 		return t
 	}
-	request := clone(defaults)
-	var steps *field
-	for i, f := range fields {
-		switch f.key.Value {
-		case "name":
-			t.name, _ = r.text(f, "the name of the test")
-		case "at":
-			t.at = r.time(f)
-		case "steps":
-			steps = &fields[i]
-		default:
-			r.describe(f, request)
-		}
+	testTable.Fill(r, o, &t)
+	if _, given := o.Get("name"); !given {
+		o.Missing("name", "is missing: a test has a name", "add name: with what is tested")
 	}
-	if !has(fields, "name") {
-		r.wrong(n, path+".name", "is missing: a test has a name", "add name: with what is tested")
-	}
-	if steps == nil {
-		r.wrong(n, path+".steps", "is missing: a test has a list of steps", "add steps: with a list below it")
+	steps, given := o.Get("steps")
+	if !given {
+		o.Missing("steps", "is missing: a test has a list of steps", "add steps: with a list below it")
 		return t
 	}
-	for i, n := range r.items(*steps, "steps") {
-		t.steps = append(t.steps, r.step(n, fmt.Sprintf("%s.steps[%d]", path, i), request))
+	for _, item := range r.items(steps, "steps") {
+		t.steps = append(t.steps, r.step(item, t.request))
 	}
 	return t
 }
 
-func (r *reader) step(n *yaml.Node, path string, defaults *policy.Request) step {
-	s := step{place: place{n.Line, n.Column}, times: 1}
-	fields, ok := r.fields(n, path, "a step", stepKeys)
+func (r *reader) step(v yamlread.Value, request *policy.Request) step {
+	s := step{times: 1, request: clone(request)}
+	o, ok := r.Object(v, stepTable.Kind)
 	if !ok {
 		return s
 	}
-	request := clone(defaults)
-	var expect *field
-	for i, f := range fields {
-		switch f.key.Value {
-		case "wait":
-			s.wait = r.duration(f)
-		case "release":
-			s.release = r.boolean(f)
-		case "request":
-			s.request = request
-			if line, ok := r.text(f, flags.RequestForm); ok {
-				if err := flags.ParseRequest(line, request); err != nil {
-					r.wrong(f.value, f.path, err.Error(), `write GET /, for instance`)
-				}
-			}
-		case "times":
-			if n, ok := r.number(f, 1, mostTimes); ok {
-				s.times = n
-			}
-		case "every":
-			s.every = r.duration(f)
-		case "hold":
-			s.hold = r.boolean(f)
-		case "expect":
-			expect = &fields[i]
-		default:
-			r.describe(f, request)
-		}
-	}
-	if s.request == nil && !r.withoutRequest(n, path, fields) {
+	stepTable.Fill(r, o, &s)
+	if !s.sends && !r.withoutRequest(o) {
 		return s
 	}
 	if s.every > 0 && s.times == 1 {
-		r.wrong(n, path, "has every, but sends one request only", "add times: 5, for instance")
+		r.Wrong(v, "has every, but sends one request only", "add times: 5, for instance")
 	}
-	if expect != nil {
-		s.expect = r.expectations(*expect, &s)
+	if expect, given := o.Get("expect"); given {
+		s.expect = r.expectations(expect, &s)
 	}
 	return s
 }
 
 // withoutRequest checks a step that sends nothing: then there must be nothing about a request either.
-func (r *reader) withoutRequest(n *yaml.Node, path string, fields []field) bool {
-	for _, f := range fields {
-		if !slices.Contains([]string{"wait", "release"}, f.key.Value) {
-			r.wrong(f.key, path, "has no request, for which this could hold", "add request: GET /, for instance")
+func (r *reader) withoutRequest(o *yamlread.Object) bool {
+	for _, key := range o.Keys {
+		if key != "wait" && key != "release" {
+			r.Wrong(o.Fields[key].OfKey(), "has no request, for which this could hold", "add request: GET /, for instance")
 			return false
 		}
 	}
-	if len(fields) == 0 {
-		r.wrong(n, path, "does nothing", "add a wait or a request")
+	if len(o.Keys) == 0 {
+		r.Wrong(o.Value, "does nothing", "add a wait or a request")
 	}
 	return true
 }
@@ -231,71 +231,40 @@ type headers map[string][]string
 // Values returns the values of a field: see [policy.Request].Header.
 func (h headers) Values(name string) []string { return h[name] }
 
-// describe reads a part of a request.
-func (r *reader) describe(f field, request *policy.Request) {
-	switch f.key.Value {
-	case "client":
-		text, ok := r.text(f, "the address of the client, such as 192.0.2.1")
-		if !ok {
-			return
-		}
-		client, err := flags.ParseClient(text)
-		if err != nil {
-			r.wrong(f.value, f.path, "must be the address of the client", "write 192.0.2.1, for instance")
-		}
-		request.Client = client
-	case "host":
-		request.Host, _ = r.text(f, "the host that is asked")
-	case "headers":
-		r.headers(f, request)
-	case "attributes":
-		all := maps.Clone(request.Attributes)
-		if all == nil {
-			all = map[string]string{}
-		}
-		maps.Copy(all, r.pairs(f, "attributes with their values"))
-		request.Attributes = all
-	case "cost":
-		request.Cost, _ = r.number(f, 1, algo.MaxPermits)
-	case "route":
-		request.Route, _ = r.text(f, "the name of the route")
-	case "protocol":
-		request.Protocol, _ = r.text(f, "http or grpc")
-		request.Protocol = strings.ToLower(request.Protocol)
-	}
-}
-
 // headers reads the fields of a header. They are added to those of the file and of the test.
-func (r *reader) headers(f field, request *policy.Request) {
+func (r *reader) headers(v yamlread.Value, to *policy.Request) {
 	all := headers{}
-	if h, ok := request.Header.(headers); ok {
+	if h, ok := to.Header.(headers); ok {
 		maps.Copy(all, h)
 	}
-	fields, ok := r.fields(f.value, f.path, "fields of the header with their values", nil)
+	o, ok := r.Mapping(v, "fields of the header with their values", "")
 	if !ok {
 		return
 	}
-	for _, pair := range fields {
-		if pair.value.Kind != yaml.ScalarNode {
-			r.wrong(pair.value, pair.path, kind(pair.value)+": must be text",
-				`write a value, "" for an empty one, null for no such field`)
-			continue
+	for _, name := range o.Keys {
+		field := o.Fields[name]
+		value := ""
+		if !field.IsNull() {
+			s, ok := r.Scalar(field, "text", `write a value, "" for an empty one, null for no such field`)
+			if !ok {
+				continue
+			}
+			value = s.Text
 		}
 		var one policy.Request
-		if err := flags.AddHeader(&one, pair.key.Value, pair.value.Value); err != nil {
-			r.wrong(pair.key, f.path, "is not the name of a header field", "write X-Plan, for instance")
+		if err := flags.AddHeader(&one, name, value); err != nil {
+			r.Wrong(field.OfKey(), "is not the name of a header field", "write X-Plan, for instance")
 			continue
 		}
 		if one.Header == nil {
-			request.Host = one.Host
+			to.Host = one.Host
 			continue
 		}
-		name := canonical(pair.key.Value)
-		if isNull(pair.value) {
+		if name = textproto.CanonicalMIMEHeaderKey(name); field.IsNull() {
 			delete(all, name)
 		} else {
-			all[name] = []string{pair.value.Value}
+			all[name] = []string{value}
 		}
 	}
-	request.Header = all
+	to.Header = all
 }

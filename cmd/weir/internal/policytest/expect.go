@@ -1,16 +1,16 @@
 package policytest
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // none is expected where no limit binds.
@@ -19,44 +19,62 @@ const none = "none"
 // rules is the expectation for which a request must be explained.
 const rules = "rules"
 
-var expectKeys = []string{
-	"allowed", "refused", "exempt", "policy", "key", "reason", "retry_after", "remaining", "limit", "rule", rules,
+// expecting is what is read of an expectation.
+type expecting struct {
+	*expectation
+
+	step *step
 }
 
+var expectTable = yamlread.NewTable(yamlread.Kind{What: "what is expected"}, []yamlread.Key[*reader, *expecting]{
+	{Name: "allowed", Read: func(r *reader, v yamlread.Value, to *expecting) {
+		r.howMany(v, to, func(r *result) int64 { return r.allowed })
+	}},
+	{Name: "refused", Read: func(r *reader, v yamlread.Value, to *expecting) {
+		r.howMany(v, to, func(r *result) int64 { return r.requests - r.allowed })
+	}},
+	{Name: "exempt", Read: func(r *reader, v yamlread.Value, to *expecting) {
+		want := r.Boolean(v)
+		to.expected = strconv.FormatBool(want)
+		to.check = func(r *result) (string, bool) {
+			got := r.exempt == r.requests
+			return strconv.FormatBool(got), got == want && (got || r.exempt == 0)
+		}
+	}},
+	{Name: "policy", Read: (*reader).policy},
+	{Name: "key", Read: func(r *reader, v yamlread.Value, to *expecting) {
+		s, ok := r.Scalar(v, "the key of the limit that decides", `write "192.0.2.1", for instance`)
+		if !ok {
+			return
+		}
+		to.expected = strconv.Quote(s.Text)
+		to.check = func(r *result) (string, bool) { return strconv.Quote(r.last.key), r.last.key == s.Text }
+	}},
+	{Name: "reason", Read: (*reader).reason},
+	{Name: "retry_after", Read: (*reader).retryAfter},
+	{Name: "remaining", Read: func(r *reader, v yamlread.Value, to *expecting) {
+		r.permits(v, to, func(d weir.Decision) int64 { return d.Remaining })
+	}},
+	{Name: "limit", Read: func(r *reader, v yamlread.Value, to *expecting) {
+		r.permits(v, to, func(d weir.Decision) int64 { return d.Limit })
+	}},
+	{Name: "rule", Read: (*reader).matched},
+	{Name: rules, Read: (*reader).matched},
+}...)
+
 // expectations reads what is expected of the requests of a step.
-func (r *reader) expectations(f field, s *step) []expectation {
-	fields, ok := r.fields(f.value, f.path, "what is expected", expectKeys)
+func (r *reader) expectations(v yamlread.Value, s *step) []expectation {
+	o, ok := r.Object(v, expectTable.Kind)
 	if !ok {
 		return nil
 	}
-	if len(fields) == 0 {
-		r.wrong(f.value, f.path, "expects nothing", "add allowed: true, for instance")
+	if len(o.Keys) == 0 {
+		r.Wrong(v, "expects nothing", "add allowed: true, for instance")
 	}
 	var all []expectation
-	for _, f := range fields {
-		e := expectation{place: place{f.value.Line, f.value.Column}, field: f.key.Value, path: f.path}
-		switch f.key.Value {
-		case "allowed":
-			r.allowed(f, s, &e)
-		case "refused":
-			r.howMany(f, s, &e, func(r *result) int64 { return r.requests - r.allowed })
-		case "exempt":
-			r.isExempt(f, &e)
-		case "policy":
-			r.policy(f, &e)
-		case "key":
-			r.key(f, &e)
-		case "reason":
-			r.reason(f, &e)
-		case "retry_after":
-			r.retryAfter(f, &e)
-		case "remaining":
-			r.permits(f, &e, func(d weir.Decision) int64 { return d.Remaining })
-		case "limit":
-			r.permits(f, &e, func(d weir.Decision) int64 { return d.Limit })
-		case "rule", rules:
-			r.matched(f, &e)
-		}
+	for _, key := range o.Keys {
+		e := expectation{place: o.Fields[key], field: key}
+		expectTable.Read(r, key, o.Fields[key], &expecting{&e, s})
 		if e.check != nil {
 			all = append(all, e)
 		}
@@ -64,95 +82,58 @@ func (r *reader) expectations(f field, s *step) []expectation {
 	return all
 }
 
-// allowed is true for all, false for none, or how many.
-func (r *reader) allowed(f field, s *step, e *expectation) {
-	if f.value.Kind == yaml.ScalarNode && f.value.ShortTag() == "!!bool" {
-		want := int64(0)
-		if r.boolean(f) {
-			want = s.times
+// howMany is true for all requests of the step, false for none, or how many.
+func (r *reader) howMany(v yamlread.Value, to *expecting, got func(*result) int64) {
+	times := to.step.times
+	want := int64(0)
+	if v.IsBool() {
+		if r.Boolean(v) {
+			want = times
 		}
-		r.exactly(want, s, e, func(r *result) int64 { return r.allowed })
+	} else if n, ok := r.number(v, 0, times); ok {
+		want = n
+	} else {
 		return
 	}
-	r.howMany(f, s, e, func(r *result) int64 { return r.allowed })
+	to.expected = of(want, times)
+	to.check = func(r *result) (string, bool) { return of(got(r), r.requests), got(r) == want }
 }
 
-// howMany is a number of the requests of the step.
-func (r *reader) howMany(f field, s *step, e *expectation, got func(*result) int64) {
-	if f.value.Kind == yaml.ScalarNode && f.value.ShortTag() == "!!bool" {
-		want := int64(0)
-		if r.boolean(f) {
-			want = s.times
-		}
-		r.exactly(want, s, e, got)
-		return
-	}
-	if want, ok := r.number(f, 0, s.times); ok {
-		r.exactly(want, s, e, got)
-	}
-}
-
-func (r *reader) exactly(want int64, s *step, e *expectation, got func(*result) int64) {
-	e.expected = of(want, s.times)
-	e.check = func(r *result) (string, bool) { return of(got(r), r.requests), got(r) == want }
-}
-
-func (r *reader) isExempt(f field, e *expectation) {
-	want := r.boolean(f)
-	e.expected = strconv.FormatBool(want)
-	e.check = func(r *result) (string, bool) {
-		got := r.exempt == r.requests
-		return strconv.FormatBool(got), got == want && (got || r.exempt == 0)
-	}
-}
+// of is "3 of 5".
+func of(n, all int64) string { return fmt.Sprintf("%d of %d", n, all) }
 
 // policy is that of the limit that binds the last request, with the name of the limit or without. "none" is for no limit.
-func (r *reader) policy(f field, e *expectation) {
-	want, ok := r.text(f, "the name of a policy, or none")
-	if !ok {
+func (r *reader) policy(v yamlread.Value, to *expecting) {
+	want := r.text(v, "the name of a policy, or none")
+	if want == "" {
 		return
 	}
-	e.expected = want
+	to.expected = want
 	if want != none {
-		e.policy, _, _ = strings.Cut(want, "/")
+		to.policy, _, _ = strings.Cut(want, "/")
 	}
-	e.check = func(r *result) (string, bool) {
+	to.check = func(r *result) (string, bool) {
 		got := r.last.limit
 		if got == "" {
 			got = none
 		}
-		return got, want == got || want == r.last.policy || want == r.last.full && want != ""
+		return got, want == got || want == r.last.policy || want == r.last.full
 	}
-}
-
-func (r *reader) key(f field, e *expectation) {
-	if f.value.Kind != yaml.ScalarNode || isNull(f.value) {
-		r.wrong(f.value, f.path, kind(f.value)+": must be the key of the limit that decides", `write "192.0.2.1", for instance`)
-		return
-	}
-	want := f.value.Value
-	e.expected = strconv.Quote(want)
-	e.check = func(r *result) (string, bool) { return strconv.Quote(r.last.key), r.last.key == want }
 }
 
 // reason is that of the last request.
-func (r *reader) reason(f field, e *expectation) {
-	text, ok := r.text(f, "a reason, such as limited")
-	if !ok {
+func (r *reader) reason(v yamlread.Value, to *expecting) {
+	text := r.text(v, "a reason, such as limited")
+	if text == "" {
 		return
 	}
 	var want weir.Reason
 	if want.UnmarshalText([]byte(text)) != nil {
-		names := reasons()
-		fix := "accepted are " + listed(names)
-		if nearest, ok := flags.Nearest(text, names); ok {
-			fix = "did you mean " + strconv.Quote(nearest) + "?"
-		}
-		r.wrong(f.value, f.path, "is not a reason", fix)
+		r.Wrong(v, "is not a reason", yamlread.Meant(text, reasons(), "accepted are "+listed(reasons())))
 		return
 	}
-	e.expected = want.String()
-	e.check = func(r *result) (string, bool) {
+	to.expected = want.String()
+	to.check = func(r *result) (string, bool) {
 		got := r.last.decision.Reason
 		return got.String(), got == want
 	}
@@ -171,16 +152,16 @@ func reasons() []string {
 }
 
 // retryAfter is that of the last request, rounded up to milliseconds, or never.
-func (r *reader) retryAfter(f field, e *expectation) {
+func (r *reader) retryAfter(v yamlread.Value, to *expecting) {
 	want := weir.Never
-	if f.value.Kind != yaml.ScalarNode || f.value.Value != "never" {
-		before := len(r.mistakes)
-		if want = r.duration(f); len(r.mistakes) > before {
+	if !v.IsScalar() || v.Node.Value != "never" {
+		before := r.Mistakes.Count()
+		if want = r.duration(v); r.Mistakes.Count() > before {
 			return
 		}
 	}
-	e.expected = written(want)
-	e.check = func(r *result) (string, bool) {
+	to.expected = written(want)
+	to.check = func(r *result) (string, bool) {
 		got := r.last.decision.RetryAfter
 		same := got == want || got != weir.Never && want != weir.Never && milliseconds(got) == milliseconds(want)
 		return written(got), same
@@ -198,35 +179,38 @@ func written(d time.Duration) string {
 // milliseconds is d in milliseconds, rounded up.
 func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-func (r *reader) permits(f field, e *expectation, of func(weir.Decision) int64) {
-	want, ok := r.number(f, 0, algo.MaxPermits)
+// permits is a number of permits of the limit that decides.
+func (r *reader) permits(v yamlread.Value, to *expecting, of func(weir.Decision) int64) {
+	want, ok := r.number(v, 0, algo.MaxPermits)
 	if !ok {
 		return
 	}
-	e.expected = count(want)
-	e.check = func(r *result) (string, bool) {
+	to.expected = strconv.FormatInt(want, 10)
+	to.check = func(r *result) (string, bool) {
 		if r.last.limit == "" {
 			return "no limit", false
 		}
 		got := of(r.last.decision)
-		return count(got), got == want
+		return strconv.FormatInt(got, 10), got == want
 	}
 }
 
 // matched are the rules that match the last request, in their order: all of them.
-func (r *reader) matched(f field, e *expectation) {
-	want := []string{}
-	nodes := []*yaml.Node{f.value}
-	if f.value.Kind == yaml.SequenceNode {
-		nodes = f.value.Content
+func (r *reader) matched(v yamlread.Value, to *expecting) {
+	items := []yamlread.Value{v}
+	if v.IsList() {
+		items = items[:0]
+		if len(v.Node.Content) > 0 {
+			items = r.items(v, "names of rules")
+		}
 	}
-	for _, n := range nodes {
-		n = resolve(n)
-		if name, ok := r.text(field{f.key, n, f.path}, "the name of a rule"); ok {
+	want := make([]string, 0, len(items))
+	for _, item := range items {
+		if name := r.text(item, "the name of a rule"); name != "" {
 			want = append(want, name)
 		}
 	}
-	e.field, e.rules = rules, want
-	e.expected = listed(want)
-	e.check = func(r *result) (string, bool) { return listed(r.matched), slices.Equal(r.matched, want) }
+	to.field, to.rules = rules, want
+	to.expected = listed(want)
+	to.check = func(r *result) (string, bool) { return listed(r.matched), slices.Equal(r.matched, want) }
 }

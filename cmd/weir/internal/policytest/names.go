@@ -2,11 +2,9 @@ package policytest
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
-	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -20,7 +18,6 @@ func (s *suite) checkNames(set *policy.Set) error {
 	for i := range set.Rules {
 		ruleNames = append(ruleNames, set.Rules[i].Name)
 	}
-	var all []config.Mistake
 	check := func(e *expectation, what, name string, known []string) {
 		if slices.Contains(known, name) {
 			return
@@ -29,13 +26,7 @@ func (s *suite) checkNames(set *policy.Set) error {
 		if len(known) > 0 {
 			fix = "it has " + strings.Join(known[:min(len(known), 10)], ", ")
 		}
-		if nearest, ok := flags.Nearest(name, known); ok {
-			fix = "did you mean " + strconv.Quote(nearest) + "?"
-		}
-		all = append(all, config.Mistake{
-			File: s.name, Line: e.place.line, Column: e.place.column, Path: e.path, Value: name,
-			Message: "the configuration has no such " + what, Fix: fix,
-		})
+		s.file.WrongAs(e.place.Itself(), name, "the configuration has no such "+what, yamlread.Meant(name, known, fix))
 	}
 	for _, t := range s.tests {
 		for _, one := range t.steps {
@@ -50,8 +41,8 @@ func (s *suite) checkNames(set *policy.Set) error {
 			}
 		}
 	}
-	if len(all) == 0 {
-		return nil
+	if errs := s.file.Errors(); errs != nil {
+		return errs
 	}
-	return &config.Errors{File: s.name, Mistakes: all}
+	return nil
 }

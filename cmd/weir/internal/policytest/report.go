@@ -62,7 +62,7 @@ type failureReport struct {
 }
 
 func (r *fileReport) add(t *test, failures []failure) {
-	one := testReport{Name: t.name, Line: t.place.line, Column: t.place.column, Passed: len(failures) == 0}
+	one := testReport{Name: t.name, Line: t.place.Node.Line, Column: t.place.Node.Column, Passed: len(failures) == 0}
 	if one.Passed {
 		r.Passed++
 	} else {
@@ -71,7 +71,7 @@ func (r *fileReport) add(t *test, failures []failure) {
 	for i := range failures {
 		f := &failures[i]
 		one.Failures = append(one.Failures, failureReport{
-			Line: f.place.line, Column: f.place.column, Step: f.step, Field: f.field, Expected: f.expected, Got: f.got,
+			Line: f.place.Node.Line, Column: f.place.Node.Column, Step: f.step, Field: f.field, Expected: f.expected, Got: f.got,
 			Request: describe(f.request), Number: f.number, Of: f.of, At: f.at,
 			Explanation: explained.Of(&f.explanation), explanation: &f.explanation,
 		})

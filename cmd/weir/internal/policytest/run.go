@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
 // failure is an expectation that was not met.
 type failure struct {
-	place         place
+	place         yamlread.Value
 	step          int // from 1
 	field         string
 	expected, got string
@@ -116,7 +117,7 @@ func (m *machine) step(ctx context.Context, s *step, limit int64) (*result, erro
 		m.release()
 	}
 	r := &result{firstRefused: -1, lastAllowed: -1}
-	if s.request == nil {
+	if !s.sends {
 		return r, ctx.Err()
 	}
 	needsRules := slices.ContainsFunc(s.expect, func(e expectation) bool { return e.field == rules })

@@ -5,35 +5,37 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
 // suite is a file of tests.
 type suite struct {
+	file   *yamlread.Reader
 	name   string // of the file
 	config string // the file with the configuration
 	env    map[string]string
-	place  config.Mistake // where the configuration is named
+	place  yamlread.Value // where the configuration is named
 	tests  []test
+
+	at      time.Time       // when tests begin that do not say so
+	request *policy.Request // what all have
 }
 
 // test begins with fresh state.
 type test struct {
-	name  string
-	place place
-	at    time.Time
-	steps []step
+	name    string
+	place   yamlread.Value // where it stands
+	at      time.Time
+	steps   []step
+	request *policy.Request // what all have
 }
-
-// place is where something stands in the file.
-type place struct{ line, column int }
 
 // step is a wait, then requests, then what is expected of them.
 type step struct {
-	place   place
 	wait    time.Duration
 	release bool // gives back what requests hold
+	sends   bool // the request
 	request *policy.Request
 	times   int64
 	every   time.Duration // between two of the requests
@@ -43,12 +45,11 @@ type step struct {
 
 // expectation is what must be true after the requests of a step.
 type expectation struct {
-	place    place
+	place    yamlread.Value
 	field    string
 	expected string // as it is shown
 	policy   string // whose name is expected, "" for none
 	rules    []string
-	path     string
 	// check answers what was got, as it is shown, and whether it is what was expected.
 	check func(*result) (got string, ok bool)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/internal/limits"
 )
 
@@ -56,7 +57,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("weir: unknown algorithm %.40q: must be %s", text, oneOf(algorithmNames[:]))
+	return fmt.Errorf("weir: unknown algorithm %.40q: must be %s", text, yamlread.OneOf(algorithmNames[:]))
 }
 
 // mostPerSecond is the fastest rate there is: larger limits are counted as this one.

@@ -1,11 +1,9 @@
 package ratelimitconfig
 
 import (
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // The keys of the format.
@@ -33,80 +31,47 @@ const (
 	keyConsistency = "consistency"
 )
 
-// kind is a kind of mapping.
-type kind struct {
-	what, example string
-	keys          []string
-}
-
 var (
-	fileKind = &kind{
-		"the configuration of a domain", "domain: a name, and descriptors: below it",
-		[]string{keyDomain, keyDescriptors},
+	fileKind = &yamlread.Kind{
+		What: "the configuration of a domain", Example: "domain: a name, and descriptors: below it",
+		Keys: []string{keyDomain, keyDescriptors},
 	}
-	descriptorKind = &kind{
-		"a descriptor", "key: a name, and rate_limit: or descriptors: below it", []string{
+	descriptorKind = &yamlread.Kind{
+		What: "a descriptor", Example: "key: a name, and rate_limit: or descriptors: below it", Keys: []string{
 			keyKey, keyValue, keyRateLimit, keyDescriptors, keyShadowMode, keyQuotaMode, keyDetailedMetric, keyValueToMetric,
 			keyShareThreshold, keyMetadata,
 		},
 	}
-	limitKind = &kind{
-		"a limit", "unit: minute, and requests_per_unit: 100 below it", []string{
+	limitKind = &yamlread.Kind{
+		What: "a limit", Example: "unit: minute, and requests_per_unit: 100 below it", Keys: []string{
 			keyUnit, keyRequests, keyUnlimited, keyName, keyReplaces, keyMultiplier, keyAlgorithm, keyBurst,
 			keyConsistency,
 		},
 	}
-	replacesKind = &kind{"the name of a limit", "name: the name of another limit", []string{keyName}}
+	replacesKind = &yamlread.Kind{
+		What: "the name of a limit", Example: "name: the name of another limit",
+		Keys: []string{keyName},
+	}
 
-	kinds = []*kind{fileKind, descriptorKind, limitKind, replacesKind}
+	kinds = []*yamlread.Kind{fileKind, descriptorKind, limitKind, replacesKind}
 	own   = []string{keyMultiplier, keyAlgorithm, keyBurst, keyConsistency}
 )
 
-// known reports whether a kind of mapping has a field. envoyproxy/ratelimit accepts all keys everywhere, and takes no notice
-// of those that stand in the wrong place.
-func (d *decoder) known(f field, k *kind) bool {
-	if slices.Contains(k.keys, f.name) {
-		return true
-	}
-	for _, other := range kinds {
-		if !slices.Contains(other.keys, f.name) {
-			continue
+// words are how a file says what is wrong with its YAML.
+var words = yamlread.Words{
+	Unknown:  yamlread.OfKey{Message: "unknown key in {what}", Path: true, Value: true},
+	Twice:    yamlread.OfKey{Message: "stands here twice: first in line {first}", Value: true},
+	Merge:    "must be a mapping, or a list of mappings, that << merges into this one",
+	MergeFix: "write <<: *anchor",
+	NotUTF8:  "is not UTF-8",
+	Second:   "write a file for each domain",
+	Syntax: func(message string) string {
+		switch {
+		case strings.Contains(message, "alias"):
+			return `put a value that begins with * in quotes: "*"`
+		case strings.Contains(message, "cannot start any token"):
+			return "indent with spaces, and put the value in quotes"
 		}
-		message, fix := "has no effect in "+k.what+": it belongs in "+other.what, "move it there, or remove it"
-		if slices.Contains(own, f.name) {
-			d.complain(&d.mistakes, field{f.name, f.key, f.key}, message, fix)
-		} else {
-			d.complain(&d.warnings, field{f.name, f.key, f.key}, message, fix)
-		}
-		return false
-	}
-	fix := "accepted are " + oneOf(k.keys)
-	if name := nearest(f.name, k.keys); name != "" {
-		fix = "did you mean " + strconv.Quote(name) + "?"
-	}
-	d.complain(&d.mistakes, field{shorten(f.name), f.key, f.key}, "unknown key in "+k.what, fix)
-	return false
-}
-
-// nearest is the word that somebody who wrote s may have meant, "" if none is near.
-func nearest(s string, words []string) string {
-	if len(s) > 64 {
 		return ""
-	}
-	s = strings.ToLower(s)
-	best, least := "", 1+max(1, len(s)/3)
-	for _, w := range words {
-		if n := levenshtein.ComputeDistance(s, w); n < least {
-			best, least = w, n
-		}
-	}
-	return best
-}
-
-// oneOf lists words: "a, b or c".
-func oneOf(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	},
 }

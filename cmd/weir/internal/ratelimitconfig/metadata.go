@@ -5,53 +5,46 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
-)
 
-// metadata reads what a limit tells its clients: a mapping with anything in it.
-func (d *decoder) metadata(f field) map[string]any {
-	if f.value.Kind != yaml.MappingNode {
-		d.wrongField(f, "must be a mapping", "write metadata: and key: value below it")
-		return nil
-	}
-	var v map[string]any
-	d.within("."+f.name, func() { v, _ = d.anything(f.value, 0).(map[string]any) })
-	return v
-}
+	"github.com/weirhq/weir/config/yamlread"
+)
 
 // deepestMetadata is how deep its mappings and lists may be nested.
 const deepestMetadata = 32
 
+// metadata reads what a limit tells its clients: a mapping with anything in it.
+func (d *decoder) metadata(v yamlread.Value) map[string]any {
+	if !v.IsMapping() {
+		d.Wrong(v, "must be a mapping", "write metadata: and key: value below it")
+		return nil
+	}
+	all, _ := d.anything(v, 0).(map[string]any)
+	return all
+}
+
 // anything reads what a google.protobuf.Struct can hold.
-func (d *decoder) anything(n *yaml.Node, depth int) any {
-	n = resolve(n)
-	if depth > deepestMetadata {
-		d.wrong(n, "is nested more than "+strconv.Itoa(deepestMetadata)+" levels deep", "remove some")
-		return nil
-	}
-	if !d.spend(1 + len(n.Content)) {
-		return nil
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		all := make(map[string]any, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := resolve(n.Content[i])
-			if key.Kind != yaml.ScalarNode {
-				d.wrong(n.Content[i], "a key must be text", "write key: value")
-				continue
-			}
-			all[key.Value] = d.anything(n.Content[i+1], depth+1)
+func (d *decoder) anything(v yamlread.Value, depth int) any {
+	switch {
+	case depth > deepestMetadata:
+		d.Wrong(v, "is nested more than "+strconv.Itoa(deepestMetadata)+" levels deep", "remove some")
+	case v.IsMapping():
+		o, _ := d.Mapping(v, "", "")
+		all := make(map[string]any, len(o.Keys))
+		for _, key := range o.Keys {
+			all[key] = d.anything(o.Fields[key], depth+1)
 		}
 		return all
-	case yaml.SequenceNode:
-		all := make([]any, 0, len(n.Content))
-		for _, item := range n.Content {
+	case v.IsList():
+		items, _ := d.List(v, "", "")
+		all := make([]any, 0, len(items))
+		for _, item := range items {
 			all = append(all, d.anything(item, depth+1))
 		}
 		return all
 	default:
-		return scalar(n)
+		return scalar(v.Node)
 	}
+	return nil
 }
 
 // scalar is a value as YAML understands it: text, a number, true or false, or nothing.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -49,7 +49,9 @@ const (
 // check completes options, or says what is wrong with them.
 func (o *Options) check() error {
 	if o.Algorithm >= algorithms {
-		return &weir.OptionError{Option: "Options.Algorithm", Value: o.Algorithm.String(), Accepted: oneOf(algorithmNames[:])}
+		return &weir.OptionError{
+			Option: "Options.Algorithm", Value: o.Algorithm.String(), Accepted: yamlread.OneOf(algorithmNames[:]),
+		}
 	}
 	if o.Policies < 0 || o.Policies > mostPolicies {
 		return &weir.OptionError{
@@ -69,7 +71,7 @@ type Config struct {
 	// Limits are the limits, in the order of the files. They must not be changed.
 	Limits []*Limit
 	// Warnings are what is likely not meant, in the order of the files.
-	Warnings []config.Mistake
+	Warnings []yamlread.Mistake
 
 	domains   map[string]*domain
 	overrides overrides
@@ -96,24 +98,31 @@ func Parse(files []File, o Options) (*Config, error) {
 		return nil, err
 	}
 	d := &decoder{o: o, domains: make(map[string]*domain)}
+	readers := make([]*yamlread.Reader, 0, len(files))
 	total := 0
-	for i, f := range files {
-		d.file = &source{f.Name, i}
-		if total += len(f.Data); total > mostBytes {
-			d.mistakes.add(place{d.file, 1, 1}, "", "", fmt.Sprintf("the files have more than %d MB", mostBytes>>20),
+	for _, f := range files {
+		d.Reader = yamlread.New(f.Name, f.Data, yamlread.Options{Words: words, Aliased: mostAliased})
+		readers = append(readers, d.Reader)
+		if total += len(f.Data); total > yamlread.MaxBytes {
+			d.WrongAt(1, 1, fmt.Sprintf("the files have more than %d MB", yamlread.MaxBytes>>20),
 				"split them among several servers")
 			break
 		}
-		if root := d.root(f.Data); root != nil {
-			d.budget = nodes(root) + mostAliased
+		switch root, ok := d.Root(); {
+		case ok && !root.IsNull():
 			d.readFile(root)
+		case d.Mistakes.Count() == 0:
+			d.WrongAt(1, 1, "is empty: must have a domain", "write domain: a name")
 		}
 	}
 	d.checkReplaces()
-	if d.mistakes.made() > 0 {
-		return nil, &Errors{d.mistakes.sorted(), d.mistakes.omitted}
+	if errs := errorsOf(readers); errs != nil {
+		return nil, errs
 	}
-	c := &Config{Limits: d.limits, Warnings: d.warnings.sorted(), domains: d.domains, quota: d.o.Quota}
+	c := &Config{Limits: d.limits, domains: d.domains, quota: d.o.Quota}
+	for _, r := range readers {
+		c.Warnings = append(c.Warnings, r.Warnings.Sorted()...)
+	}
 	d.addPolicies(c)
 	if err := (&policy.Set{Policies: c.Policies}).Check(); err != nil {
 		return nil, fmt.Errorf("weir: the rate limit configuration cannot be used: %w", err)

@@ -6,33 +6,33 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // limitOf reads the limit of a descriptor, if it has one.
-func (d *decoder) limitOf(m *mapping, child *node, s *scope) {
+func (d *decoder) limitOf(m *yamlread.Object, child *node, s *scope) {
 	var l Limit
 	d.modes(m, &l)
-	f, ok := m.get(keyRateLimit)
+	f, ok := get(m, keyRateLimit)
 	if !ok {
 		for _, name := range []string{keyShadowMode, keyQuotaMode, keyMetadata} {
-			if idle, ok := m.get(name); ok {
-				d.warn(idle, "has no effect: the descriptor has no limit of its own", "move it to the descriptor with the limit")
+			if idle, ok := get(m, name); ok {
+				d.Warn(idle, "has no effect: the descriptor has no limit of its own", "move it to the descriptor with the limit")
 			}
 		}
 		return
 	}
-	l.Domain, l.Path, l.Source, l.levels = s.domain, s.path, child.at.String(), s.levels
-	d.within("."+keyRateLimit, func() {
-		if m, ok := d.read(f.value, limitKind); ok && d.readLimit(m, &l) {
-			child.limit = &l
-			d.limits = append(d.limits, &l)
-		}
-	})
+	l.Domain, l.Path, l.Source, l.levels = s.domain, s.path, child.at, s.levels
+	if m, ok := d.read(f, limitKind); ok && d.readLimit(m, &l) {
+		child.limit = &l
+		d.limits = append(d.limits, &l)
+	}
 }
 
 // modes reads what a descriptor says about its limit.
-func (d *decoder) modes(m *mapping, l *Limit) {
-	var quota field
+func (d *decoder) modes(m *yamlread.Object, l *Limit) {
+	var quota yamlread.Value
 	l.Shadow, _ = d.flag(m, keyShadowMode)
 	l.Quota, quota = d.flag(m, keyQuotaMode)
 	l.DetailedMetric, _ = d.flag(m, keyDetailedMetric)
@@ -40,19 +40,19 @@ func (d *decoder) modes(m *mapping, l *Limit) {
 	if d.o.Shadow {
 		l.Shadow = true
 	} else if l.Shadow && l.Quota {
-		d.warn(quota, "has no effect beside shadow_mode", "remove one of them")
+		d.Warn(quota, "has no effect beside shadow_mode", "remove one of them")
 	}
 	l.Quota = (l.Quota || d.o.Quota) && !l.Shadow
-	if f, ok := m.get(keyMetadata); ok {
+	if f, ok := get(m, keyMetadata); ok {
 		l.Metadata = d.metadata(f)
 	}
 }
 
 // readLimit reads a limit, and reports whether it can be used.
-func (d *decoder) readLimit(m *mapping, l *Limit) bool {
-	before := d.mistakes.made()
+func (d *decoder) readLimit(m *yamlread.Object, l *Limit) bool {
+	before := d.Mistakes.Count()
 	l.Unlimited, _ = d.flag(m, keyUnlimited)
-	if f, ok := m.get(keyName); ok {
+	if f, ok := get(m, keyName); ok {
 		l.Name, _ = d.text(f)
 	}
 	d.replaces(m, l)
@@ -61,41 +61,42 @@ func (d *decoder) readLimit(m *mapping, l *Limit) bool {
 	} else {
 		d.limited(m, l)
 	}
-	return d.mistakes.made() == before
+	return d.Mistakes.Count() == before
 }
 
 // unlimited refuses what makes no sense for a limit that has none.
-func (d *decoder) unlimited(m *mapping) {
+func (d *decoder) unlimited(m *yamlread.Object) {
 	for _, name := range []string{keyUnit, keyMultiplier, keyAlgorithm, keyBurst, keyConsistency} {
-		if f, ok := m.get(name); ok {
-			d.wrongField(f, "must not stand beside unlimited: true", "remove one of them")
+		if f, ok := get(m, name); ok {
+			d.Wrong(f, "must not stand beside unlimited: true", "remove one of them")
 		}
 	}
-	if f, ok := m.get(keyRequests); ok {
-		d.warn(f, "has no effect beside unlimited: true", "remove one of them")
+	if f, ok := get(m, keyRequests); ok {
+		d.Warn(f, "has no effect beside unlimited: true", "remove one of them")
 	}
 }
 
 // limited reads how much is granted, and how it is counted.
-func (d *decoder) limited(m *mapping, l *Limit) {
+func (d *decoder) limited(m *yamlread.Object, l *Limit) {
 	d.amount(m, l)
 	l.algorithm = d.o.Algorithm
-	if f, ok := m.get(keyAlgorithm); ok {
+	if f, ok := get(m, keyAlgorithm); ok {
 		if text, ok := d.text(f); ok && l.algorithm.UnmarshalText([]byte(text)) != nil {
-			d.wrongField(f, "is not an algorithm: must be "+oneOf(algorithmNames[:]), "remove it to have "+l.algorithm.String())
+			d.Wrong(f, "is not an algorithm: must be "+yamlread.OneOf(algorithmNames[:]), "remove it to have "+
+				l.algorithm.String())
 		}
 	}
 	burst := d.burst(m, l)
 	l.consistency = d.o.Consistency
-	if f, ok := m.get(keyConsistency); ok {
+	if f, ok := get(m, keyConsistency); ok {
 		text, ok := d.text(f)
 		switch {
 		case !ok:
 		case l.consistency.UnmarshalText([]byte(text)) != nil:
-			d.wrongField(f, "is not a consistency: must be local, coherent, leased or optimistic",
+			d.Wrong(f, "is not a consistency: must be local, coherent, leased or optimistic",
 				"remove it to have "+d.o.Consistency.String())
 		case d.o.NoStore && l.consistency.Shared():
-			d.wrongField(f, "needs a store, and there is none: processes share a limit through one",
+			d.Wrong(f, "needs a store, and there is none: processes share a limit through one",
 				"start weir serve --store URL, or write consistency: local")
 		}
 	}
@@ -108,47 +109,47 @@ func (d *decoder) limited(m *mapping, l *Limit) {
 		l.Counted = l.algorithm.limit(int64(l.RequestsPerUnit), l.Unit, l.UnitMultiplier, burst)
 	}
 	if err := l.Counted.Check(); err != nil {
-		d.wrong(m.node, strings.TrimPrefix(err.Error(), "weir: "), "choose a smaller burst, or a larger limit")
+		d.Wrong(m.Itself(), strings.TrimPrefix(err.Error(), "weir: "), "choose a smaller burst, or a larger limit")
 	}
 }
 
 // amount reads how many requests are granted in how long.
-func (d *decoder) amount(m *mapping, l *Limit) {
+func (d *decoder) amount(m *yamlread.Object, l *Limit) {
 	names := unitNames[Second:]
-	if f, ok := m.get(keyUnit); !ok {
-		d.missing(m, "has no unit", "write unit: "+oneOf(names))
+	if f, ok := get(m, keyUnit); !ok {
+		d.missing(m, "has no unit", "write unit: "+yamlread.OneOf(names))
 	} else if text, ok := d.text(f); ok {
 		if l.Unit, ok = unitNamed(text); !ok {
 			fix := "write unit: minute, for instance"
-			if near := nearest(text, names); near != "" {
+			if near := yamlread.Nearest(text, names); near != "" {
 				fix = "did you mean " + strconv.Quote(near) + "?"
 			}
-			d.wrongField(f, "is not a unit: must be "+oneOf(names), fix)
+			d.Wrong(f, "is not a unit: must be "+yamlread.OneOf(names), fix)
 		}
 	}
-	if f, ok := m.get(keyRequests); !ok {
+	if f, ok := get(m, keyRequests); !ok {
 		d.missing(m, "has no requests_per_unit", "write requests_per_unit: 100, for instance, or 0 to refuse everything")
 	} else if n, ok := d.number(f, 0, math.MaxUint32); ok {
 		l.RequestsPerUnit = uint32(n)
 		if l.Unit == Second && n > mostPerSecond {
-			d.warn(f, fmt.Sprintf("is counted as %d per second", mostPerSecond), "write unlimited: true if there is no limit")
+			d.Warn(f, fmt.Sprintf("is counted as %d per second", mostPerSecond), "write unlimited: true if there is no limit")
 		}
 	}
-	if f, ok := m.get(keyMultiplier); ok {
+	if f, ok := get(m, keyMultiplier); ok {
 		n, _ := d.number(f, 1, l.Unit.mostMultiplier())
 		l.UnitMultiplier = uint32(min(n, math.MaxUint32))
 	}
 }
 
 // burst reads how many permits a bucket holds, 0 if that is not said.
-func (d *decoder) burst(m *mapping, l *Limit) (n int64) {
-	f, ok := m.get(keyBurst)
+func (d *decoder) burst(m *yamlread.Object, l *Limit) (n int64) {
+	f, ok := get(m, keyBurst)
 	switch {
 	case !ok:
 	case l.algorithm != TokenBucket:
-		d.wrongField(f, "is for token buckets, and this is "+l.algorithm.String(), "remove it, or write algorithm: token_bucket")
+		d.Wrong(f, "is for token buckets, and this is "+l.algorithm.String(), "remove it, or write algorithm: token_bucket")
 	case l.RequestsPerUnit == 0:
-		d.wrongField(f, "has no effect where requests_per_unit is 0", "remove one of them")
+		d.Wrong(f, "has no effect where requests_per_unit is 0", "remove one of them")
 	default:
 		n, _ = d.number(f, 1, mostBurst)
 	}
@@ -156,43 +157,39 @@ func (d *decoder) burst(m *mapping, l *Limit) (n int64) {
 }
 
 // replaces reads the names of limits that this one replaces.
-func (d *decoder) replaces(m *mapping, l *Limit) {
-	f, ok := m.get(keyReplaces)
+func (d *decoder) replaces(m *yamlread.Object, l *Limit) {
+	f, ok := get(m, keyReplaces)
 	if !ok {
 		return
 	}
-	d.within("."+keyReplaces, func() {
-		for i, n := range d.items(f, "names of limits", "- name: the name of another limit") {
-			d.within("["+strconv.Itoa(i)+"]", func() {
-				m, ok := d.read(resolve(n), replacesKind)
-				if !ok {
-					return
-				}
-				f, ok := m.get(keyName)
-				if !ok {
-					d.missing(m, "has no name", "write - name: the name of another limit")
-					return
-				}
-				switch name, ok := d.text(f); {
-				case !ok:
-				case name == "":
-					d.wrongField(f, "must not be empty", "write the name of another limit")
-				case name == l.Name:
-					d.wrongField(f, "is the name of the limit itself", "write the name of another limit")
-				case !slices.Contains(l.Replaces, name):
-					l.Replaces = append(l.Replaces, name)
-					d.replacing = append(d.replacing, replacing{l.Domain, name, d.place(f.value), d.where() + "." + keyName})
-				}
-			})
+	for _, item := range d.items(f, "names of limits", "- name: the name of another limit") {
+		m, ok := d.read(item, replacesKind)
+		if !ok {
+			continue
 		}
-	})
+		f, ok := get(m, keyName)
+		if !ok {
+			d.missing(m, "has no name", "write - name: the name of another limit")
+			continue
+		}
+		switch name, ok := d.text(f); {
+		case !ok:
+		case name == "":
+			d.empty(f, "write the name of another limit")
+		case name == l.Name:
+			d.Wrong(f, "is the name of the limit itself", "write the name of another limit")
+		case !slices.Contains(l.Replaces, name):
+			l.Replaces = append(l.Replaces, name)
+			d.replacing = append(d.replacing, replacing{d.Reader, l.Domain, f})
+		}
+	}
 }
 
 // replacing is a name in a list of replaces.
 type replacing struct {
-	domain, name string
-	at           place
-	path         string
+	file   *yamlread.Reader
+	domain string
+	name   yamlread.Value
 }
 
 // checkReplaces warns of names that no limit has.
@@ -203,8 +200,8 @@ func (d *decoder) checkReplaces() {
 		names[named{l.Domain, l.Name}] = true
 	}
 	for _, r := range d.replacing {
-		if !names[named{r.domain, r.name}] {
-			d.warnings.add(r.at, r.path, r.name, "no limit of the domain has this name", "see how it is spelled")
+		if !names[named{r.domain, r.name.Node.Value}] {
+			r.file.Warn(r.name, "no limit of the domain has this name", "see how it is spelled")
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 // domain is a tree of descriptors.
 type domain struct {
 	name string
-	at   place
+	at   string // where it stands, such as "limits.yaml:12:5"
 	root node
 }
 
@@ -16,7 +16,7 @@ type domain struct {
 type node struct {
 	limit    *Limit
 	branches map[string]*branch // by key, nil if there are none
-	at       place
+	at       string             // where it stands
 }
 
 // branch is what there is for a key.

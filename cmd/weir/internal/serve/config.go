@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -80,7 +81,7 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 func (o *options) configured() bool { return o.config.path != "" || o.rates.path != "" }
 
 // listed are the mistakes of a configuration.
-type listed struct{ *config.Errors }
+type listed struct{ *yamlread.Errors }
 
 // Mistakes are a line each.
 func (m listed) Mistakes() []string {

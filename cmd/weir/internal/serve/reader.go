@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -63,7 +64,7 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 		r.state, options.StateFile = state{}, ""
 		f, err = config.Parse(file.Name, file.Data, options)
 	}
-	if list, ok := errors.AsType[*config.Errors](err); ok {
+	if list, ok := errors.AsType[*yamlread.Errors](err); ok {
 		return live.Parsed{}, listed{list}
 	}
 	if err != nil {
@@ -106,7 +107,7 @@ func (r *reader) warnMissing(file *live.File, options config.Options) {
 }
 
 // lines are warnings as the log has them.
-func lines(warnings []config.Mistake) []string {
+func lines(warnings []yamlread.Mistake) []string {
 	all := make([]string, len(warnings))
 	for i, w := range warnings {
 		all[i] = w.String()

@@ -1,4 +1,4 @@
-package config
+package yamlread
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 
 // position is where the byte at of the value of a scalar stands in the file. It follows the value and its spelling side by side,
 // so it holds for quotes, escapes and blocks of several lines.
-func (s *source) position(n *yaml.Node, at int) (line, column int) {
-	p := pointer{source: s, line: n.Line, rest: s.line(n.Line), column: 1}
+func (r *Reader) position(n *yaml.Node, at int) (line, column int) {
+	p := pointer{file: r, line: n.Line, rest: r.line(n.Line), column: 1}
 	for p.column < n.Column && p.rest != "" {
 		p.step()
 	}
@@ -20,8 +20,8 @@ func (s *source) position(n *yaml.Node, at int) (line, column int) {
 	}
 	double := n.Style&yaml.DoubleQuotedStyle != 0
 	single := n.Style&yaml.SingleQuotedStyle != 0
-	for i, r := range n.Value {
-		blank := unicode.IsSpace(r)
+	for i, c := range n.Value {
+		blank := unicode.IsSpace(c)
 		if !blank {
 			p.space()
 		}
@@ -45,7 +45,7 @@ func (s *source) position(n *yaml.Node, at int) (line, column int) {
 
 // pointer is a place in a file.
 type pointer struct {
-	source       *source
+	file         *Reader
 	line, column int
 	rest         string // of the line
 }
@@ -83,11 +83,11 @@ func (p *pointer) step() {
 
 // next goes to the next line, if there is one.
 func (p *pointer) next() bool {
-	if p.line >= len(p.source.lines) {
+	if p.line >= len(p.file.lines) {
 		return false
 	}
 	p.line++
-	p.column, p.rest = 1, p.source.line(p.line)
+	p.column, p.rest = 1, p.file.line(p.line)
 	return true
 }
 

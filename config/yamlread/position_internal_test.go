@@ -1,4 +1,4 @@
-package config
+package yamlread
 
 import (
 	"testing"
@@ -29,11 +29,13 @@ func TestPositions(t *testing.T) {
 		"wide":        "ключ: 1\nk: 'ä + b'\n",
 		"environment": "k: 'a + b + $$'\n",
 	} {
-		s, root, wrong := parse("f", []byte(text))
-		if wrong != nil {
-			t.Errorf("%s: %v", name, wrong)
+		s := New("f", []byte(text), Options{})
+		top, ok := s.Root()
+		if !ok {
+			t.Errorf("%s: %v", name, s.Mistakes.All)
 			continue
 		}
+		root := top.Node
 		var n *yaml.Node
 		for i := 0; i < len(root.Content); i += 2 {
 			if root.Content[i].Value == "k" {
@@ -97,12 +99,12 @@ func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]string{
 		"90s": "1m30s", "1h30m": "1h30m", "30d": "30d", "1w": "7d", "1w2d3h": "219h", "1d12h": "36h", "500ms": "500ms", "0s": "0s", "24h": "24h", "1.5h": "1h30m",
 	} {
-		if d, ok := parseDuration(text); !ok || shortDuration(d) != want {
-			t.Errorf("%s: %s, %v, want %s", text, shortDuration(d), ok, want)
+		if d, ok := ParseDuration(text); !ok || ShortDuration(d) != want {
+			t.Errorf("%s: %s, %v, want %s", text, ShortDuration(d), ok, want)
 		}
 	}
 	for _, text := range []string{"", "5", "d", "1.5d", "-1s", "+1s", "1d-1s", "1s1d", "1d1w", "99999999w", "1x", "1d 2h", "9223372036s9223372036s"} {
-		if d, ok := parseDuration(text); ok {
+		if d, ok := ParseDuration(text); ok {
 			t.Errorf("%q is %v", text, d)
 		}
 	}

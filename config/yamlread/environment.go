@@ -1,4 +1,4 @@
-package config
+package yamlread
 
 import (
 	"strings"
@@ -28,7 +28,7 @@ type flaw struct {
 
 // expand replaces ${NAME} and ${NAME:-default} by the environment, and $$ by a dollar sign. Other dollar signs stay.
 func expand(s string, env func(string) (string, bool)) (expansion, *flaw) {
-	if !strings.Contains(s, "$") {
+	if env == nil || !strings.Contains(s, "$") {
 		return expansion{text: s, pieces: []piece{{}}}, nil
 	}
 	var b strings.Builder
@@ -74,7 +74,7 @@ func variable(s string, i int, env func(string) (string, bool)) (value string, e
 		}
 	}
 	name, fallback, hasFallback := strings.Cut(s[i+2:i+length], ":-")
-	if !isVariableName(name) {
+	if !IsVariable(name) {
 		return "", 0, &flaw{
 			i, "has a ${...} that is not ${NAME} or ${NAME:-default}, with a name of letters, digits and underscores",
 			"write $${ for the two characters",
@@ -94,7 +94,8 @@ func variable(s string, i int, env func(string) (string, bool)) (value string, e
 	return value, end, nil
 }
 
-func isVariableName(s string) bool {
+// IsVariable reports whether s can be the name of a variable of the environment.
+func IsVariable(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		if c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {

@@ -1,7 +1,6 @@
-package config
+package yamlread
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,8 +10,8 @@ import (
 // mostCompared bounds the names that a misspelled one is compared to.
 const mostCompared = 10_000
 
-// nearest returns the name that somebody who wrote s may have meant, "" if none is near.
-func nearest(s string, names []string) string {
+// Nearest returns the name that may have been meant by s, "" if none is near.
+func Nearest(s string, names []string) string {
 	if len(s) > 128 || s == "" {
 		return ""
 	}
@@ -50,16 +49,16 @@ func tolerance(letters int) int {
 	return letters / 3
 }
 
-// meant proposes the nearest name, or otherwise says which there are.
-func meant(s string, names []string, otherwise string) string {
-	if name := nearest(s, names); name != "" {
+// Meant proposes the nearest name, or otherwise something else.
+func Meant(s string, names []string, otherwise string) string {
+	if name := Nearest(s, names); name != "" {
 		return "did you mean " + strconv.Quote(name) + "?"
 	}
 	return otherwise
 }
 
-// oneOf lists names: "a, b or c".
-func oneOf(names []string) string {
+// OneOf lists names: "a, b or c".
+func OneOf(names []string) string {
 	switch len(names) {
 	case 0:
 		return "nothing"
@@ -67,14 +66,4 @@ func oneOf(names []string) string {
 		return names[0]
 	}
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-}
-
-// sortedKeys are the keys of a map in order.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

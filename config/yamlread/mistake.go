@@ -1,4 +1,4 @@
-package config
+package yamlread
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ func (m Mistake) String() string {
 	return b.String()
 }
 
-// Errors are all mistakes of a file. It is the error of [Parse] and, if the file could be read, of [Load].
+// Errors are all mistakes of a file.
 type Errors struct { //nolint:errname // all errors of a file
 	// File is the name of the file.
 	File string
@@ -69,46 +69,98 @@ func (e *Errors) Error() string {
 	return b.String()
 }
 
-// mostMistakes is how many mistakes are kept.
-const mostMistakes = 1000
+// MaxMistakes is how many mistakes are kept.
+const MaxMistakes = 1000
 
-// mistakes collects them.
-type mistakes struct {
-	all     []Mistake
-	seen    map[Mistake]struct{}
-	omitted int
+// Findings are mistakes, or warnings.
+type Findings struct {
+	// All are those that are kept, Omitted counts those beyond. There are at most 1000.
+	All     []Mistake
+	Omitted int
+
+	seen map[Mistake]struct{}
 }
 
-// add keeps a mistake, once for each place, however often an alias leads there.
-func (c *mistakes) add(m Mistake) {
+// Add keeps a mistake, once for each place, however often an alias leads there.
+func (c *Findings) Add(m Mistake) {
 	once := Mistake{Line: m.Line, Column: m.Column, Message: m.Message}
 	if _, known := c.seen[once]; known {
 		return
 	}
-	if len(c.all) >= mostMistakes {
-		c.omitted++
+	if len(c.All) >= MaxMistakes {
+		c.Omitted++
 		return
 	}
 	if c.seen == nil {
 		c.seen = map[Mistake]struct{}{}
 	}
 	c.seen[once] = struct{}{}
-	c.all = append(c.all, m)
+	c.All = append(c.All, m)
 }
 
-// sorted answers them in the order of the file.
-func (c *mistakes) sorted() []Mistake {
-	slices.SortStableFunc(c.all, func(a, b Mistake) int {
+// Count is how many there were.
+func (c *Findings) Count() int { return len(c.All) + c.Omitted }
+
+// Sorted returns them in the order of the file.
+func (c *Findings) Sorted() []Mistake {
+	slices.SortStableFunc(c.All, func(a, b Mistake) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return c.all
+	return c.All
+}
+
+// Errors returns all mistakes of the file as an error, nil if there are none.
+func (r *Reader) Errors() *Errors {
+	if r.Mistakes.Count() == 0 {
+		return nil
+	}
+	return &Errors{File: r.name, Mistakes: r.Mistakes.Sorted(), Omitted: r.Mistakes.Omitted}
+}
+
+// Wrong adds a mistake about a value.
+func (r *Reader) Wrong(v Value, message, fix string) { r.Mistakes.Add(r.about(v, message, fix)) }
+
+// Warn adds a warning about a value.
+func (r *Reader) Warn(v Value, message, fix string) { r.Warnings.Add(r.about(v, message, fix)) }
+
+// WrongAs adds a mistake about a value that is shown as another text, "" for none.
+func (r *Reader) WrongAs(v Value, shown, message, fix string) {
+	m := r.about(v, message, fix)
+	m.Value = shown
+	r.Mistakes.Add(m)
+}
+
+// WrongAt adds a mistake about a place.
+func (r *Reader) WrongAt(line, column int, message, fix string) {
+	r.Mistakes.Add(r.mistake(line, column, message, fix))
+}
+
+// Only makes a mistake of the whole file the only one.
+func (r *Reader) Only(message, fix string) {
+	r.Mistakes = Findings{}
+	r.WrongAt(1, 1, message, fix)
+}
+
+// mistake is one at a line and a column.
+func (r *Reader) mistake(line, column int, message, fix string) Mistake {
+	return Mistake{File: r.name, Line: max(line, 1), Column: max(column, 1), Message: message, Fix: fix}
+}
+
+func (r *Reader) about(v Value, message, fix string) Mistake {
+	at := v.at()
+	m := r.mistake(at.Line, at.Column, message, fix)
+	m.Path = v.Path
+	if v.IsScalar() && v.Node.Value != "" {
+		m.Value = Shorten(v.Node.Value)
+	}
+	return m
 }
 
 // mostShown is how many characters of a value are shown.
 const mostShown = 60
 
-// shorten cuts off a text that is too long to be shown.
-func shorten(s string) string {
+// Shorten cuts off a text that is too long to be shown.
+func Shorten(s string) string {
 	runes := 0
 	for i := range s {
 		if runes == mostShown {
