@@ -94,36 +94,32 @@ var calendarKeys = []struct {
 }
 
 // calendar reads where windows begin.
-func (d *decoder) calendar(o *yamlread.Object) (c algo.Calendar, ok bool) {
-	ok = true
+func (d *decoder) calendar(o *yamlread.Object) (c algo.Calendar) {
 	if every, given := o.Get(keyEvery); given {
-		word, known := d.Choice(every, unitNames(), unitHints)
-		ok = known && c.Unit.UnmarshalText([]byte(word)) == nil
+		if word, known := d.Choice(every, unitNames(), unitHints); known {
+			_ = c.Unit.UnmarshalText([]byte(word))
+		}
 	}
 	if zone, given := o.Get("zone"); given {
-		var known bool
-		c.Zone, known = d.zone(zone)
-		ok = ok && known
+		c.Zone, _ = d.zone(zone)
 	}
 	for _, k := range calendarKeys {
 		field, given := o.Get(k.key)
 		if !given {
 			continue
 		}
-		n, valid := d.calendarNumber(field, k.low, k.high, k.names, k.what)
-		ok = ok && valid
+		n, _ := d.calendarNumber(field, k.low, k.high, k.names, k.what)
 		if c.Unit != 0 && (c.Unit < k.first || c.Unit > k.last) {
 			if _, env := d.Shown[o.Path+".every"]; env {
 				d.Wrong(field, "the unit of the calendar has no "+k.key, "remove it")
 			} else {
 				d.Wrong(field, "every: "+c.Unit.String()+" has no "+k.key, "remove it, or write every: "+k.first.String())
 			}
-			ok = false
 			continue
 		}
 		k.set(&c, int(n))
 	}
-	return c, ok
+	return c
 }
 
 // zone reads the name of a time zone.

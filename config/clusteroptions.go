@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/config/yamlread"
 )
 
@@ -30,7 +29,7 @@ const (
 // cluster reads how this process takes part in a cluster.
 func (d *decoder) cluster(v yamlread.Value) *Cluster {
 	c := &Cluster{Source: d.Place(v), place: v}
-	o, ok := d.Object(v, clusterKind)
+	o, ok := fill(d, v, clusterTable, c)
 	if !ok {
 		return c
 	}
@@ -60,11 +59,10 @@ func (d *decoder) cluster(v yamlread.Value) *Cluster {
 			clusterFix)
 	}
 	if alone {
-		others := slices.DeleteFunc(slices.Clone(clusterKind.Keys), func(key string) bool {
+		others := slices.DeleteFunc(slices.Clone(clusterTable.Kind.Keys), func(key string) bool {
 			return key == keyFile || key == keyReserve || key == keyMaxKeys || key == keyDirectory || key == keyEndpoints
 		})
 		d.belongs(o, false, keyDirectory+" or "+keyEndpoints, "a file is of one process alone", others)
-		d.clusterOptions(o, c)
 		return c
 	}
 	d.belongs(o, embedded || !external, keyDirectory, "an etcd cluster has its own",
@@ -74,7 +72,6 @@ func (d *decoder) cluster(v yamlread.Value) *Cluster {
 	d.ownServer(o, c)
 	d.clusterAccess(o, c)
 	d.nodes(o, c, external)
-	d.clusterOptions(o, c)
 	return c
 }
 
@@ -344,26 +341,11 @@ func isAddress(text string, listens bool) bool {
 	return err == nil && isPort(port) && (host != "" || listens) && !strings.ContainsAny(host, "/@ ")
 }
 
-// clusterOptions reads the numbers.
-func (d *decoder) clusterOptions(o *yamlread.Object, c *Cluster) {
-	if prefix, given := o.Get("prefix"); given {
-		c.Prefix = d.clusterPrefix(prefix)
-	}
-	if ttl, given := o.Get("ttl"); given {
-		c.TTL = d.Duration(ttl, time.Second, time.Hour)
-		if c.TTL%time.Second != 0 {
-			d.Wrong(ttl, "must be "+secondsOnly+": it is a lease of etcd", "write 2s, for instance")
-		}
-	}
-	if reserve, given := o.Get(keyReserve); given {
-		c.Reserve, _ = d.Number(reserve, 1, algo.MaxPermits, "a number of permits")
-	}
-	if keys, given := o.Get(keyMaxKeys); given {
-		n, _ := d.Number(keys, 1, 1_000_000_000, "a number of keys")
-		c.MaxKeys = int(n)
-	}
-	if requeue, given := o.Get("requeue"); given {
-		c.Requeue = d.Boolean(requeue)
+// ttl reads how long the owner outlasts its last sign of life.
+func (d *decoder) ttl(v yamlread.Value, c *Cluster) {
+	c.TTL = d.Duration(v, time.Second, time.Hour)
+	if c.TTL%time.Second != 0 {
+		d.Wrong(v, "must be "+secondsOnly+": it is a lease of etcd", "write 2s, for instance")
 	}
 }
 

@@ -171,7 +171,7 @@ func isTests(root *yaml.Node) bool {
 // whole reads the whole file.
 func (d *decoder) whole(v yamlread.Value) *File {
 	f := &File{Name: d.File(), Set: &policy.Set{}, shown: d.Shown}
-	o, ok := d.Object(v, fileKind)
+	o, ok := d.Object(v, fileTable.Kind)
 	if !ok {
 		return f
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"flag"
 	"maps"
 	"os"
 	"regexp"
@@ -8,12 +9,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// sections are the tables of the documentation in which the keys of each kind stand.
-var sections = map[string]string{
-	"file": "The file", "policy": "Policies", "limit": "Limits", "tiers": "Tiers", "queue": "Queue", "lockout": "Lockout", "rule": "Rules",
-	"match": "Match", "use": "Uses of a policy", "store": "Store", "leased": "Leased", "optimistic": "Optimistic", "cluster": "Cluster",
-}
 
 func documentation(t *testing.T) string {
 	t.Helper()
@@ -51,13 +46,10 @@ func section(t *testing.T, text, title string) string {
 // TestEveryKeyIsDocumented compares the tables of the documentation with the keys of the decoder.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	text := documentation(t)
-	for name, k := range kinds {
-		title, ok := sections[name]
-		if !ok {
-			if name != "limits" { // its keys are those of a policy as well
-				t.Errorf("%s has no section", name)
-			}
-			continue
+	for _, k := range kinds() {
+		title := k.section
+		if title == "" {
+			continue // its keys are those of a policy as well
 		}
 		documented := map[string]bool{}
 		first, _, _ := strings.Cut(strings.TrimLeft(section(t, text, title), "\n"), "\n\n|") // the first table only
@@ -72,6 +64,32 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		}
 		if got, want := slices.Sorted(maps.Keys(documented)), k.Keys; !slices.Equal(got, want) {
 			t.Errorf("%s: documented are %v, the decoder has %v", title, got, want)
+		}
+	}
+}
+
+// TestGenerated: the schema beside this package, and the tables of keys in the documentation, are made of the tables of the decoder.
+// go generate writes them anew.
+func TestGenerated(t *testing.T) {
+	pages := map[string]string{"schema.json": string(Schema())}
+	const page = "../docs/configuration.md"
+	text := documentation(t)
+	for title, table := range references() {
+		old := section(t, text, title)
+		begin := strings.Index(old, "| key |")
+		end := begin + strings.Index(old[begin:]+"\n\n", "\n\n") + 1
+		text = strings.Replace(text, old, old[:begin]+table+old[min(end, len(old)):], 1)
+	}
+	pages[page] = text
+	for name, want := range pages {
+		if flag.Lookup("update").Value.String() == "true" {
+			if err := os.WriteFile(name, []byte(want), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(name)
+		if err != nil || string(got) != want {
+			t.Errorf("%s is not what the tables of keys say (%v): run go generate", name, err)
 		}
 	}
 }
@@ -117,7 +135,8 @@ func TestDocumentedFilesAreRight(t *testing.T) {
 		}
 		shown.WriteString(b[1])
 	}
-	for name, k := range kinds {
+	for _, k := range kinds() {
+		name := k.name
 		for _, key := range k.Keys {
 			if !regexp.MustCompile(`\b`+key+`:`).MatchString(shown.String()) && key != "mode" && key != "priority" {
 				t.Errorf("no example shows %s of %s", key, name)

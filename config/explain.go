@@ -69,7 +69,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	f.explainPreset(w, p)
 	names := limitNames(p.Limits)
 	if len(p.live.limits) == 0 {
-		line(w, keyLimits, "none")
+		line(w, keyLimits, unset)
 	}
 	for i, l := range p.live.limits {
 		name := names[i]
@@ -130,7 +130,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 func (f *File) spellLockout(p *placedPolicy) string {
 	l := p.Lockout
 	if l == nil {
-		return "none"
+		return unset
 	}
 	path, row := p.at.Path+".lockout.", ""
 	if l.InARow {
@@ -211,7 +211,7 @@ func (f *File) spellLimit(l placedLimit) string {
 	if l.Rate() != (weir.Rate{}) {
 		words = append(words, f.show(l.at.Path, f.show(l.at.Path+".rate", l.Rate().String())))
 	}
-	if l.permits { // a burst that was left out is that of the rate, which may be hidden
+	if l.permits != 0 { // a burst that was left out is that of the rate, which may be hidden
 		what, path := "burst ", l.at.Path+".burst"
 		if l.Algorithm() != weir.AlgorithmTokenBucket {
 			what, path = "permits ", l.at.Path+".permits"

@@ -1,6 +1,15 @@
 package config
 
-import "github.com/weirhq/weir/config/yamlread"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
+)
 
 // The keys that are looked for in several places.
 const (
@@ -36,178 +45,214 @@ const (
 	keyQueue     = "queue"
 )
 
-// The kinds of the format. The schema has a definition for each, and the documentation a table: tests compare them.
+// What tables of keys say often.
+const (
+	unset    = "none"
+	required = "required"
+	no       = "false"
+	yes      = "[true]"
+	million  = "1000000"
+	fewer    = "[100000]"
+)
+
+// key is a key of a mapping that is read into a T. Decoder, schema and reference are made of the tables of keys.
+type key[T any] = yamlread.Key[*decoder, T]
+
+// about is what the reference and the schema say of a key.
+type about = yamlread.About
+
+// shape is what a key accepts: in words, and as a JSON Schema.
+type shape struct{ words, schema string }
+
+// form is a shape whose values are read as a V.
+type form[V any] struct {
+	shape
+
+	read func(d *decoder, v yamlread.Value) (V, bool)
+}
+
+// tableOf is a table of a kind. Mistakes list its keys in their order.
+func tableOf[T any](k yamlread.Kind, keys []key[T]) *yamlread.Table[*decoder, T] {
+	t := yamlread.NewTable(k, keys...)
+	slices.Sort(t.Kind.Keys)
+	return t
+}
+
+// fill reads a mapping of a table. It returns false if it is none.
+func fill[T any](d *decoder, v yamlread.Value, t *yamlread.Table[*decoder, T], to T) (*yamlread.Object, bool) {
+	o, ok := d.Object(v, t.Kind)
+	if ok {
+		t.Fill(d, o, to)
+	}
+	return o, ok
+}
+
+// read is a key that is set to what it says, and left as it is after a mistake.
+func read[T, V any](name string, f form[V], a about, set func(T, V)) key[T] {
+	return custom(name, f.shape, a, func(d *decoder, v yamlread.Value, to T) {
+		if x, ok := f.read(d, v); ok {
+			set(to, x)
+		}
+	})
+}
+
+// custom is a key that is read in a way of its own.
+func custom[T any](name string, s shape, a about, read func(d *decoder, v yamlread.Value, to T)) key[T] {
+	a.Words, a.Schema = s.words, s.schema
+	return key[T]{Name: name, Read: read, About: a}
+}
+
+// shown is a key that its mapping reads after all others, as it depends on them.
+func shown[T any](name string, s shape, a about) key[T] { return custom[T](name, s, a, nil) }
+
+// orEnv is a value, or one of the environment.
+func orEnv(words, schema string) shape {
+	return shape{words, `{"anyOf": [` + schema + `, {"$ref": "#/$defs/env"}]}`}
+}
+
+// defined is what a definition of the schema describes.
+func defined(words, name string) shape { return shape{words, `{"$ref": "#/$defs/` + name + `"}`} }
+
+// textual is a text of which the schema says more.
+func textual(words, more string) shape {
+	if more != "" {
+		more = ", " + more
+	}
+	return shape{words, `{"type": "string", "minLength": 1` + more + `}`}
+}
+
+// oneOrMany is a value or a list of them.
+func oneOrMany(words, schema string) shape {
+	return shape{words, `{"anyOf": [` + schema + `, {"type": "array", "minItems": 1, "items": ` + schema + `}]}`}
+}
+
+// oneOrManyURLs is a value or a list of them, each of which may be of the environment.
+func oneOrManyURLs(words, schema string) shape {
+	return shape{
+		words, `{"anyOf": [` + schema + `, {"type": "array", "minItems": 1, "items": ` + orEnv("", schema).schema +
+			`}, {"$ref": "#/$defs/env"}]}`,
+	}
+}
+
+const expressionSchema = `{"type": "string", "minLength": 1, "maxLength": 4096}`
+
+// keyShape is what requests are counted under, costShape how many permits they take.
+func keyShape(words string) shape {
+	return shape{
+		words, `{"anyOf": [` + expressionSchema + `, {"type": "array", "minItems": 1, "maxItems": 16, "items": ` +
+			expressionSchema + `}]}`,
+	}
+}
+
+func costShape(words string) shape {
+	return shape{words, `{"anyOf": [{"type": "integer", "minimum": 0, "maximum": 1000000000000000}, ` + expressionSchema + `]}`}
+}
+
+// named is a number from the first on, or one of the names for them.
+func named(first int, names []string) shape {
+	last := first + len(names) - 1
+	return shape{
+		fmt.Sprintf("%d to %d, or %#q to %#q", first, last, names[0], names[len(names)-1]),
+		fmt.Sprintf(`{"anyOf": [{"type": "integer", "minimum": %d, "maximum": %d}, {"enum": [%s]}, {"$ref": "#/$defs/env"}]}`,
+			first, last, quoted(names)),
+	}
+}
+
+// quoted are words of JSON.
+func quoted(words []string) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = strconv.Quote(w)
+	}
+	return strings.Join(all, ", ")
+}
+
+// number is a whole number of what.
+func number(lo, hi int64, what string) form[int64] {
+	s := orEnv(fmt.Sprintf("number, %s to %s", yamlread.Count(lo), yamlread.Count(hi)),
+		fmt.Sprintf(`{"type": "integer", "minimum": %d, "maximum": %d}`, lo, hi))
+	return form[int64]{s, func(d *decoder, v yamlread.Value) (int64, bool) { return d.Number(v, lo, hi, what) }}
+}
+
+// within is the shape in other words.
+func (s shape) within(words string) shape { return shape{words, s.schema} }
+
+// The forms of several keys.
 var (
-	fileKind = &yamlread.Kind{
-		What: "the file",
-		Keys: []string{
-			keyCluster, "policies", "rules", keyStore, "version",
-		},
-		Hints: map[string]string{
-			keyLimits: `limits stand in a policy: write policies: {name: {limits: [...]}}`,
-			"redis":   `did you mean "store"? write store: redis://host:6379`,
-			"etcd":    `did you mean "cluster"? write cluster: {endpoints: [http://host:2379]}`,
-			"durable": `did you mean "cluster"? write cluster: {directory: /var/lib/weir}`,
-			// Those of a file of envoyproxy/ratelimit.
-			"domain":      elsewhere,
-			"descriptors": elsewhere,
-		},
-		Free: "x-",
+	permitCount = number(1, algo.MaxPermits, "a number of permits")
+	keysAtATime = form[int64]{
+		number(1, 1_000_000_000, "").within("number, 1 to 10^9"), number(1, 1_000_000_000, "a number of keys").read,
 	}
-	limitsKind = &yamlread.Kind{
-		What: "a choice of limits",
-		Keys: []string{
-			keyBurst, keyLimit, keyLimits,
-		},
-		Hints: limitsHints,
-	}
-	policyKind = &yamlread.Kind{
-		What: "a policy",
-		Keys: []string{
-			keyBurst, "candidate", keyConsistency, "cost", keyDurability, "fail", keyHold, "key", "keys", keyLimit, keyLimits,
-			"lockout", keyMaxKeys, "mode", "parent", keyPreset, "priority", "queue", "tiers", "when_full",
-		},
-		Hints: limitsHints,
-	}
-	clusterKind = &yamlread.Kind{
-		What: "a cluster",
-		Keys: []string{
-			keyAddress, "ca_file", "cert_file", keyDirectory, keyEndpoints, keyFile, "join", "key_file", "listen",
-			"listen_address", keyMaxKeys, keyName, keyPassword, "peer_ca_file", "peer_cert_file", "peer_key_file", keyPeers,
-			"prefix", "requeue", keyReserve, "ttl", keyUsername,
-		},
-		Hints: map[string]string{
-			"dir":         `did you mean "directory"?`,
-			"data_dir":    `did you mean "directory"?`,
-			"path":        `did you mean "directory"?`,
-			"nodes":       `did you mean "peers"? write peers: {a: http://10.0.0.1:7090}`,
-			"members":     `did you mean "peers"? write peers: {a: http://10.0.0.1:7090}`,
-			"url":         `did you mean "endpoints"? write endpoints: [http://host:2379]`,
-			"urls":        `did you mean "endpoints"?`,
-			"endpoint":    `did you mean "endpoints"?`,
-			"user":        `did you mean "username"?`,
-			"lease":       `did you mean "ttl"?`,
-			"listen_peer": `did you mean "listen"?`,
-			"cacert":      `did you mean "ca_file"?`,
-			keyTLS:        `write https:// in endpoints; ca_file, cert_file and key_file are the files`,
-		},
-	}
-	storeKind = &yamlread.Kind{
-		What: "a store",
-		Keys: []string{
-			"addresses", "connections", "database", "leased", "master", "max_in_flight", "optimistic", keyPassword, "prefix",
-			"replicas", "sentinel_password", "sentinel_username", "timeout", keyTLS, "url", keyUsername,
-		},
-		Hints: map[string]string{
-			keyAddress:   `did you mean "addresses"?`,
-			keyHost:      `did you mean "addresses"? write addresses: [host:6379], or url`,
-			"db":         `did you mean "database"?`,
-			"master_set": `did you mean "master"?`,
-			"user":       `did you mean "username"?`,
-		},
-	}
-	leasedKind = &yamlread.Kind{
-		What: "leased",
-		Keys: []string{
-			keyMaxKeys, "term",
-		},
-	}
-	optimisticKind = &yamlread.Kind{
-		What: "optimistic",
-		Keys: []string{
-			"drift", "interval", keyMaxKeys,
-		},
-	}
-	limitKind = &yamlread.Kind{
-		What: "a limit",
-		Keys: []string{
-			"algorithm", keyBurst, keyDay, keyEvery, keyHour, keyMinute, keyMonth, keyName, keyPermits, keyRate, "segments",
-			keyWeekday, "zone",
-		},
-		Hints: map[string]string{
-			"window":   `the window is the period of rate: write rate: 100/1m`,
-			"period":   `the period is in rate: write rate: 100/1m`,
-			keyLimit:   `did you mean "rate"? limit is the short form beside limits`,
-			"requests": `permits and period are in rate: write rate: 100/1m`,
-			"timezone": `did you mean "zone"?`,
-		},
-	}
-	tiersKind = &yamlread.Kind{
-		What: "tiers",
-		Keys: []string{"by"},
-	}
-	queueKind = &yamlread.Kind{
-		What: "a queue",
-		Keys: []string{
-			keyLimit, "max_wait", "order",
-		},
-		Hints: map[string]string{
-			"timeout": `did you mean "max_wait"?`,
-			"size":    `did you mean "limit"?`,
-		},
-	}
-	lockoutKind = &yamlread.Kind{
-		What: "a lockout",
-		Keys: []string{
-			"for", "in_a_row", "refusals", "within",
-		},
-	}
-	ruleKind = &yamlread.Kind{
-		What: "a rule",
-		Keys: []string{
-			"charge", keyDeny, keyExempt, "final", keyLimits, "match", "mode", keyName, "when",
-		},
-		Hints: map[string]string{
-			"policy":   `did you mean "limits"?`,
-			"policies": `did you mean "limits"?`,
-			keyLimit:   `did you mean "limits"?`,
-			"if":       `did you mean "when"?`,
-			"block":    `did you mean "deny"? write deny: true`,
-			"reject":   `did you mean "deny"? write deny: true`,
-			"forbid":   `did you mean "deny"? write deny: true`,
-			"allow":    `did you mean "exempt"? what no rule denies is allowed`,
-			keyPath:    `write it below match, as match: {path: ...}`,
-			keyHost:    `write it below match, as match: {host: ...}`,
-			keyMethod:  `write it below match, as match: {method: ...}`,
-			"header":   `write it below match, as match: {header: ...}`,
-			"client":   `write it below match, as match: {client: ...}`,
-		},
-	}
-	matchKind = &yamlread.Kind{
-		What: "match",
-		Keys: []string{
-			"client", "header", keyHost, keyMethod, keyPath, "protocol", "route",
-		},
-		Hints: map[string]string{
-			"ip":      `did you mean "client"?`,
-			"when":    `write it beside match: when is a key of the rule`,
-			keyLimits: `write it beside match: limits is a key of the rule`,
-			keyExempt: `write it beside match: exempt is a key of the rule`,
-			"deny":    `write it beside match: deny is a key of the rule`,
-		},
-	}
-	useKind = &yamlread.Kind{
-		What: "a use of a policy",
-		Keys: []string{
-			"cost", "key", "policy",
-		},
+
+	boolean = form[bool]{
+		orEnv("true, false", `{"type": "boolean"}`),
+		func(d *decoder, v yamlread.Value) (bool, bool) { return d.Boolean(v), true },
 	}
 )
 
-// limitsHints are those of limits, which a policy has as well.
-var limitsHints = map[string]string{
-	keyRate:     `did you mean "limit"? rate is a key of the items of limits`,
-	"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate: ...}]`,
-	keyPermits:  `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
+// duration is a time.
+func duration(lo, hi time.Duration) form[time.Duration] {
+	words := "duration, " + yamlread.ShortDuration(lo) + " to " + yamlread.ShortDuration(hi)
+	return form[time.Duration]{defined(words, "duration"), func(d *decoder, v yamlread.Value) (time.Duration, bool) {
+		return d.Duration(v, lo, hi), true
+	}}
 }
 
-// kinds are all of them by the names of their definitions in the schema.
-var kinds = map[string]*yamlread.Kind{
-	"file": fileKind, keyLimits: limitsKind, "policy": policyKind, keyLimit: limitKind, "tiers": tiersKind, "queue": queueKind,
-	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind, keyStore: storeKind, "leased": leasedKind,
-	"optimistic": optimisticKind, keyCluster: clusterKind,
+// choice is one of several words.
+func choice(words []string, hints map[string]string) form[string] {
+	s := orEnv("`"+strings.Join(words, "`, `")+"`", `{"enum": [`+quoted(words)+`]}`)
+	return form[string]{s, func(d *decoder, v yamlread.Value) (string, bool) { return d.Choice(v, words, hints) }}
 }
 
-// elsewhere is the hint for whoever takes one configuration for another.
-const elsewhere = "it is one of envoyproxy/ratelimit: " +
-	"give it to weir serve by --ratelimit-config, and check it by --ratelimit"
+// kindOf is what schema and reference need of a kind.
+type kindOf struct {
+	*yamlread.Kind
+
+	name    string // of its definition in the schema
+	section string // of docs/configuration.md that has its keys, "" for none
+	text    string // what it is
+	rules   string // what the schema says beside its keys
+	keys    []yamlread.Named
+}
+
+// kinds are all of them.
+func kinds() []kindOf {
+	return []kindOf{
+		{fileTable.Kind, "file", "The file", "A configuration file.", fileRules, fileTable.About()},
+		{limitsTable.Kind, keyLimits, "", "Limits: limit, or limits.", limitsRules, limitsTable.About()},
+		{
+			policyTable.Kind, "policy", "Policies", "One or several limits with a name, each of which has a state for every key.",
+			policyRules, policyTable.About(),
+		},
+		{limitTable.Kind, keyLimit, "Limits", "One limit of a policy.", limitRules(), limitTable.About()},
+		{
+			tiersTable.Kind, "tiers", "Tiers", "The tiers of a policy: by chooses one, every other key is the name of a tier.",
+			tiersRules, tiersTable.About(),
+		},
+		{queueTable.Kind, keyQueue, "Queue", "Who waits, in which order, for how long.", "{}", queueTable.About()},
+		{
+			lockoutTable.Kind, "lockout", "Lockout", "Locks out a key that is refused again and again.",
+			`{"required": ["refusals", "within", "for"]}`, lockoutTable.About(),
+		},
+		{ruleTable.Kind, "rule", "Rules", "Which limits hold for which requests.", ruleRules, ruleTable.About()},
+		{
+			matchTable.Kind, "match", "Match",
+			"What can be told of a request without an expression. Each entry is one value or a list.", "{}", matchTable.About(),
+		},
+		{
+			useTable.Kind, "use", "Uses of a policy", "A policy with a key or a cost of its own.", `{"required": ["policy"]}`,
+			useTable.About(),
+		},
+		{
+			storeTable.Kind, keyStore, "Store", "Where the states of shared policies are kept: url, or addresses.", storeRules,
+			storeTable.About(),
+		},
+		{leasedTable.Kind, "leased", "Leased", "Options of leased policies.", "{}", leasedTable.About()},
+		{optimisticTable.Kind, "optimistic", "Optimistic", "Options of optimistic policies.", "{}", optimisticTable.About()},
+		{
+			clusterTable.Kind, keyCluster, "Cluster",
+			"How this process takes part in a cluster: directory, or endpoints; or that it keeps the limits alone: file.",
+			clusterRules, clusterTable.About(),
+		},
+	}
+}

@@ -37,8 +37,8 @@ type placedLimit struct {
 
 	at, name yamlread.Value // name without a node if there is none
 
-	permits  bool // burst or permits are written
-	segments int  // as written, 0 if they are not
+	permits  int64 // burst or permits, 0 if they are not written
+	segments int   // as written, 0 if they are not
 	ok       bool
 }
 
@@ -66,12 +66,11 @@ func (d *decoder) limitSet(o *yamlread.Object) (set limitSet, given bool) {
 	case hasShort:
 		l := placedLimit{at: short}
 		rate, okRate := d.rate(short)
-		permits, okBurst := int64(0), true
-		l.permits = hasBurst
+		okBurst := true
 		if hasBurst {
-			permits, okBurst = d.Number(burst, 1, algo.MaxPermits, "a number of permits")
+			l.permits, okBurst = permitCount.read(d, burst)
 		}
-		l.Limit.Limit = weir.TokenBucket(rate, permits)
+		l.Limit.Limit = weir.TokenBucket(rate, l.permits)
 		l.ok = okRate && okBurst && d.checkLimit(short, l.Limit.Limit)
 		set.ok = l.ok
 		set.limits = []placedLimit{l}
@@ -189,21 +188,14 @@ func algorithmNames() []string {
 // limit reads an item of limits.
 func (d *decoder) limit(v yamlread.Value) placedLimit {
 	l := placedLimit{at: v}
-	o, ok := d.Object(v, limitKind)
+	before := d.Mistakes.Count()
+	o, ok := fill(d, v, limitTable, &l)
 	if !ok {
 		return l
-	}
-	l.ok = !o.Failed
-	and := func(ok bool) { l.ok = l.ok && ok }
-	if name, given := o.Get(keyName); given {
-		l.name = name
-		l.Name, ok = d.Name(name, "a name of 1 to 64 printable ASCII characters without /", mostLimitName, "/")
-		and(ok)
 	}
 	var (
 		kind     weir.Algorithm
 		rate     weir.Rate
-		permits  int64
 		calendar algo.Calendar
 		known    = true
 	)
@@ -213,38 +205,30 @@ func (d *decoder) limit(v yamlread.Value) placedLimit {
 			kind = weir.Algorithm(slices.Index(algorithmNames(), word))
 		}
 	}
-	and(known)
 	if known {
-		and(d.fit(o, kind))
+		d.fit(o, kind)
 	}
 	if of, given := o.Get(keyRate); given {
-		rate, ok = d.rate(of)
-		and(ok)
-	}
-	for _, key := range []string{keyBurst, keyPermits} {
-		if n, given := o.Get(key); given {
-			permits, ok = d.Number(n, 1, algo.MaxPermits, "a number of permits")
-			l.permits = true
-			and(ok)
-		}
-	}
-	if of, given := o.Get("segments"); given {
-		n, valid := d.Number(of, 1, algo.MaxSegments, "a number of segments")
-		l.segments = int(n)
-		and(valid)
+		rate, _ = d.rate(of)
 	}
 	if !known || kind == weir.AlgorithmCalendarWindow {
-		calendar, ok = d.calendar(o)
-		and(ok)
+		calendar = d.calendar(o)
 	}
-	l.Limit.Limit, _ = limits.Of(kind, rate, permits, l.segments, calendar)
-	l.ok = l.ok && d.checkLimit(v, l.Limit.Limit)
+	l.Limit.Limit, _ = limits.Of(kind, rate, l.permits, l.segments, calendar)
+	l.ok = !o.Failed && d.Mistakes.Count() == before && d.checkLimit(v, l.Limit.Limit)
 	return l
 }
 
+func setPermits(l *placedLimit, n int64) { l.permits = n }
+
+// limitName reads the name of a limit.
+func (d *decoder) limitName(v yamlread.Value, l *placedLimit) {
+	l.name = v
+	l.Name, _ = d.Name(v, "a name of 1 to 64 printable ASCII characters without /", mostLimitName, "/")
+}
+
 // fit adds a mistake for each key that the algorithm needs and that is missing, and for each that it does not have.
-func (d *decoder) fit(o *yamlread.Object, a weir.Algorithm) bool {
-	ok := true
+func (d *decoder) fit(o *yamlread.Object, a weir.Algorithm) {
 	needed := map[string]bool{keyName: true, "algorithm": true}
 	for _, key := range fits[a].needs {
 		needed[key] = true
@@ -259,13 +243,12 @@ func (d *decoder) fit(o *yamlread.Object, a weir.Algorithm) bool {
 			fix = "add every: month, for instance"
 		}
 		o.Missing(key, "is missing: "+a.String()+" needs it", fix)
-		ok = false
 	}
 	for _, key := range fits[a].has {
 		needed[key] = true
 	}
 	for _, key := range o.Keys {
-		if !slices.Contains(limitKind.Keys, key) || needed[key] {
+		if !slices.Contains(limitTable.Kind.Keys, key) || needed[key] {
 			continue
 		}
 		field := o.Fields[key]
@@ -285,9 +268,7 @@ func (d *decoder) fit(o *yamlread.Object, a weir.Algorithm) bool {
 			fix = "remove it, or write algorithm: calendar-window"
 		}
 		d.WrongAs(field.OfKey(), "", a.String()+" has no "+key, fix)
-		ok = false
 	}
-	return ok
 }
 
 // ofCalendar reports whether a key is for calendar windows only.

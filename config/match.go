@@ -17,7 +17,7 @@ const mostMatches = 10_000
 
 // match reads the conditions of a rule. Each value is checked by itself, so that a mistake tells its place.
 func (d *decoder) match(v yamlread.Value, r *placedRule) {
-	o, ok := d.Object(v, matchKind)
+	o, ok := d.Object(v, matchTable.Kind)
 	if !ok {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
@@ -76,14 +75,9 @@ func (d *decoder) policies(v yamlread.Value) []*placedPolicy {
 func (d *decoder) policy(name string, v yamlread.Value) *placedPolicy {
 	p := &placedPolicy{at: v}
 	p.Name, p.Source = name, d.Place(v)
-	o, ok := d.Object(v, policyKind)
+	o, ok := fill(d, v, policyTable, p)
 	if !ok {
 		return p
-	}
-	if mode, given := o.Get("mode"); given {
-		if word, ok := d.Choice(mode, modeNames, modeHints); ok {
-			_ = p.Mode.UnmarshalText([]byte(word))
-		}
 	}
 	d.preset(o, p)
 	set, given := d.presetLimit(o, p)
@@ -98,12 +92,6 @@ func (d *decoder) policy(name string, v yamlread.Value) *placedPolicy {
 		p.live.ok = false
 	}
 	p.Limits = p.live.plain()
-	if key, given := o.Get("key"); given {
-		p.Key = d.key(key)
-	}
-	if cost, given := o.Get("cost"); given {
-		p.Cost = d.cost(cost)
-	}
 	if candidate, given := o.Get("candidate"); given {
 		p.candidate = d.limitsOf(candidate)
 		p.Candidate = p.candidate.plain()
@@ -121,60 +109,57 @@ func (d *decoder) policy(name string, v yamlread.Value) *placedPolicy {
 				"use fewer tiers or keys")
 		}
 	}
-	if parent, given := o.Get("parent"); given {
-		if s, ok := d.Text(parent, "the name of a policy", "write the name of a policy"); ok {
-			p.Parent, p.parent = s.Text, parent
-		}
+	if queue, given := o.Get(keyQueue); given {
+		d.queue(queue, p)
 	}
-	d.policyOptions(o, p)
+	d.durability(o, p)
+	d.sharing(o, p)
 	return p
+}
+
+// parent reads the name of another policy.
+func (d *decoder) parent(v yamlread.Value, p *placedPolicy) {
+	if s, ok := d.Text(v, "the name of a policy", "write the name of a policy"); ok {
+		p.Parent, p.parent = s.Text, v
+	}
+}
+
+// priority reads that of requests.
+func (d *decoder) priority(v yamlread.Value, p *placedPolicy) {
+	p.priority = v
+	if word, ok := d.Choice(v, priorityNames, priorityHints); ok {
+		_ = p.Priority.UnmarshalText([]byte(word))
+	}
+}
+
+// order reads which caller is served first.
+func (d *decoder) order(v yamlread.Value, p *placedPolicy) {
+	p.order = v
+	if word, ok := d.Choice(v, orderNames, orderHints); ok {
+		p.NewestFirst = word == newestFirstWord
+	}
 }
 
 var modeNames = []string{policy.ModeEnforce.String(), policy.ModeShadow.String(), policy.ModeOff.String()}
 
 var modeHints = map[string]string{
 	"on": modeNames[0], "active": modeNames[0], "dry-run": modeNames[1], "dryrun": modeNames[1], "log": modeNames[1],
-	"monitor": modeNames[1], "disabled": modeNames[2], "none": modeNames[2], "false": modeNames[2],
+	"monitor": modeNames[1], "disabled": modeNames[2], unset: modeNames[2], no: modeNames[2],
 }
 
-// policyOptions reads what is not about limits and keys.
-func (d *decoder) policyOptions(o *yamlread.Object, p *placedPolicy) {
-	if queue, given := o.Get(keyQueue); given {
-		d.queue(queue, p)
-	}
-	if keys, given := o.Get(keyMaxKeys); given {
-		n, _ := d.Number(keys, 1, 1<<31, "a number of keys")
-		p.MaxKeys = int(n)
-	}
-	if full, given := o.Get("when_full"); given {
-		if word, _ := d.Choice(full, []string{"deny", "admit"}, nil); word == "admit" {
-			p.AdmitWhenFull = true
-		}
-	}
-	if lockout, given := o.Get("lockout"); given {
-		p.Lockout = d.lockout(lockout)
-	}
-	if fail, given := o.Get("fail"); given {
-		words := []string{policy.FailClosed.String(), policy.FailOpen.String(), policy.FailLocal.String()}
-		if word, ok := d.Choice(fail, words, nil); ok {
-			_ = p.Fail.UnmarshalText([]byte(word))
-		}
-	}
-	if priority, given := o.Get("priority"); given {
-		p.priority = priority
-		words := []string{"background", "sheddable", "normal", "critical"}
-		hints := map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
-		if word, ok := d.Choice(priority, words, hints); ok {
-			_ = p.Priority.UnmarshalText([]byte(word))
-		}
-	}
-	d.durability(o, p)
-	d.sharing(o, p)
-}
+const admit = "admit"
+
+var (
+	failNames     = []string{policy.FailClosed.String(), policy.FailOpen.String(), policy.FailLocal.String()}
+	priorityNames = []string{"background", "sheddable", "normal", "critical"}
+	priorityHints = map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
+	orderNames    = []string{"oldest-first", newestFirstWord}
+	orderHints    = map[string]string{"fifo": "oldest-first", "lifo": newestFirstWord}
+)
 
 // limitsOf reads the mapping of a candidate, a tier or a key.
 func (d *decoder) limitsOf(v yamlread.Value) limitSet {
-	o, ok := d.Object(v, limitsKind)
+	o, ok := d.Object(v, limitsTable.Kind)
 	if !ok {
 		return limitSet{at: v}
 	}
@@ -287,7 +272,7 @@ func plural(n int, what string) string {
 
 // queue reads who waits.
 func (d *decoder) queue(v yamlread.Value, p *placedPolicy) {
-	o, ok := d.Object(v, queueKind)
+	o, ok := fill(d, v, queueTable, p)
 	if !ok {
 		return
 	}
@@ -297,16 +282,6 @@ func (d *decoder) queue(v yamlread.Value, p *placedPolicy) {
 	} else if p.QueueLimit == 0 { // no preset has it
 		o.Missing(keyLimit, "is missing: a queue needs it", "add limit: 100, for instance")
 	}
-	if order, given := o.Get("order"); given {
-		p.order = order
-		hints := map[string]string{"fifo": "oldest-first", "lifo": newestFirstWord}
-		if word, _ := d.Choice(order, []string{"oldest-first", newestFirstWord}, hints); word == newestFirstWord {
-			p.NewestFirst = true
-		}
-	}
-	if wait, given := o.Get("max_wait"); given {
-		p.MaxWait = d.Duration(wait, time.Millisecond, time.Hour)
-	}
 	if p.QueueLimit == 0 {
 		p.NewestFirst, p.MaxWait = false, 0
 	}
@@ -314,29 +289,15 @@ func (d *decoder) queue(v yamlread.Value, p *placedPolicy) {
 
 // lockout reads who is locked out.
 func (d *decoder) lockout(v yamlread.Value) *policy.Lockout {
-	o, ok := d.Object(v, lockoutKind)
+	l := new(policy.Lockout)
+	o, ok := fill(d, v, lockoutTable, l)
 	if !ok {
 		return nil
 	}
-	l := new(policy.Lockout)
-	if refusals, given := o.Get("refusals"); given {
-		n, _ := d.Number(refusals, 1, 65535, "a number of refusals")
-		l.Refusals = int(n)
-	} else {
-		o.Missing("refusals", "is missing: a lockout needs it", "add refusals: 10, for instance")
-	}
-	if within, given := o.Get("within"); given {
-		l.Within = d.Duration(within, time.Millisecond, 24*time.Hour)
-	} else {
-		o.Missing("within", "is missing: a lockout needs it", "add within: 1m, for instance")
-	}
-	if length, given := o.Get("for"); given {
-		l.For = d.Duration(length, time.Millisecond, algo.MaxPeriod)
-	} else {
-		o.Missing("for", "is missing: a lockout needs it", "add for: 15m, for instance")
-	}
-	if inARow, given := o.Get("in_a_row"); given {
-		l.InARow = d.Boolean(inARow)
+	for _, needed := range []struct{ key, example string }{{"refusals", "10"}, {"within", "1m"}, {"for", "15m"}} {
+		if _, given := o.Get(needed.key); !given {
+			o.Missing(needed.key, "is missing: a lockout needs it", "add "+needed.key+": "+needed.example+", for instance")
+		}
 	}
 	return l
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/limits"
@@ -22,6 +21,8 @@ const (
 	meteredWait  = 30 * time.Second
 )
 
+var presetNames = []string{presetMeteredAPI, presetFromEnv}
+
 var presetHints = map[string]string{
 	"metered": presetMeteredAPI, "metered_api": presetMeteredAPI, "meteredapi": presetMeteredAPI, "gemini": presetFromEnv,
 	"outbound": presetMeteredAPI, "upstream": presetMeteredAPI,
@@ -33,7 +34,7 @@ func (d *decoder) preset(o *yamlread.Object, p *placedPolicy) {
 	if !given {
 		return
 	}
-	word, ok := d.Choice(at, []string{presetMeteredAPI, presetFromEnv}, presetHints)
+	word, ok := d.Choice(at, presetNames, presetHints)
 	if !ok {
 		p.preset = at // the limits that are missing need no mistake of their own
 		return
@@ -53,7 +54,7 @@ func (d *decoder) presetLimit(o *yamlread.Object, p *placedPolicy) (limitSet, bo
 	if p.QueueLimit == 0 { // the preset is not known
 		return set, true
 	}
-	l := placedLimit{permits: true}
+	var l placedLimit
 	l.at = yamlread.Value{Node: p.preset.Node, Path: yamlread.Join(p.at.Path, keyLimit), Key: p.preset.Key}
 	used := map[string]bool{}
 	l.Limit.Limit = durable.MeteredAPI(func(name string) string {
@@ -84,9 +85,10 @@ func (d *decoder) presetLimit(o *yamlread.Object, p *placedPolicy) (limitSet, bo
 	if burst, given := o.Get(keyBurst); given {
 		delete(d.Shown, burst.Path)
 		var permits int64
-		permits, l.ok = d.Number(burst, 1, algo.MaxPermits, "a number of permits")
+		permits, l.ok = permitCount.read(d, burst)
 		l.Limit.Limit = limits.WithPermits(l.Limit.Limit, permits)
 	}
+	l.permits = l.Permits()
 	l.ok = l.ok && d.checkLimit(p.preset, l.Limit.Limit)
 	set.ok, set.limits = l.ok, []placedLimit{l}
 	return set, true

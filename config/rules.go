@@ -11,6 +11,7 @@ const (
 	mostRules    = 100_000
 	mostRuleName = 128
 	mostUses     = 64
+	afterwards   = "afterwards"
 )
 
 // placedRule is a rule with the places of what it consists of.
@@ -61,7 +62,7 @@ func (d *decoder) rules(v yamlread.Value) []*placedRule {
 func (d *decoder) rule(v yamlread.Value, i int) (r *placedRule, name yamlread.Value) {
 	r = &placedRule{at: v}
 	r.Source = d.Place(v)
-	o, ok := d.Object(v, ruleKind)
+	o, ok := fill(d, v, ruleTable, r)
 	if !ok {
 		return r, v
 	}
@@ -71,50 +72,27 @@ func (d *decoder) rule(v yamlread.Value, i int) (r *placedRule, name yamlread.Va
 	} else {
 		o.Missing(keyName, "is missing: a rule needs it", fmt.Sprintf("add name: rule-%d, for instance", i+1))
 	}
-	if match, given := o.Get("match"); given {
-		d.match(match, r)
-	}
 	if when, given := o.Get("when"); given {
 		r.When = and(r.When, d.when(when))
 	}
-	if limits, given := o.Get(keyLimits); given {
-		d.uses(limits, r)
-	}
 	if exempt, given := o.Get(keyExempt); given {
-		r.Exempt = d.Boolean(exempt)
 		if limits, given := o.Get(keyLimits); given && r.Exempt {
 			d.Wrong(exempt, "an exempt rule frees requests of all limits: it must have no limits",
 				fmt.Sprintf("remove exempt, or limits in line %d", limits.Key.Line))
 		}
 	}
-	if final, given := o.Get("final"); given {
-		r.Final = d.Boolean(final)
-	}
-	if charge, given := o.Get("charge"); given {
-		const before, afterwards = "before", "afterwards"
-		word, _ := d.Choice(charge, []string{before, afterwards}, map[string]string{"after": afterwards, "debit": afterwards})
-		r.Afterwards = word == afterwards
-		if r.Afterwards && r.Exempt {
-			d.Wrong(charge, "an exempt rule charges nothing", "remove charge, or exempt")
-		}
+	if charge, given := o.Get("charge"); given && r.Afterwards && r.Exempt {
+		d.Wrong(charge, "an exempt rule charges nothing", "remove charge, or exempt")
 	}
 	d.denies(o, r)
 	return r, name
 }
 
-// denies reads whether a rule denies requests, and in which mode.
+// denies finds what a rule that denies cannot have, and one that does not.
 func (d *decoder) denies(o *yamlread.Object, r *placedRule) {
-	if deny, given := o.Get(keyDeny); given {
-		r.Deny = d.Boolean(deny)
-	}
-	if mode, given := o.Get("mode"); given {
-		if word, ok := d.Choice(mode, modeNames, modeHints); ok {
-			_ = r.Mode.UnmarshalText([]byte(word)) // it is one of them
-		}
-		if !r.Deny && r.Mode != policy.ModeEnforce {
-			d.Wrong(mode, "the rule does not deny: other rules have the modes of their policies",
-				"write mode in the policy, or add deny: true")
-		}
+	if mode, given := o.Get("mode"); given && !r.Deny && r.Mode != policy.ModeEnforce {
+		d.Wrong(mode, "the rule does not deny: other rules have the modes of their policies",
+			"write mode in the policy, or add deny: true")
 	}
 	if !r.Deny {
 		return
@@ -157,7 +135,7 @@ func (d *decoder) use(v yamlread.Value) (u placedUse, ok bool) {
 		u.Policy = s.Text
 		return u, isText
 	}
-	o, ok := d.Object(v, useKind)
+	o, ok := fill(d, v, useTable, &u)
 	if !ok {
 		return u, false
 	}
@@ -166,12 +144,6 @@ func (d *decoder) use(v yamlread.Value) (u placedUse, ok bool) {
 		o.Missing("policy", "is missing: it names the policy", "add policy: and the name of a policy")
 	} else if s, ok := d.Text(name, "the name of a policy", "write the name of a policy"); ok {
 		u.Policy, u.at = s.Text, name
-	}
-	if key, given := o.Get("key"); given {
-		u.Key = d.key(key)
-	}
-	if cost, given := o.Get("cost"); given {
-		u.Cost = d.cost(cost)
 	}
 	return u, u.Policy != ""
 }

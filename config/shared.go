@@ -25,7 +25,7 @@ var consistencyNames = []string{
 var consistencyHints = map[string]string{
 	"shared": consistencyNames[1], "strict": consistencyNames[1], "strong": consistencyNames[1], "exact": consistencyNames[1],
 	"global": consistencyNames[1], "lease": consistencyNames[2], "batch": consistencyNames[2], "eventual": consistencyNames[3],
-	"async": consistencyNames[3], "none": consistencyNames[0], "memory": consistencyNames[0],
+	"async": consistencyNames[3], unset: consistencyNames[0], "memory": consistencyNames[0],
 }
 
 // sharing reads whether other processes share a policy, and checks that against what else it says.
@@ -41,9 +41,6 @@ func (d *decoder) sharing(o *yamlread.Object, p *placedPolicy) {
 	}
 	p.unset(o)
 	hold, holds := o.Get(keyHold)
-	if holds {
-		p.Hold = d.Duration(hold, time.Millisecond, 24*time.Hour)
-	}
 	switch cluster := p.Durability == policy.DurabilityCluster; {
 	case cluster && p.Consistency.Shared():
 		d.Wrong(p.durability, "cannot be cluster beside consistency "+d.written(at.Path, p.Consistency.String())+

@@ -68,7 +68,7 @@ func (d *decoder) store(v yamlread.Value) *Store {
 		d.storeURL(v, s)
 		return s
 	}
-	o, ok := d.Object(v, storeKind)
+	o, ok := fill(d, v, storeTable, s)
 	if !ok {
 		return s
 	}
@@ -86,30 +86,17 @@ func (d *decoder) store(v yamlread.Value) *Store {
 		o.Missing("url", "is missing: a store needs url, or addresses", "add url: redis://127.0.0.1:6379, for instance")
 	}
 	d.storeAccess(o, s, hasAddresses)
-	if prefix, given := o.Get("prefix"); given {
-		if x, ok := d.Text(prefix, "a text of 1 to 128 bytes without braces", "write weir:, for instance"); ok {
-			s.Prefix = x.Text
-			if x.Text == "" || len(x.Text) > mostPrefix || strings.ContainsAny(x.Text, "{}") {
-				d.Wrong(prefix, "must be a text of 1 to 128 bytes without braces", "write weir:, for instance")
-			}
-		}
-	}
-	if timeout, given := o.Get("timeout"); given {
-		s.Timeout = d.Duration(timeout, time.Millisecond, time.Minute)
-	}
-	if most, given := o.Get("max_in_flight"); given {
-		n, _ := d.Number(most, 1, 1<<20, "a number of requests")
-		s.MaxInFlight = int(n)
-	}
-	if connections, given := o.Get("connections"); given {
-		s.Connections = d.connections(connections)
-	}
-	if replicas, given := o.Get("replicas"); given {
-		n, _ := d.Number(replicas, 1, 10_000, "a number of processes")
-		s.Replicas = int(n)
-	}
-	d.storeModes(o, s)
 	return s
+}
+
+// storePrefix reads what begins the names of all keys.
+func (d *decoder) storePrefix(v yamlread.Value, s *Store) {
+	const must, fix = "a text of 1 to 128 bytes without braces", "write weir:, for instance"
+	x, ok := d.Text(v, must, fix)
+	if ok && (x.Text == "" || len(x.Text) > mostPrefix || strings.ContainsAny(x.Text, "{}")) {
+		d.Wrong(v, "must be "+must, fix)
+	}
+	s.Prefix = x.Text
 }
 
 // connections reads how many there are to each server. It is 0 after a mistake.
@@ -125,42 +112,6 @@ func (d *decoder) connections(v yamlread.Value) int {
 	}
 	d.Wrong(v, "must be "+must, fix)
 	return 0
-}
-
-// storeModes reads what is about leased and optimistic policies.
-func (d *decoder) storeModes(o *yamlread.Object, s *Store) {
-	if l, ok := d.mode(o, "leased", leasedKind, &s.Leased.MaxKeys); ok {
-		if term, given := l.Get("term"); given {
-			s.Leased.Term = d.Duration(term, 10*time.Millisecond, time.Minute)
-		}
-	}
-	l, ok := d.mode(o, "optimistic", optimisticKind, &s.Optimistic.MaxKeys)
-	if !ok {
-		return
-	}
-	if interval, given := l.Get("interval"); given {
-		s.Optimistic.Interval = d.Duration(interval, time.Millisecond, time.Minute)
-	}
-	if drift, given := l.Get("drift"); given {
-		s.Optimistic.Drift = d.percent(drift)
-	}
-}
-
-// mode reads the mapping of a mode, if there is one, and how many keys it has.
-func (d *decoder) mode(o *yamlread.Object, name string, k *yamlread.Kind, maxKeys *int) (*yamlread.Object, bool) {
-	v, given := o.Get(name)
-	if !given {
-		return nil, false
-	}
-	l, ok := d.Object(v, k)
-	if !ok {
-		return nil, false
-	}
-	if keys, given := l.Get(keyMaxKeys); given {
-		n, _ := d.Number(keys, 1, 1_000_000_000, "a number of keys")
-		*maxKeys = int(n)
-	}
-	return l, true
 }
 
 // percent reads a share of a limit.
@@ -193,30 +144,16 @@ func (d *decoder) secret(v yamlread.Value, variable string) string {
 	return x.Text
 }
 
-// storeAccess reads who we are for the servers, and how they are reached if not by a URL.
+const redisPassword = "REDIS_PASSWORD"
+
+// user reads the name of a user of a store.
+func (d *decoder) user(v yamlread.Value) string {
+	x, _ := d.Text(v, "a text", "write default, for instance")
+	return x.Text
+}
+
+// storeAccess reads how the servers are reached if not by a URL.
 func (d *decoder) storeAccess(o *yamlread.Object, s *Store, byAddress bool) {
-	for _, name := range []struct {
-		key string
-		to  *string
-	}{{keyUsername, &s.Username}, {"sentinel_username", &s.SentinelUsername}} {
-		if v, given := o.Get(name.key); given {
-			if x, ok := d.Text(v, "a text", "write default, for instance"); ok {
-				*name.to = x.Text
-			}
-		}
-	}
-	for _, name := range []struct {
-		key string
-		to  *string
-	}{{keyPassword, &s.Password}, {"sentinel_password", &s.SentinelPassword}} {
-		if v, given := o.Get(name.key); given {
-			*name.to = d.secret(v, "REDIS_PASSWORD")
-		}
-	}
-	if db, given := o.Get("database"); given {
-		n, _ := d.Number(db, 0, 1<<16-1, "the number of a database")
-		s.Database = int(n)
-	}
 	for _, key := range []string{"master", keyTLS} {
 		v, given := o.Get(key)
 		switch {

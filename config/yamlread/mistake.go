@@ -78,11 +78,13 @@ type Findings struct {
 	All     []Mistake
 	Omitted int
 
-	seen map[Mistake]struct{}
+	seen  map[Mistake]struct{}
+	count int
 }
 
 // Add keeps a mistake, once for each place, however often an alias leads there.
 func (c *Findings) Add(m Mistake) {
+	c.count++
 	once := Mistake{Line: m.Line, Column: m.Column, Message: m.Message}
 	if _, known := c.seen[once]; known {
 		return
@@ -98,8 +100,8 @@ func (c *Findings) Add(m Mistake) {
 	c.All = append(c.All, m)
 }
 
-// Count is how many there were.
-func (c *Findings) Count() int { return len(c.All) + c.Omitted }
+// Count is how many were added, so that it grows with each, whether or not it is kept.
+func (c *Findings) Count() int { return c.count }
 
 // Sorted returns them in the order of the file.
 func (c *Findings) Sorted() []Mistake {
