@@ -6,14 +6,13 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/limits"
+	"github.com/weirhq/weir/internal/memo"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -22,8 +21,7 @@ import (
 type told struct {
 	quotas map[string]quota // of Limiter or Keyed, by name
 	held   holding          // Keyed, if it is one
-	texts  sync.Map         // [mostParts]named to *ratelimitfields.Policies
-	count  atomic.Int64
+	texts  memo.Table[[mostParts]named, *ratelimitfields.Policies]
 }
 
 type quota struct {
@@ -47,10 +45,8 @@ type part struct {
 	reset     time.Duration
 }
 
-const (
-	mostParts = 4    // how many policies of a call are remembered with their text
-	mostTexts = 1024 // and for how many combinations
-)
+// mostParts is how many policies of a call are remembered with their text.
+const mostParts = 4
 
 // holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
 type holding interface{ LimitOf(key string) weir.Limit }
@@ -136,30 +132,25 @@ func quotaOf(p *policy.Part) quota {
 
 // policies are the parts as ratelimitfields writes them; nil if they cannot be written.
 func (t *told) policies(parts []part) *ratelimitfields.Policies {
-	var key [mostParts]named
-	if len(parts) <= mostParts {
-		for i := range parts {
-			key[i] = parts[i].named
-		}
-		if known, ok := t.texts.Load(key); ok {
-			return known.(*ratelimitfields.Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
-		}
+	if len(parts) > mostParts {
+		made, _ := written(parts)
+		return made
 	}
+	var key [mostParts]named
+	for i := range parts {
+		key[i] = parts[i].named
+	}
+	made, _ := t.texts.Of(key, func([mostParts]named) (*ratelimitfields.Policies, error) { return written(parts) })
+	return made
+}
+
+func written(parts []part) (*ratelimitfields.Policies, error) {
 	all := make([]ratelimitfields.Policy, 0, len(parts))
 	for i := range parts {
 		p := &parts[i]
 		all = append(all, ratelimitfields.Policy{Name: p.name, Quota: p.permits, Window: p.window, Unit: p.unit})
 	}
-	made, err := ratelimitfields.NewPolicies(all...)
-	if err != nil {
-		return nil
-	}
-	if len(parts) <= mostParts && t.count.Load() < mostTexts {
-		if _, loaded := t.texts.LoadOrStore(key, made); !loaded {
-			t.count.Add(1)
-		}
-	}
-	return made
+	return ratelimitfields.NewPolicies(all...)
 }
 
 func states(parts []part) []ratelimitfields.State {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/internal/memo"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -31,7 +32,7 @@ type Gate struct {
 	front
 
 	options GateOptions
-	texts   toldTexts
+	texts   memo.Table[quotaKey, *ratelimitfields.Policies]
 	passes  sync.Pool // of *pass
 
 	admitted, exempt atomic.Uint64

@@ -3,7 +3,6 @@ package httplimit
 import (
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
@@ -13,16 +12,9 @@ import (
 // mostToldParts is how many limits of a verdict are told at most, those that bind or refuse first.
 const mostToldParts = 16
 
-// toldTexts are the texts of the limits of an engine, as far as they have been told.
-type toldTexts struct {
-	mu    sync.Mutex
-	set   *policy.Set // the texts are of its policies
-	items map[quotaKey]*ratelimitfields.Policies
-}
-
 // quotaKey is a limit of a policy as it was applied to a key, and how much it allowed.
 type quotaKey struct {
-	policy  *policy.Policy
+	policy  string
 	limit   int
 	quota   int64
 	applied weir.Limit
@@ -34,36 +26,19 @@ type recentTexts [16]struct {
 	item *ratelimitfields.Policies // one
 }
 
-// mostTexts is how many texts are remembered.
-const mostTexts = 4096
-
 func (g *Gate) text(p *pass, part *policy.Part) *ratelimitfields.Policies {
-	key := quotaKey{part.Policy, part.Limit, part.Decision.Limit, part.Applied()}
-	slot := &p.recent[(uint64(key.limit)*5+uint64(key.quota)+uint64(len(part.Policy.Name))*7)%uint64(len(p.recent))]
+	key := quotaKey{part.Policy.Name, part.Limit, part.Decision.Limit, part.Applied()}
+	slot := &p.recent[(uint64(key.limit)*5+uint64(key.quota)+uint64(len(key.policy))*7)%uint64(len(p.recent))]
 	if slot.item == nil || slot.key != key {
-		slot.key, slot.item = key, g.texts.find(key, part, g.options.Engine.Set(), g.options.Units)
-	}
-	return slot.item
-}
-
-func (t *toldTexts) find(
-	key quotaKey, part *policy.Part, set *policy.Set, units map[string]ratelimitfields.Unit,
-) *ratelimitfields.Policies {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.set != set || len(t.items) == mostTexts {
-		t.set, t.items = set, map[quotaKey]*ratelimitfields.Policies{}
-	}
-	item := t.items[key]
-	if item == nil {
-		told := toldPolicy(part, units)
-		var err error
-		if item, err = ratelimitfields.NewPolicies(told); err != nil {
+		item, err := g.texts.Of(key, func(quotaKey) (*ratelimitfields.Policies, error) {
+			return ratelimitfields.NewPolicies(toldPolicy(part, g.options.Units))
+		})
+		if err != nil {
 			item = new(ratelimitfields.Policies) // the names of an engine can all be told
 		}
-		t.items[key] = item
+		slot.key, slot.item = key, item
 	}
-	return item
+	return slot.item
 }
 
 // toldPolicy is a limit as clients are told of it.

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/memo"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -79,8 +79,7 @@ type middleware struct {
 	askings  sync.Pool  // of *asking
 
 	// Where the limit of a request is not that of the policies: of a key that has its own, or since it was changed.
-	others      sync.Map // limitOf to *Policies
-	othersCount atomic.Int64
+	others memo.Table[limitOf, *ratelimitfields.Policies]
 }
 
 // limitOf is the quota of a decision under the policy at index.
@@ -92,9 +91,6 @@ type limitOf struct {
 
 // holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
 type holding interface{ LimitOf(key string) weir.Limit }
-
-// mostOthers is how many limits are remembered with the text of their policies.
-const mostOthers = 1024
 
 // hasQuota reports whether a limit allows so many permits at once.
 func hasQuota(l weir.Limit, permits int64) bool {
@@ -116,15 +112,9 @@ func (m *middleware) under(policies *ratelimitfields.Policies, index int, key st
 	if p := policies.At(index); p.Quota == limit && p.Limit == of.limit {
 		return policies
 	}
-	if other, ok := m.others.Load(of); ok {
-		return other.(*ratelimitfields.Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
-	}
-	other := withQuota(policies, index, limit, of.limit)
-	if m.othersCount.Load() < mostOthers {
-		if _, loaded := m.others.LoadOrStore(of, other); !loaded {
-			m.othersCount.Add(1)
-		}
-	}
+	other, _ := m.others.Of(of, func(of limitOf) (*ratelimitfields.Policies, error) {
+		return withQuota(policies, of.index, of.quota, of.limit), nil
+	})
 	return other
 }
 

@@ -2,10 +2,10 @@ package answer
 
 import (
 	"net/http"
-	"strconv"
-	"sync"
+	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/memo"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -15,13 +15,20 @@ type Fields struct {
 	// Headers writes them. Default: those of the current draft.
 	Headers ratelimitfields.Headers
 
-	mu sync.RWMutex
-	// told are the policies of verdicts that have come, by what they say: of most configurations a handful.
-	told map[string]*ratelimitfields.Policies
+	// told are the policies of verdicts that have come: of most configurations a handful.
+	told memo.Table[[mostTold]quota, *ratelimitfields.Policies]
 }
 
-// mostTold is how many combinations of policies are kept prepared. Tiers and limits of single keys make new ones.
-const mostTold = 1024
+// quota is what is told of a limit.
+type quota struct {
+	name   string
+	quota  int64
+	window time.Duration
+	unit   ratelimitfields.Unit
+}
+
+// mostTold is how many policies of a verdict are remembered with their text.
+const mostTold = 4
 
 // Tell sets the fields about v in h, with the ID of a refusal that has one. It returns the seconds of Retry-After, 0 if there is
 // none. Without a limit nothing is told, nor if a rule denies the request, nor of a limit that was not asked because another one
@@ -33,11 +40,10 @@ func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	}
 	var (
 		few    [4]int
-		space  [256]byte
 		states [4]ratelimitfields.State
 	)
 	order := parts(few[:0], v)
-	prepared := f.prepare(space[:0], order, v)
+	prepared := f.prepare(order, v)
 	if prepared == nil {
 		return 0
 	}
@@ -78,36 +84,26 @@ next:
 }
 
 // prepare returns the policies of a verdict, nil if they cannot be told.
-func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *ratelimitfields.Policies {
-	var few [4]ratelimitfields.Policy
-	all := few[:0]
-	for _, i := range order {
-		p := told(&v.Parts[i])
-		all = append(all, p)
-		key = append(key, p.Name...)
-		key = append(key, 0) // is in no name
-		key = strconv.AppendInt(key, p.Quota, 36)
-		key = append(key, ' ')
-		key = strconv.AppendInt(key, int64(p.Window), 36)
-		key = append(append(key, p.Unit...), 0)
-	}
-	f.mu.RLock()
-	prepared := f.told[string(key)]
-	f.mu.RUnlock()
-	if prepared != nil {
+func (f *Fields) prepare(order []int, v *policy.Verdict) *ratelimitfields.Policies {
+	if len(order) > mostTold {
+		prepared, _ := written(order, v)
 		return prepared
 	}
-	prepared, err := ratelimitfields.NewPolicies(all...)
-	if err != nil {
-		return nil
+	var key [mostTold]quota
+	for place, i := range order {
+		p := told(&v.Parts[i])
+		key[place] = quota{p.Name, p.Quota, p.Window, p.Unit}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.told) >= mostTold || f.told == nil {
-		f.told = make(map[string]*ratelimitfields.Policies)
-	}
-	f.told[string(key)] = prepared
+	prepared, _ := f.told.Of(key, func([mostTold]quota) (*ratelimitfields.Policies, error) { return written(order, v) })
 	return prepared
+}
+
+func written(order []int, v *policy.Verdict) (*ratelimitfields.Policies, error) {
+	all := make([]ratelimitfields.Policy, 0, len(order))
+	for _, i := range order {
+		all = append(all, told(&v.Parts[i]))
+	}
+	return ratelimitfields.NewPolicies(all...)
 }
 
 // told is a part as clients are told of it: the limit that was applied to its key.
