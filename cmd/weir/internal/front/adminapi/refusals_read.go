@@ -54,15 +54,17 @@ func (l *Refusals) Find(id uint64) (r admin.Refusal, ok bool) {
 	return r, ok
 }
 
-// Since are the refusals after the one with this number, the first first, at most so many of the last ones, and the number of the
-// last.
+// Since returns the refusals after the one with this number, the first first, at most so many of the last ones, and the number to
+// go on with: that of the last refusal before the first one that is still being noted.
 func (l *Refusals) Since(number uint64, most int) (all []admin.Refusal, last uint64) {
 	last = l.number.Load()
 	if last > uint64(most) {
 		number = max(number, last-uint64(most))
 	}
 	for number++; number <= last; number++ {
-		l.look(number, func(e *refusalEntry) { all = append(all, e.told(l.id(number))) })
+		if noted := l.look(number, func(e *refusalEntry) { all = append(all, e.told(l.id(number))) }); !noted {
+			return all, number - 1
+		}
 	}
 	return all, last
 }
@@ -70,14 +72,15 @@ func (l *Refusals) Since(number uint64, most int) (all []admin.Refusal, last uin
 // Counts are how many refusals were noted, and how many were not as there were too many.
 func (l *Refusals) Counts() (kept, missed uint64) { return l.number.Load(), l.missed.Load() }
 
-// look calls do with the refusal of this number, if it is still there.
-func (l *Refusals) look(number uint64, do func(e *refusalEntry)) {
+// look calls do with the refusal of this number, if it is still there, and reports whether it has been noted.
+func (l *Refusals) look(number uint64, do func(e *refusalEntry)) (noted bool) {
 	s := &l.slots[number%MostRefusals]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entry != nil && s.entry.number == number {
 		do(s.entry)
 	}
+	return s.entry != nil && s.entry.number >= number
 }
 
 func (e *refusalEntry) of(s span) string { return string(e.text[s.from:s.to]) }
