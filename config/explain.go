@@ -26,7 +26,7 @@ const mostListed = 20
 // in the file.
 func (f *File) Explain(w io.Writer) {
 	b := bufio.NewWriter(w)
-	defer b.Flush() //nolint:errcheck // if it cannot be written, nobody is there to be told
+	defer b.Flush() //nolint:errcheck // an error of the writer has no reader
 	fmt.Fprintf(b, "%s: %s, %s\n", f.Name, plural(len(f.policies), "policy"), plural(len(f.rules), "rule"))
 	f.explainStore(b)
 	f.explainCluster(b)

@@ -102,7 +102,7 @@ func placeFlaw(u *url.URL, query url.Values) (message, fix string) {
 	return "", ""
 }
 
-// redacted is a URL, or what somebody took for one, without passwords. What it refers to of the environment stays.
+// redacted is a URL, or text in its place, without passwords. What it refers to of the environment stays.
 func redacted(text string) string {
 	scheme, rest, hasScheme := strings.Cut(text, "://")
 	if !hasScheme {

@@ -210,7 +210,7 @@ func (w *work) measure(it *item, admitted bool) {
 	}
 }
 
-// try takes the permits of limits that refuse nobody.
+// try takes the permits of limits that refuse no request.
 func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 	if it.joined >= 0 {
 		return w.items[it.joined].granted

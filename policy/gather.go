@@ -40,7 +40,7 @@ type work struct {
 	chances  chances
 	gone     error      // why the caller has gone, nil if it has not
 	told     []*Request // memory for what others are told
-	observer Observer   // to be told of the end, nil for nobody
+	observer Observer   // to be told of the end, or nil
 	allowed  time.Time  // when the request was, if there is one
 
 	clientOf             *native // the key that is made of the client of the request and is in keys, if there is one
@@ -74,7 +74,7 @@ func (w *work) key(it *item) []byte { return w.keys[it.from:it.to:it.to] }
 
 // borrow is b as a string that is valid until b changes: limiters keep clones only.
 func borrow(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b meanwhile
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // b does not change meanwhile
 }
 
 // gather finds the policies that hold for requests. An engine that is counting counts them, and its rules what they match.

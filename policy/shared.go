@@ -117,7 +117,7 @@ func (v *Verdict) giveBack() {
 	w.step.Peek()
 	v.fillLocal()
 	for i := range v.Parts {
-		if p := &v.Parts[i]; !p.shared { // it was granted, whoever has come since
+		if p := &v.Parts[i]; !p.shared { // it was granted, also if others have come since
 			p.Decision.Allowed, p.Decision.Reason, p.Decision.RetryAfter = true, weir.ReasonNone, 0
 		}
 	}
@@ -465,7 +465,7 @@ func anyCanceled(decisions []weir.Decision) bool {
 	return slices.ContainsFunc(decisions, func(d weir.Decision) bool { return d.Reason == weir.ReasonCanceled })
 }
 
-// ownerless counts requests that were let pass as nobody could decide on them, and logs why. Those that were refused are counted
+// ownerless counts requests that were let pass as no store could decide on them, and logs why. Those that were refused are counted
 // where they are.
 func (e *Engine) ownerless(charges []store.Charge, err error) {
 	s := e.live.Load()

@@ -121,7 +121,7 @@ func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 	case v.DeniedBy(request) != nil:
 		return deniedByRule(), true
 	case !v.Allowed && len(w.items) == 0 && w.unknown == 0 && len(w.denied) == 0:
-		return v.own, true // nobody has looked at any of them
+		return v.own, true // none of them was decided
 	}
 	at := -1
 	for i := range w.items {
@@ -225,7 +225,7 @@ func zeros(all []int64, n int) []int64 {
 	return all
 }
 
-// settled forgets the leases, which have ended, and ends those that refused nobody.
+// settled forgets the leases, which have ended, and ends those that refused nothing.
 func (v *Verdict) settled() {
 	v.work.leases = v.work.leases[:0]
 	v.releaseExtra()

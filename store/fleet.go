@@ -292,7 +292,7 @@ func (f *Fleet) takenAt(charges []Charge) func(c *Charge) int {
 	}
 }
 
-// fallsBack reports whether a call that failed is to be decided without the store: nobody waits for a decision any more whose
+// fallsBack reports whether a call that failed is to be decided without the store: no caller waits for a decision any more whose
 // context was canceled.
 func fallsBack(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrUnavailable) && !errors.Is(ctx.Err(), context.Canceled)

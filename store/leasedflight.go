@@ -81,7 +81,7 @@ func (l *Leased) launch(e *leasedKey, now int64) {
 	}
 }
 
-// launchAhead sends a Lend before anybody has to wait for it, by as much earlier than it is worth while as lead is.
+// launchAhead sends a Lend before a caller has to wait for it, by as much earlier than it is worth while as lead is.
 func (l *Leased) launchAhead(e *leasedKey, now, lead int64) {
 	if e.inFlight || now < e.aheadAt-lead || l.shard(e.hash).closed || l.ahead.Load() >= mostAheadCalls {
 		return

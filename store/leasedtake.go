@@ -354,7 +354,7 @@ func (l *Leased) leases(limit weir.Limit) bool {
 }
 
 // giveBackSince undoes a take of this process that was called at the time since of [Leased.now], or later: exactly, and without
-// asking the inner store. What may lie too far back stays taken, and so does what was passed on to the inner store, as nobody can
+// asking the inner store. What may lie too far back stays taken, and so does what was passed on to the inner store, as none can
 // tell it what has come back there meanwhile.
 func (l *Leased) giveBackSince(charges []Charge, since int64) {
 	for i := range charges {

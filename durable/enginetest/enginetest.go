@@ -82,7 +82,7 @@ func (t test) engine() durable.Engine { //nolint:ireturn // there are several
 	return e
 }
 
-// elected campaigns and resigns at the end of the test, if nobody else does.
+// elected campaigns and resigns at the end of the test, if nothing else does.
 func (t test) elected(e durable.Engine, address string) durable.Term { //nolint:ireturn // there are several
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -118,7 +118,7 @@ func allOrNothing(tt *testing.T, c Cluster) {
 	}
 }
 
-// deposed: whoever was the owner once cannot write, although it has never noticed.
+// deposed: a former owner cannot write, although it has never noticed.
 func deposed(tt *testing.T, c Cluster) {
 	t := test{tt, c}
 	first := t.elected(t.engine(), "first")

@@ -166,7 +166,7 @@ func (b *bench) end(w *waits, outcome weir.Reason) {
 	b.want(w.answer, outcome)
 }
 
-// queued waits until so many permits are waited for, which shows by what does not fit behind them, or until somebody has been
+// queued waits until so many permits are waited for, which shows by what does not fit behind them, or until a caller has been
 // answered who may be before. It asks for all that there can be, so that it never gets any.
 func (b *bench) queued(permits int64, brief ...*waits) {
 	b.t.Helper()
@@ -191,7 +191,7 @@ func (b *bench) queued(permits int64, brief ...*waits) {
 	b.t.Fatalf("the queue never had %d permits", permits)
 }
 
-// without asks until the owner knows that somebody has gone, and wants an outcome then. Another node does not wait for ever until
+// without asks until the owner knows that a caller has gone, and wants an outcome then. Another node does not wait for ever until
 // the owner has heard that a request is withdrawn.
 func (b *bench) without(r Request, before, outcome weir.Reason) {
 	b.t.Helper()

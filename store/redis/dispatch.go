@@ -164,7 +164,7 @@ func isTryAgain(err error) bool {
 	return errors.As(err, &answer) && answer.IsTryAgain()
 }
 
-// abandon gives up a request, unless it is answered. Whoever has sent it gives it back; one that was not sent will not be.
+// abandon gives up a request, unless it is answered. The sender gives it back; one that was not sent will not be.
 func (d *dispatcher) abandon(r *request) bool {
 	d.lock.Lock() // or it might be in the queue once more already, for another caller
 	given := r.state.CompareAndSwap(waiting, abandoned)
@@ -179,7 +179,7 @@ func (d *dispatcher) abandon(r *request) bool {
 	return given
 }
 
-// finish gives a request back that nobody else knows.
+// finish gives a request back that no other goroutine has.
 func (d *dispatcher) finish(r *request) {
 	r.timer.Stop()
 	r.keys, r.args, r.reply, r.err = nil, nil, "", nil
@@ -226,7 +226,7 @@ func (d *dispatcher) send(l *lane) {
 		}
 		live := batch[:0]
 		for _, r := range batch {
-			if r.state.Load() == abandoned { // nobody waits, and the server has not seen it
+			if r.state.Load() == abandoned { // no caller waits, and the server has not seen it
 				d.finish(r)
 				continue
 			}

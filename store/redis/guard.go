@@ -14,7 +14,7 @@ var (
 )
 
 // guarded is a connection that ends when the server says something that a server must not say, before the library gets it: an
-// answer that nobody has asked for would end the process, and a length is how much memory is asked for.
+// reply to no request would end the process, and a length is how much memory is asked for.
 type guarded struct {
 	net.Conn
 

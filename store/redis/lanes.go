@@ -49,7 +49,7 @@ const (
 	// lanesFor is how long it is believed which slots the masters have. It does not matter if that is wrong: requests of several
 	// masters in a lane wait for each other, that is all.
 	lanesFor = 5 * time.Second
-	// lanesAgain is after how long it is asked again if nobody has answered, or not about all slots: until then masters share
+	// lanesAgain is after how long it is asked again if no master has replied, or not about all slots: until then masters share
 	// lanes.
 	lanesAgain = 200 * time.Millisecond
 )
@@ -123,7 +123,7 @@ func (d *dispatcher) refresh() {
 	}
 }
 
-// ask asks which slots the masters have, and reports whether that is known of all slots now. If nobody answers, all stays as it
+// ask asks which slots the masters have, and reports whether that is known of all slots now. If no master replies, all stays as it
 // was.
 func (d *dispatcher) ask() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience)

@@ -108,7 +108,7 @@ func testContentionReservations(s *suite) {
 	var out, most, last atomic.Int64
 	c := s.charge("slots", "hot", weir.AtOnce(n), 1)
 	began := time.Now()
-	stuck := func() bool { return time.Since(began)-time.Duration(last.Load()) > patience } // nobody gets one any more
+	stuck := func() bool { return time.Since(began)-time.Duration(last.Load()) > patience } // no caller gets one any more
 	s.crowd(func(_ int, handle store.Home) {
 		for done := 0; done < rounds; {
 			if stuck() {

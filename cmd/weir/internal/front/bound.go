@@ -14,7 +14,7 @@ import (
 )
 
 // Bounded bounds how many connections a server has open at a time. When there are as many and one more comes, one that is not in
-// use makes room: so nobody is locked out by clients that connect and send nothing, or that keep connections for requests which
+// use makes room: so no client is locked out by clients that connect and send nothing, or that keep connections for requests which
 // never come. Only while all of them are in use is the new one refused; the time limits of the server bound how long that
 // lasts. The connections of one address are bounded in the same way, so that it cannot use up those of all. All methods are
 // safe for concurrent use.
@@ -47,8 +47,8 @@ const patience = time.Second
 const quietTime = time.Minute
 
 // NewBounded returns a bound of most connections, 1 at least, and of mostOfOne for each address, 0 for no such bound. An IPv6
-// address counts with all of its /64. Logger is told at level Warn, at most once a minute, that connections are refused; nil is
-// nobody.
+// address counts with all of its /64. Logger is told at level Warn, at most once a minute, that connections are refused; it may
+// be nil.
 func NewBounded(most, mostOfOne int, logger *slog.Logger) *Bounded {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -91,7 +91,7 @@ func (b *Bounded) Add(c net.Conn) *Seat {
 	ofOne := of != nil && of.open >= b.mostOfOne && b.mostOfOne < b.most
 	if ofOne || b.open >= b.most {
 		among := &b.all
-		if ofOne { // then nobody else makes room
+		if ofOne { // then no other one makes room
 			among = &of.waiting
 		}
 		if leaving = among.longest(now); leaving == nil {
@@ -104,7 +104,7 @@ func (b *Bounded) Add(c net.Conn) *Seat {
 	b.seat(s, network, now)
 	b.mu.Unlock()
 	if leaving != nil {
-		_ = leaving.conn.Close() // nobody is there to be told
+		_ = leaving.conn.Close() // the client has gone
 	}
 	return s
 }
@@ -164,10 +164,10 @@ func (b *Bounded) refuse(c net.Conn, ofOne bool) {
 	}
 }
 
-// Seat is the place of a connection among those of a [Bounded]. Whoever answers the connection says when it is in use: while it
+// Seat is the place of a connection among those of a [Bounded]. The server of the connection says when it is in use: while it
 // is, it does not make room for others. At first nothing was asked on it, and it is not in use. All methods are safe for
 // concurrent use; there must be no more calls of [Seat.Rest] than there were of [Seat.Use]. They cost little, and take a lock
-// only where somebody has looked for room meanwhile. Those of a nil Seat do nothing.
+// only where another connection has looked for room meanwhile. Those of a nil Seat do nothing.
 type Seat struct {
 	conn  net.Conn
 	b     *Bounded
@@ -186,7 +186,7 @@ type Seat struct {
 	place  [2]int           // its places among the idle ones, -1 if it is none of them
 }
 
-// gone is what uses have when nobody can use it any more.
+// gone is what uses have when it cannot be used any more.
 const gone = math.MinInt64 / 2
 
 // Use says that something is being asked or answered on the connection from now on, until [Seat.Rest]. It is false if the
@@ -299,7 +299,7 @@ func (s *Seat) moved() bool {
 	return true
 }
 
-// claim makes sure that nobody uses it any more, unless somebody does.
+// claim makes sure that it is not used any more, unless it is in use.
 func (s *Seat) claim() bool { return s.uses.CompareAndSwap(0, gone) }
 
 // leave takes it out of everywhere. b.mu is held.
@@ -340,7 +340,7 @@ type waiting struct {
 	idle  idle
 }
 
-// longest is the connection that makes room, which nobody can use any more: one on which something could have been asked in the
+// longest is the connection that makes room, which cannot be used any more: one on which something could have been asked in the
 // time that it had, and was not; or else the one that is idle for the longest time; or else the one that was opened first. It is
 // nil if all are in use.
 func (w *waiting) longest(now int64) *Seat {
@@ -372,7 +372,7 @@ func (w *waiting) freshBefore(until int64) *Seat {
 		case s.claim():
 			return s
 		}
-		s.begin() // somebody is about to do so
+		s.begin() // another connection is about to do so
 	}
 }
 
@@ -471,7 +471,7 @@ func (l boundedListener) Accept() (net.Conn, error) {
 		if seat := l.b.Add(c); seat != nil {
 			return &boundedConn{Conn: c, seat: seat}, nil
 		}
-		_ = c.Close() // nobody is there to be told
+		_ = c.Close() // the client has gone
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *freshConnections) changed(conn net.Conn, state http.ConnState) {
 	case state != http.StateNew:
 		delete(c.open, conn)
 	case c.closed:
-		_ = conn.Close() // nobody is there to be told
+		_ = conn.Close() // the client has gone
 	default:
 		c.open[conn] = struct{}{}
 	}
@@ -151,7 +151,7 @@ func (c *freshConnections) close() {
 	defer c.mu.Unlock()
 	c.closed = true
 	for conn := range c.open {
-		_ = conn.Close() // nobody is there to be told
+		_ = conn.Close() // the client has gone
 	}
 }
 

@@ -37,7 +37,7 @@ type Cluster struct {
 
 	ctx   context.Context //nolint:containedctx // until Close
 	end   context.CancelFunc
-	ended chan struct{} // closed when nobody tries to join any more
+	ended chan struct{} // closed when no attempt to join is under way any more
 	first chan error    // the outcome of the first attempt
 	node  atomic.Pointer[member]
 	why   atomic.Pointer[error] // why it has not joined

@@ -65,7 +65,7 @@ func (l *late) try() error {
 		return err
 	}
 	l.opened.Store(&s)
-	if l.closed.Load() { // nobody needs it any more
+	if l.closed.Load() { // it is not needed any more
 		return s.Close()
 	}
 	return nil

@@ -25,7 +25,7 @@ func (s *serving) listenHTTP(ctx context.Context, cmd *cobra.Command) error {
 	operators := clients
 	if s.o.admin.address != "" {
 		if operators, err = front.Listen(ctx, "admin", s.o.admin.address, usualAdmin); err != nil {
-			_ = clients.Close() // nobody has connected who would be told
+			_ = clients.Close() // no client has connected yet
 			return err
 		}
 	}

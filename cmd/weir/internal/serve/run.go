@@ -245,7 +245,7 @@ func (s *serving) status() map[string]any {
 	return extra
 }
 
-// isLoopback reports whether nobody reaches an address from another machine.
+// isLoopback reports whether an address cannot be reached from another machine.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

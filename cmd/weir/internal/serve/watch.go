@@ -95,7 +95,7 @@ func (s *serving) unobserve() {
 	}
 }
 
-// reloaded notes a reload. One that somebody has asked for is noted with who that was.
+// reloaded notes a reload. One that an operator has asked for is noted with the name.
 func (s *serving) reloaded(r *live.Reload) {
 	s.refused.SetVersion(r.Version)
 	if r.Cause == checkapi.APICause {
@@ -111,7 +111,7 @@ func (s *serving) reloaded(r *live.Reload) {
 	s.audit.Add(entry)
 }
 
-// loginFailed notes that somebody has shown a wrong token.
+// loginFailed notes that a wrong token was shown.
 func (s *serving) loginFailed(from netip.Addr, path string) {
 	s.audit.Add(admin.AuditEntry{
 		Who: "", From: from.String(), Action: adminguard.AuditLoginFailed, Detail: path, Result: "the token is unknown",

@@ -6,7 +6,7 @@ import (
 
 // unfair is the stream that ends so that a caller can have one more: the last one of the operator who has the most, if these
 // are at least two more than the caller has; or else, among the caller's own, the last one of the network that has the most, by
-// the same measure. It is nil if there is none: then nobody has more than a fair share. Who has had to let go a stream and comes
+// the same measure. It is nil if there is none: then none has more than a fair share. Who has had to let go a stream and comes
 // again is refused, so that streams do not end each other in turn. b.mu is held.
 func (b *hub) unfair(of adminguard.Caller) *stream {
 	const more = 2

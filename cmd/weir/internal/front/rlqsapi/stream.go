@@ -317,7 +317,7 @@ func (s *Service) subscribe(b *bucket, allowed uint64) error {
 	s.charge(b, held, allowed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for set != engine.Set() { // it has been replaced: whoever looks up all buckets does not know this one yet
+	for set != engine.Set() { // it has been replaced: a look at all buckets does not find this one yet
 		set = engine.Set()
 		s.mu.Unlock()
 		held = s.lookUp(b)

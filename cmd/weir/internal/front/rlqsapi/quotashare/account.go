@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// account is one limit: what of it nobody has been given, and who has the rest.
+// account is one limit: what of it is free, and who has the rest.
 type account struct {
 	grid
 
 	key   string
 	limit Limit
 
-	tokens   int64 // that nobody has, in units; less than 0, by a token for each share at most, only after the limit was lowered
+	tokens   int64 // that are free, in units; less than 0, by a token for each share at most, only after the limit was lowered
 	settled  int64 // when tokens was right
 	assigned int64 // rates that may be in use
 	held     int64 // tokens that may be in the buckets of proxies
@@ -59,7 +59,7 @@ func (a *account) settle(now int64) {
 	}
 }
 
-// affords is how many tokens nobody has.
+// affords is how many tokens are free.
 func (a *account) affords() int64 { return max(a.tokens, 0) / a.unit }
 
 // fresh reports whether an account is as if it had never been used.

@@ -16,10 +16,10 @@
 //
 // # How it is kept
 //
-// Tokens are conserved: they are those that nobody has been given yet, and those that may be in the buckets of proxies. Together
+// Tokens are conserved: they are those that are free, and those that may be in the buckets of proxies. Together
 // they are never more than B, and never grow faster than R. A new bucket of a proxy is full, so its tokens are
-// taken out of what nobody has; as long as the bucket may be in use, its capacity is kept free for it, and its rate is not
-// available to others, nor to the refilling of what nobody has.
+// taken out of what is free; as long as the bucket may be in use, its capacity is kept free for it, and its rate is not
+// available to others, nor to the refilling of what is free.
 //
 // Nothing tells a sender that an assignment has arrived. So the one before counts as well until it has expired, or until a
 // report on the same stream proves that what was sent after it has arrived: one that comes 2 x Grace after it was sent left the

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Tick does what is due: divides what has become free, and abandons buckets that nobody asks for.
+// Tick does what is due: divides what has become free, and abandons buckets that no proxy asks for.
 func (l *Ledger) Tick(nanos int64) {
 	now := milliseconds(nanos)
 	for len(l.due) > 0 && l.due[0].due <= now {
