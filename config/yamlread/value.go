@@ -102,8 +102,11 @@ func (r *Reader) wrongKind(v Value, must string) string {
 	return "must be " + must
 }
 
-// Join is the path of a key below another path.
+// Join is the path of a key below another path. A key of the file itself is its own path.
 func Join(path, key string) string {
+	if path == "" {
+		return Shorten(key)
+	}
 	plain := key != "" && len(key) <= 64
 	for i := range len(key) {
 		c := key[i]
@@ -111,9 +114,6 @@ func Join(path, key string) string {
 	}
 	if !plain {
 		return path + "[" + strconv.Quote(Shorten(key)) + "]"
-	}
-	if path == "" {
-		return key
 	}
 	return path + "." + key
 }
