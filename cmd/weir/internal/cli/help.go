@@ -18,7 +18,9 @@ const helpTemplate = `{{.CommandPath}}: {{.Short}}
 {{end}}{{.UsageString}}`
 
 const usageTemplate = `{{heading "Usage"}}
-  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
+{{- if or (not .HasAvailableSubCommands) (ne .Use .Name)}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}
 {{if .HasExample}}
 {{heading "Examples"}}
 {{.Example}}

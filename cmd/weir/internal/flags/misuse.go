@@ -76,19 +76,24 @@ func (e *InputError) Error() string { return e.text }
 // Inputf returns an [InputError] with a text that is formatted as by [fmt.Sprintf].
 func Inputf(format string, args ...any) *InputError { return &InputError{fmt.Sprintf(format, args...)} }
 
-// OnlySubcommands is the RunE of commands that do nothing but have subcommands: it shows their help, or says that there is no
-// such subcommand, and which was probably meant.
+// OnlySubcommands is the RunE of commands that do nothing but have subcommands: it shows their help, or returns that there is no
+// such subcommand.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
+	return NoSubcommand(cmd, args[0])
+}
+
+// NoSubcommand returns that cmd has no subcommand of this name, and which was probably meant.
+func NoSubcommand(cmd *cobra.Command, name string) error {
 	names := make([]string, 0, len(cmd.Commands()))
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
 	hint := ""
-	if nearest, ok := Nearest(args[0], names); ok {
+	if nearest, ok := Nearest(name, names); ok {
 		hint = "; did you mean " + Quote(nearest) + "?"
 	}
-	return Errorf("%s has no command %s%s", cmd.Name(), Quote(args[0]), hint)
+	return Errorf("%s has no command %s%s", cmd.Name(), Quote(name), hint)
 }

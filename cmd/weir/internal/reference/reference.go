@@ -85,12 +85,19 @@ func page(cmd *cobra.Command) string {
 		describe(&b, cmd, "##", flags(cmd))
 		return b.String()
 	}
-	b.WriteString(cell(cmd.Short) + ".\n\n" + prose(cmd.Long))
+	b.WriteString(cell(cmd.Short) + ".\n\n")
+	if cmd.Use != cmd.Name() { // it does something itself
+		b.WriteString("```text\n" + cmd.UseLine() + "\n```\n\n")
+	}
+	b.WriteString(prose(cmd.Long))
 	b.WriteString("\n| command | |\n|---|---|\n")
 	for _, sub := range subs {
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", sub.CommandPath(), anchor(sub), cell(sub.Short))
 	}
 	examples(&b, "## Examples", cmd.Example)
+	if own := flags(cmd); len(own) > 0 {
+		b.WriteString("\n## Flags\n\n" + table(own))
+	}
 	shared := common(subs)
 	if len(shared) > 0 {
 		b.WriteString("\n## Flags of all of these\n\n" + table(shared))

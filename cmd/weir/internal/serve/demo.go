@@ -43,11 +43,18 @@ func DemoCommand() *cobra.Command {
 than they may. It names the page where that can be seen. Nothing is written to disk
 but a configuration in a directory for temporary files, which is removed at the end.`,
 		Example: `  weir demo
-  weir demo --http 127.0.0.1:0`,
-		Args:              flags.NoArguments,
+  weir demo --http 127.0.0.1:0
+  weir demo cluster`,
+		Args:              cobra.ArbitraryArgs, // RunE says what is wrong with them
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return demo(cmd, address) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return flags.NoSubcommand(cmd, args[0])
+			}
+			return demo(cmd, address)
+		},
 	}
+	cmd.AddCommand(demoClusterCommand())
 	cmd.Flags().Var(flags.Listen(&address), "http", "address of the server; port 0 is any that is free")
 	return cmd
 }
