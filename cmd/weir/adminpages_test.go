@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 const adminConfig = `version: 1
@@ -78,10 +78,10 @@ func page(t *testing.T, client *http.Client, method, url, bearer, body string) (
 	return response.StatusCode, string(text), response.Header
 }
 
-// adminPaths are the paths of package admin, with the methods that their comments say.
+// adminPaths are the paths of package operator, with the methods that their comments say.
 func adminPaths(t *testing.T) map[string]string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("internal", "admin", "paths.go"), nil, parser.ParseComments)
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("internal", "operator", "paths.go"), nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,20 +117,20 @@ func TestEveryAdminPath(t *testing.T) {
 	for range 2 {
 		s.post("/v1/decide", `{"path":"/login","client":"192.0.2.1"}`)
 	}
-	var refusals admin.Refusals
-	_, text, _ := page(t, nil, "GET", at+admin.RefusalsPath, adminToken, "")
+	var refusals operator.Refusals
+	_, text, _ := page(t, nil, "GET", at+operator.RefusalsPath, adminToken, "")
 	if err := json.Unmarshal([]byte(text), &refusals); err != nil || len(refusals.Refusals) != 1 {
 		t.Fatalf("%v %s", err, text)
 	}
 	const policy = "?policy=login"
 	queries := map[string]string{
-		admin.KeysPath: policy, admin.KeyPath: policy + "&key=192.0.2.1", admin.ReportPath: policy,
-		admin.RefusalPath: "?id=" + refusals.Refusals[0].ID, admin.SearchPath: "?word=192.0.2.1",
+		operator.KeysPath: policy, operator.KeyPath: policy + "&key=192.0.2.1", operator.ReportPath: policy,
+		operator.RefusalPath: "?id=" + refusals.Refusals[0].ID, operator.SearchPath: "?word=192.0.2.1",
 	}
 	bodies := map[string]string{
-		admin.ExplainPath: `{"path":"/login","client":"192.0.2.1"}`, admin.ReloadPath: `{}`,
-		admin.OverridePath:  `{"policy":"login","key":"192.0.2.1","unlimited":true,"for":60}`,
-		admin.MemberAddPath: `{"name":"n4","url":"http://127.0.0.1:1"}`, admin.MemberRemovePath: `{"name":"n4"}`,
+		operator.ExplainPath: `{"path":"/login","client":"192.0.2.1"}`, operator.ReloadPath: `{}`,
+		operator.OverridePath:  `{"policy":"login","key":"192.0.2.1","unlimited":true,"for":60}`,
+		operator.MemberAddPath: `{"name":"n4","url":"http://127.0.0.1:1"}`, operator.MemberRemovePath: `{"name":"n4"}`,
 	}
 	paths := adminPaths(t)
 	if len(paths) < 22 {
@@ -151,7 +151,7 @@ func TestEveryAdminPath(t *testing.T) {
 		if code, shown, _ := page(t, nil, method, url, adminToken, body); code != allowed || shown == "" {
 			t.Errorf("%s %s: %d %s", method, path, code, shown)
 		}
-		want := map[bool]int{true: 200, false: 401}[path == admin.UIPath]
+		want := map[bool]int{true: 200, false: 401}[path == operator.UIPath]
 		if code, shown, _ := page(t, nil, method, url, "", body); code != want {
 			t.Errorf("%s %s without a token: %d, want %d: %s", method, path, code, want, shown)
 		}
@@ -165,7 +165,7 @@ func TestEveryAdminPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, method := range paths {
-		if _, ok := document.Paths[path][strings.ToLower(method)]; !ok && path != admin.UIPath {
+		if _, ok := document.Paths[path][strings.ToLower(method)]; !ok && path != operator.UIPath {
 			t.Errorf("/openapi.json has no %s %s", method, path)
 		}
 	}
@@ -211,7 +211,7 @@ func TestAdminOfItsOwnListener(t *testing.T) {
 		t.Errorf("a client: %d", code)
 	}
 	// An open stream does not hold up the end.
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, operators+admin.EventsPath, http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, operators+operator.EventsPath, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +255,8 @@ func TestDashboardForBrowsers(t *testing.T) {
 // TestAdminClientCertificate: a certificate of --admin-client-ca lets in, by its name, and no other one does.
 func TestAdminClientCertificate(t *testing.T) {
 	dir := t.TempDir()
-	own, operator, stranger := fronttest.SelfSigned(t, "weir"), fronttest.SelfSigned(t, "carol"), fronttest.SelfSigned(t, "stranger")
-	for name, data := range map[string][]byte{"cert": own.Text, "key": own.Key, "ca": operator.Text} {
+	own, colleague, stranger := fronttest.SelfSigned(t, "weir"), fronttest.SelfSigned(t, "carol"), fronttest.SelfSigned(t, "stranger")
+	for name, data := range map[string][]byte{"cert": own.Text, "key": own.Key, "ca": colleague.Text} {
 		writeConfig(t, filepath.Join(dir, name), string(data))
 	}
 	s := startServer(t, "--tls-cert", filepath.Join(dir, "cert"), "--tls-key", filepath.Join(dir, "key"), "--http", "0.0.0.0:0",
@@ -276,11 +276,11 @@ func TestAdminClientCertificate(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
 	}
-	carol := with(operator.Pair)
-	if code, text, _ := page(t, carol, "POST", at+admin.UnlockPath, "", `{"policy":"default","key":"a","reason":"why"}`); code != 200 {
+	carol := with(colleague.Pair)
+	if code, text, _ := page(t, carol, "POST", at+operator.UnlockPath, "", `{"policy":"default","key":"a","reason":"why"}`); code != 200 {
 		t.Errorf("%d %s", code, text)
 	}
-	if _, text, _ := page(t, carol, "GET", at+admin.AuditPath, "", ""); !strings.Contains(text, `"who":"carol","from":"127.0.0.1","action":"unlock"`) {
+	if _, text, _ := page(t, carol, "GET", at+operator.AuditPath, "", ""); !strings.Contains(text, `"who":"carol","from":"127.0.0.1","action":"unlock"`) {
 		t.Error(text)
 	}
 	got := weir(t, nil, "serve", "--admin-client-ca", filepath.Join(dir, "ca"))
@@ -295,9 +295,9 @@ func TestAuditLogFile(t *testing.T) {
 	s := adminServer(t, "--audit-log", path)
 	at := "http://" + s.address
 	for _, c := range []struct{ path, bearer, body string }{
-		{admin.UnlockPath, adminToken, `{"policy":"login","key":"192.0.2.1","reason":"a customer"}`},
-		{admin.OverridePath, "fedcba9876543210", `{"policy":"login","key":"192.0.2.1","limits":{"1h":"50/h"},"for":600,"reason":"launch"}`},
-		{admin.ReloadPath, adminToken, `{"reason":"more"}`},
+		{operator.UnlockPath, adminToken, `{"policy":"login","key":"192.0.2.1","reason":"a customer"}`},
+		{operator.OverridePath, "fedcba9876543210", `{"policy":"login","key":"192.0.2.1","limits":{"1h":"50/h"},"for":600,"reason":"launch"}`},
+		{operator.ReloadPath, adminToken, `{"reason":"more"}`},
 		{"/v1/reload", adminToken, ""},
 	} {
 		if code, text, _ := page(t, nil, "POST", at+c.path, c.bearer, c.body); code != 200 {
@@ -324,7 +324,7 @@ func TestAuditLogFile(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(string(text)) {
-		var e admin.AuditEntry
+		var e operator.AuditEntry
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
@@ -362,12 +362,12 @@ func TestAuditLogFile(t *testing.T) {
 func TestFromTheRefusalToTheReason(t *testing.T) {
 	s := adminServer(t)
 	at := "http://" + s.address
-	why := func(id string) (r admin.Refusal) {
+	why := func(id string) (r operator.Refusal) {
 		t.Helper()
-		code, text, _ := page(t, nil, "GET", at+admin.RefusalPath+"?id="+id, adminToken, "")
+		code, text, _ := page(t, nil, "GET", at+operator.RefusalPath+"?id="+id, adminToken, "")
 		if err := json.Unmarshal([]byte(text), &r); err != nil || code != 200 || len(r.Limits) != 1 {
 			t.Errorf("%q: %d %s", id, code, text)
-			r.Limits = make([]admin.RefusedLimit, 1)
+			r.Limits = make([]operator.RefusedLimit, 1)
 		}
 		return r
 	}

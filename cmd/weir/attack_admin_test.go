@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // guarded are all pages for operators, and the method that each answers.
@@ -22,11 +22,11 @@ var guarded = map[string]string{
 	"/v1/status": "GET", "/v1/explain": "POST", "/v1/reload": "POST", "/v1/quota": "GET", "/v1/quota/adjust": "POST",
 	"/v1/quota/adjustments": "GET",
 
-	admin.OverviewPath: "GET", admin.EventsPath: "GET", admin.PoliciesPath: "GET", admin.RulesPath: "GET", admin.KeysPath: "GET",
-	admin.KeyPath: "GET", admin.LockoutsPath: "GET", admin.OverridesPath: "GET", admin.RefusalsPath: "GET",
-	admin.RefusalPath: "GET", admin.ReportPath: "GET", admin.ConfigurationPath: "GET", admin.ReplicasPath: "GET",
-	admin.AuditPath: "GET", admin.ExplainPath: "POST", admin.UnlockPath: "POST", admin.OverridePath: "POST",
-	admin.RestorePath: "POST", admin.ResetPath: "POST", admin.ReloadPath: "POST", admin.MetricsPath: "GET",
+	operator.OverviewPath: "GET", operator.EventsPath: "GET", operator.PoliciesPath: "GET", operator.RulesPath: "GET", operator.KeysPath: "GET",
+	operator.KeyPath: "GET", operator.LockoutsPath: "GET", operator.OverridesPath: "GET", operator.RefusalsPath: "GET",
+	operator.RefusalPath: "GET", operator.ReportPath: "GET", operator.ConfigurationPath: "GET", operator.ReplicasPath: "GET",
+	operator.AuditPath: "GET", operator.ExplainPath: "POST", operator.UnlockPath: "POST", operator.OverridePath: "POST",
+	operator.RestorePath: "POST", operator.ResetPath: "POST", operator.ReloadPath: "POST", operator.MetricsPath: "GET",
 }
 
 // secretName is in the configuration of a server whose admin pages are attacked: nobody may learn it.
@@ -100,7 +100,7 @@ func (s *attacked) denied(t *testing.T, method, target string, statuses []int, f
 // expectUnchanged expects that nothing was changed and nobody was let in.
 func (s *attacked) expectUnchanged(t *testing.T, fields ...string) {
 	t.Helper()
-	_, text := s.request("GET", admin.OverridesPath, "", fields...)
+	_, text := s.request("GET", operator.OverridesPath, "", fields...)
 	_, status := s.request("GET", "/v1/status", "", fields...)
 	if text != "[]\n" || !strings.Contains(status, secretName) || !strings.Contains(status, `"reloads":0,`) {
 		t.Errorf("something was changed: %s%s", text, status)
@@ -221,7 +221,7 @@ func TestAttackAdminFromBrowser(t *testing.T) {
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
 		got := exchangeRaw(t, s.address, fmt.Sprintf(
 			"POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
-			admin.OverridePath, s.address, kind, len(liftLimit), liftLimit))
+			operator.OverridePath, s.address, kind, len(liftLimit), liftLimit))
 		if !strings.HasPrefix(got, "HTTP/1.1 415 ") {
 			t.Errorf("%s: %.200s", kind, got)
 		}
@@ -246,7 +246,7 @@ func TestAttackRevokedToken(t *testing.T) {
 	s := attackAdmin(t, false, "--admin-token-file", file)
 	listening := connect(t, s.address)
 	_, err := fmt.Fprintf(listening, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n",
-		admin.EventsPath, gone)
+		operator.EventsPath, gone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestAttackRevokedToken(t *testing.T) {
 	}
 	write("night-shift " + rightToken + "\n")
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		a, _ := s.request("GET", admin.OverviewPath, "", "Authorization: Bearer "+gone)
+		a, _ := s.request("GET", operator.OverviewPath, "", "Authorization: Bearer "+gone)
 		if a.status == 401 {
 			break
 		}
@@ -267,7 +267,7 @@ func TestAttackRevokedToken(t *testing.T) {
 	if _, err := io.Copy(io.Discard, events); err != nil { // until it ends, or connect has had enough
 		t.Errorf("the stream of whose token is gone: %v", err)
 	}
-	if a, text := s.request("GET", admin.OverviewPath, "", "Authorization: Bearer "+rightToken); a.status != 200 {
+	if a, text := s.request("GET", operator.OverviewPath, "", "Authorization: Bearer "+rightToken); a.status != 200 {
 		t.Errorf("the other one: %d %s", a.status, text)
 	}
 	for _, line := range s.end() {
@@ -300,11 +300,11 @@ func TestAttackAuditLog(t *testing.T) {
 	var done []change
 	for _, evil := range evils {
 		for _, c := range []change{{evil, "night"}, {"alice", evil}} {
-			a, text := s.request("POST", admin.OverridePath,
+			a, text := s.request("POST", operator.OverridePath,
 				`{"policy":"`+secretName+`","key":`+mustJSON(t, c.key)+`,"unlimited":true,"for":3600,`+
 					`"reason":`+mustJSON(t, c.reason)+`}`,
 				"Authorization: Bearer "+rightToken)
-			expectClean(t, admin.OverridePath, a.header)
+			expectClean(t, operator.OverridePath, a.header)
 			switch a.status {
 			case 200:
 				done = append(done, c)
@@ -324,7 +324,7 @@ func TestAttackAuditLog(t *testing.T) {
 	}
 	written, changes, begun := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), 0, ""
 	for _, line := range written {
-		var entry admin.AuditEntry
+		var entry operator.AuditEntry
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
@@ -374,7 +374,7 @@ func TestAttackFullAuditLog(t *testing.T) {
 	}
 	reset := func(key string) {
 		t.Helper()
-		a, text := s.request("POST", admin.ResetPath, `{"policy":"`+secretName+`","key":`+key+`}`, bearer)
+		a, text := s.request("POST", operator.ResetPath, `{"policy":"`+secretName+`","key":`+key+`}`, bearer)
 		if a.status != 200 {
 			t.Fatalf("%d %s", a.status, text)
 		}
@@ -391,7 +391,7 @@ func TestAttackFullAuditLog(t *testing.T) {
 	}
 	override := `{"policy":"` + secretName + `","key":` + long + `,"unlimited":true,"for":3600,"reason":"attack"}`
 	for range 2 {
-		a, text := s.request("POST", admin.OverridePath, override, bearer)
+		a, text := s.request("POST", operator.OverridePath, override, bearer)
 		if a.status != 503 || !strings.Contains(text, "the audit log cannot be written") {
 			t.Errorf("%d %s", a.status, text)
 		}
@@ -400,7 +400,7 @@ func TestAttackFullAuditLog(t *testing.T) {
 	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if a, text := s.request("POST", admin.OverridePath, override, bearer); a.status != 200 {
+	if a, text := s.request("POST", operator.OverridePath, override, bearer); a.status != 200 {
 		t.Errorf("afterwards: %d %s", a.status, text)
 	}
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "entries are missing") {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 const pathConfig = `version: 1
@@ -100,10 +100,10 @@ func TestAttackAdminPathConfusion(t *testing.T) {
 	}
 	// Nor do files of the program or of the machine come out of the dashboard.
 	for _, target := range []string{
-		admin.UIPath + "../../etc/passwd", admin.UIPath + "%2e%2e/%2e%2e/etc/passwd", admin.UIPath + "..%2f..%2fetc%2fpasswd",
-		admin.UIPath + "/etc/passwd", admin.UIPath + "%2fetc%2fpasswd", admin.UIPath + "....//etc/passwd",
-		admin.UIPath + "index.html%00.css",
-		admin.UIPath + "static", admin.UIPath + ".",
+		operator.UIPath + "../../etc/passwd", operator.UIPath + "%2e%2e/%2e%2e/etc/passwd", operator.UIPath + "..%2f..%2fetc%2fpasswd",
+		operator.UIPath + "/etc/passwd", operator.UIPath + "%2fetc%2fpasswd", operator.UIPath + "....//etc/passwd",
+		operator.UIPath + "index.html%00.css",
+		operator.UIPath + "static", operator.UIPath + ".",
 	} {
 		if a, text := s.request("GET", target, ""); a.status < 300 || strings.Contains(text, "root:") {
 			t.Errorf("%s: %d %.200s", target, a.status, text)

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // streamOf asks for a stream of events with a token, and answers it after its first event, or nil and what was said instead.
 func (s *attacked) streamOf(token string) (lines *bufio.Reader, said string) {
 	s.t.Helper()
 	conn := connect(s.t, s.address)
-	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", admin.EventsPath, s.address, token)
+	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", operator.EventsPath, s.address, token)
 	if err != nil {
 		s.t.Fatal(err)
 	}

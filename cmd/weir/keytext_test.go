@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // TestKeysAsBytes: a key that is no text, as RESP takes it, is shown by weir admin in a spelling by which it can be let in again.
@@ -37,9 +37,9 @@ func TestKeysAsBytes(t *testing.T) {
 			t.Errorf("%q: %d %s%s, want %q", args, got.status, got.stdout, got.stderr, want)
 		}
 	}
-	spelled := admin.SpellKey(key)
+	spelled := operator.SpellKey(key)
 	ask(spelled, "lockouts")
-	ask(admin.SpellKey(other), "lockouts")
+	ask(operator.SpellKey(other), "lockouts")
 	ask(`key "`+spelled+`"`, "key", "--policy", "login", "--key", spelled)
 	ask(spelled, "refusals", "--policy", "login", "--key", key)
 	ask(spelled+" of login is let in again", "unlock", "--policy", "login", "--key", spelled, "--reason", "it was us")

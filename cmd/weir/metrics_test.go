@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // scrape returns the metrics of a server, by name and labels as they are written.
 func (s *allFronts) scrape(client *http.Client) map[string]float64 {
 	s.t.Helper()
-	code, text, _ := page(s.t, client, http.MethodGet, "https://"+s.address+admin.MetricsPath, adminToken, "")
+	code, text, _ := page(s.t, client, http.MethodGet, "https://"+s.address+operator.MetricsPath, adminToken, "")
 	if code != http.StatusOK {
 		s.t.Fatalf("%d %s", code, text)
 	}
@@ -96,12 +96,12 @@ func TestMetricsOfAServer(t *testing.T) {
 		}
 	}
 	// Operators: a change, a reload, a stream of events that goes on, and four who have no token.
-	ask("POST", admin.UnlockPath, adminToken, `{"policy":"login","key":"a","reason":"why"}`, 200)
-	ask("POST", admin.ReloadPath, adminToken, `{"reason":"why"}`, 200)
+	ask("POST", operator.UnlockPath, adminToken, `{"policy":"login","key":"a","reason":"why"}`, 200)
+	ask("POST", operator.ReloadPath, adminToken, `{"reason":"why"}`, 200)
 	for range 4 {
-		ask("GET", admin.OverviewPath, "", "", 401)
+		ask("GET", operator.OverviewPath, "", "", 401)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+admin.EventsPath, http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+operator.EventsPath, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

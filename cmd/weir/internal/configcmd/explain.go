@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/manualclock"
@@ -131,13 +131,13 @@ func (o *explainOptions) write(
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(struct {
-			Request       string          `json:"request"`
-			Client        string          `json:"client,omitempty"`
-			At            time.Time       `json:"at"`
-			Repeat        int64           `json:"repeat"`
-			AllowedBefore int64           `json:"allowed_before"`
-			Explanation   *explained.JSON `json:"explanation"`
-		}{o.request.Line(), o.request.Client(), at.UTC(), o.repeat, allowed, explained.Of(e)})
+			Request       string                    `json:"request"`
+			Client        string                    `json:"client,omitempty"`
+			At            time.Time                 `json:"at"`
+			Repeat        int64                     `json:"repeat"`
+			AllowedBefore int64                     `json:"allowed_before"`
+			Explanation   *operator.ExplanationJSON `json:"explanation"`
+		}{o.request.Line(), o.request.Client(), at.UTC(), o.repeat, allowed, operator.ExplanationOf(e)})
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s%s", r.Method, r.Host, r.Path)
@@ -148,7 +148,7 @@ func (o *explainOptions) write(
 		fmt.Fprintf(&text, ", request %d of %d at the same moment (%d of those before were allowed)", o.repeat, o.repeat, allowed)
 	}
 	text.WriteString(":\n")
-	explained.Write(&text, terminal.Of(w), e, "  ", true, time.Now())
+	operator.WriteExplanation(&text, terminal.Of(w), e, "  ", true, time.Now())
 	for i := range e.Limits {
 		if b := lowered(&e.Limits[i], bounds); b != nil {
 			fmt.Fprintf(&text, "  note: %s/%s is leased: servers that share it grant at most %d permits at once\n",

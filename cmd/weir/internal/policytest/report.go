@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/explained"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
@@ -53,10 +53,10 @@ type failureReport struct {
 	Got      string `json:"got"`
 	Request  string `json:"request"`
 	// Number of Of is the request that is explained, which comes at that time.
-	Number      int64           `json:"number"`
-	Of          int64           `json:"of"`
-	At          time.Time       `json:"at"`
-	Explanation *explained.JSON `json:"explanation"`
+	Number      int64                     `json:"number"`
+	Of          int64                     `json:"of"`
+	At          time.Time                 `json:"at"`
+	Explanation *operator.ExplanationJSON `json:"explanation"`
 
 	explanation *policy.Explanation
 }
@@ -73,7 +73,7 @@ func (r *fileReport) add(t *test, failures []failure) {
 		one.Failures = append(one.Failures, failureReport{
 			Line: f.place.Node.Line, Column: f.place.Node.Column, Step: f.step, Field: f.field, Expected: f.expected, Got: f.got,
 			Request: describe(f.request), Number: f.number, Of: f.of, At: f.at,
-			Explanation: explained.Of(&f.explanation), explanation: &f.explanation,
+			Explanation: operator.ExplanationOf(&f.explanation), explanation: &f.explanation,
 		})
 	}
 	r.Tests = append(r.Tests, one)
@@ -140,5 +140,5 @@ func (f *failureReport) explain(w io.Writer, out terminal.Output) {
 		which = fmt.Sprintf(", request %d of %d,", f.Number, f.Of)
 	}
 	fmt.Fprintf(w, "    %s%s at %s:\n", f.Request, which, f.At.Format(time.RFC3339Nano))
-	explained.Write(w, out, f.explanation, "      ", len(f.explanation.Rules) <= mostRules, time.Time{})
+	operator.WriteExplanation(w, out, f.explanation, "      ", len(f.explanation.Rules) <= mostRules, time.Time{})
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
@@ -123,7 +123,7 @@ func (f *configFlags) authFields() ratelimitfields.Fields {
 // logExplanation logs an explanation.
 func logExplanation(log *slog.Logger, format string) func(policy.Explanation) {
 	return func(e policy.Explanation) {
-		text, err := json.Marshal(explained.Of(&e))
+		text, err := json.Marshal(operator.ExplanationOf(&e))
 		switch {
 		case err != nil:
 			log.Error("explanation", "error", err.Error())

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -78,7 +78,7 @@ func demo(cmd *cobra.Command, address string) error {
 	var o options
 	o.serves = func(at net.Addr) {
 		if !terminal.Of(cmd.ErrOrStderr()).Interactive { // where there is one the server itself names the page
-			fmt.Fprintf(cmd.OutOrStdout(), "the dashboard is at http://%s%s\n", front.Reachable(at), admin.UIPath)
+			fmt.Fprintf(cmd.OutOrStdout(), "the dashboard is at http://%s%s\n", front.Reachable(at), operator.UIPath)
 		}
 		traffic.Go(func() { ask(ctx, "http://"+front.Reachable(at)+"/v1/decide") })
 	}

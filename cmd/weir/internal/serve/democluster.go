@@ -22,8 +22,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -210,7 +210,7 @@ func (f *demoFleet) start(ctx context.Context, dir string) error {
 			return fmt.Errorf("%s has ended: %s", n.name, strings.TrimSpace(string(text)))
 		}
 		n.address = n.printed.Text()
-		f.sayf("%s is process %d, http://%s%s", n.name, n.process.Process.Pid, n.address, admin.UIPath)
+		f.sayf("%s is process %d, http://%s%s", n.name, n.process.Process.Pid, n.address, operator.UIPath)
 	}
 	return nil
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
@@ -324,7 +324,7 @@ func (s *serving) welcome(set *policy.Set) {
 			where = append(where, l.Name+" "+address)
 		}
 	}
-	dashboard := scheme + front.Reachable(operators.Addr()) + admin.UIPath
+	dashboard := scheme + front.Reachable(operators.Addr()) + operator.UIPath
 	for _, line := range [][2]string{
 		{"weir serves", what},
 		{"at", strings.Join(where, ", ")},

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -41,7 +41,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.auth.ServeHTTP(w, r)
 	case s.operators != nil && path == "/" && wantsHTML(r):
 		w.Header().Add("Vary", "Accept")
-		http.Redirect(w, r, admin.UIPath, http.StatusFound)
+		http.Redirect(w, r, operator.UIPath, http.StatusFound)
 	case !forOperators(path):
 		if s.local && !s.knows(r.Host) {
 			// A page whose name leads to this machine is of the same origin to its browser.
@@ -64,7 +64,8 @@ func (s *site) knows(host string) bool {
 
 // forOperators reports whether a page is one of operatorPages.
 func forOperators(path string) bool {
-	return adminapi.Serves(path) || path == admin.MetricsPath || path+"/" == admin.UIPath || strings.HasPrefix(path, admin.UIPath)
+	return adminapi.Serves(path) || path == operator.MetricsPath || path+"/" == operator.UIPath ||
+		strings.HasPrefix(path, operator.UIPath)
 }
 
 // ServeHTTP implements http.Handler.
@@ -72,10 +73,10 @@ func (p *operatorPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case adminapi.Serves(path):
 		p.admin.ServeHTTP(w, r)
-	case path == admin.MetricsPath:
+	case path == operator.MetricsPath:
 		p.metrics.ServeHTTP(w, r)
-	case path+"/" == admin.UIPath:
-		http.Redirect(w, r, admin.UIPath, http.StatusFound)
+	case path+"/" == operator.UIPath:
+		http.Redirect(w, r, operator.UIPath, http.StatusFound)
 	default:
 		p.ui.ServeHTTP(w, r)
 	}

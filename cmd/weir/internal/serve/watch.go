@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -101,7 +101,7 @@ func (s *serving) reloaded(r *live.Reload) {
 	if r.Cause == checkapi.APICause {
 		return
 	}
-	entry := admin.AuditEntry{
+	entry := operator.AuditEntry{
 		Time: r.Time, Who: r.Cause, Action: "reload", Detail: fmt.Sprintf("version %d, %d changes", r.Version, r.Count),
 		Result: adminguard.AuditOK,
 	}
@@ -113,7 +113,7 @@ func (s *serving) reloaded(r *live.Reload) {
 
 // loginFailed notes that a wrong token was shown.
 func (s *serving) loginFailed(from netip.Addr, path string) {
-	s.audit.Add(admin.AuditEntry{
+	s.audit.Add(operator.AuditEntry{
 		Who: "", From: from.String(), Action: adminguard.AuditLoginFailed, Detail: path, Result: "the token is unknown",
 	})
 }

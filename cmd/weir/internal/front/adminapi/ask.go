@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // The names of parameters, and of members of bodies.
@@ -51,7 +51,7 @@ func parameters(r *http.Request, accepted ...string) (url.Values, *answer.Proble
 		}
 	}
 	if values.Has(inKey) {
-		key := admin.KeyOf(values.Get(inKey))
+		key := operator.KeyOf(values.Get(inKey))
 		if len(key) > longestKey {
 			return nil, answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
 		}

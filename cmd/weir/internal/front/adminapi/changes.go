@@ -11,18 +11,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
 // change reads the body of a POST that is about a key of a policy. The key is that which is spelled so.
-func (h *Handler) change(r *http.Request) (c admin.Change, p *answer.Problem) {
+func (h *Handler) change(r *http.Request) (c operator.Change, p *answer.Problem) {
 	text, p := body(r, &c)
-	c.Key = admin.KeyOf(c.Key)
+	c.Key = operator.KeyOf(c.Key)
 	if p == nil {
 		p = h.checkChange(c.Policy, c.Key, c.Reason)
 	}
@@ -51,17 +51,17 @@ func checkReason(reason string) *answer.Problem {
 }
 
 // begin notes what is about to be changed. The problem is that nothing may be, as nobody would know of it.
-func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (admin.AuditEntry, *answer.Problem) {
+func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (operator.AuditEntry, *answer.Problem) {
 	by := adminguard.CallerOf(r)
-	e := admin.AuditEntry{
-		Who: by.Who, From: by.From, Action: action, Policy: name, Key: admin.SpellKey(key), Detail: detail, Reason: reason,
+	e := operator.AuditEntry{
+		Who: by.Who, From: by.From, Action: action, Policy: name, Key: operator.SpellKey(key), Detail: detail, Reason: reason,
 	}
 	p := checkapi.Begin(h.o.Audit, &e)
 	return e, p
 }
 
 // note notes what became of it.
-func (h *Handler) note(e *admin.AuditEntry, result string) {
+func (h *Handler) note(e *operator.AuditEntry, result string) {
 	e.Result = result
 	h.o.Audit.Add(*e)
 }
@@ -100,7 +100,7 @@ func (h *Handler) end(
 		result = nothing
 	}
 	h.note(&entry, result)
-	return writeJSON(w, admin.Changed{Changed: changed, Replicas: admin.ThisReplica})
+	return writeJSON(w, operator.Changed{Changed: changed, Replicas: operator.ThisReplica})
 }
 
 // reset serves POST admin.ResetPath.
@@ -118,11 +118,11 @@ func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if err != nil {
 		return h.failed(w, err)
 	}
-	replicas := admin.ThisReplica
+	replicas := operator.ThisReplica
 	if _, kept := h.o.Limits.Engine().StoredCharges(c.Policy, c.Key); kept {
-		replicas = admin.AllReplicas
+		replicas = operator.AllReplicas
 	}
-	return writeJSON(w, admin.Changed{Changed: true, Replicas: replicas})
+	return writeJSON(w, operator.Changed{Changed: true, Replicas: replicas})
 }
 
 func (h *Handler) result(err error) string {
@@ -134,7 +134,7 @@ func (h *Handler) result(err error) string {
 
 // reload serves POST admin.ReloadPath.
 func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	var c admin.Change
+	var c operator.Change
 	if _, p := body(r, &c); p != nil {
 		return p
 	}
@@ -160,9 +160,9 @@ const (
 
 // override serves POST admin.OverridePath.
 func (h *Handler) override(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	var asked admin.Override
+	var asked operator.Override
 	text, p := body(r, &asked)
-	asked.Key = admin.KeyOf(asked.Key)
+	asked.Key = operator.KeyOf(asked.Key)
 	if p == nil {
 		p = h.checkChange(asked.Policy, asked.Key, asked.Reason)
 	}
@@ -199,7 +199,7 @@ func (h *Handler) override(w http.ResponseWriter, r *http.Request) *answer.Probl
 	if err != nil {
 		return h.failed(w, err)
 	}
-	return writeJSON(w, admin.Changed{Changed: true, Replicas: admin.ThisReplica})
+	return writeJSON(w, operator.Changed{Changed: true, Replicas: operator.ThisReplica})
 }
 
 // detailOf is an override in words.
@@ -280,16 +280,16 @@ func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *answer.Prob
 	if _, p := parameters(r); p != nil {
 		return p
 	}
-	all := []admin.Override{}
+	all := []operator.Override{}
 	for _, o := range h.o.Limits.Engine().Overrides() {
 		all = append(all, overrideOf(&o))
 	}
 	return writeJSON(w, all)
 }
 
-func overrideOf(o *policy.Override) admin.Override {
-	a := admin.Override{
-		Policy: o.Policy, Key: admin.SpellKey(o.Key), Unlimited: o.Unlimited, For: seconds(o.For), Reason: o.Reason, By: o.By,
+func overrideOf(o *policy.Override) operator.Override {
+	a := operator.Override{
+		Policy: o.Policy, Key: operator.SpellKey(o.Key), Unlimited: o.Unlimited, For: seconds(o.For), Reason: o.Reason, By: o.By,
 		Since: o.Since.UTC(),
 	}
 	if len(o.Limits) > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // TestPageOfDocs: the page names every address of the API and no other, its requests are those of the API, and are answered.
@@ -36,9 +36,9 @@ func TestPageOfDocs(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		line, body, _ := strings.Cut(block, "\n\n")
 		method, path, _ := strings.Cut(line, " ")
-		var changed admin.Changed
+		var changed operator.Changed
 		s.ask(method, path, strings.TrimSpace(body), 200, &changed)
-		if !changed.Changed && path != admin.ReloadPath {
+		if !changed.Changed && path != operator.ReloadPath {
 			t.Errorf("%s has changed nothing", path)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 func address(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -30,7 +30,7 @@ func (s *server) follow(client *http.Client) *stream {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	s.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, virtualAddress+admin.EventsPath, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, virtualAddress+operator.EventsPath, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -107,10 +107,10 @@ func TestEventsAfterTheFirstOverview(t *testing.T) {
 		s, client := virtual(t)
 		for i := range 100 {
 			one := s.follow(client)
-			one.next("overview", new(admin.Overview))
+			one.next("overview", new(operator.Overview))
 			from := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}).String()
 			s.login(3, from)
-			var r admin.Refusal
+			var r operator.Refusal
 			if one.next("refusal", &r); r.Limits[0].Key != from {
 				t.Fatalf("%+v", r)
 			}
@@ -125,9 +125,9 @@ func (s *server) sendEvents(t *testing.T, client *http.Client) {
 	t.Helper()
 	a, b := s.follow(client), s.follow(client)
 	var (
-		o    admin.Overview
-		r    admin.Refusal
-		e    admin.AuditEntry
+		o    operator.Overview
+		r    operator.Refusal
+		e    operator.AuditEntry
 		none struct{}
 	)
 	for _, one := range []*stream{a, b} {
@@ -135,7 +135,7 @@ func (s *server) sendEvents(t *testing.T, client *http.Client) {
 	}
 	began := time.Now()
 	s.login(3, "192.0.2.1")
-	s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"x","reason":"why"}`, 200, nil)
+	s.ask("POST", operator.UnlockPath, `{"policy":"login","key":"x","reason":"why"}`, 200, nil)
 	for _, one := range []*stream{a, b} {
 		if one.next("refusal", &r); r.Limits[0].Key != "192.0.2.1" || r.Limits[0].Policy != "login" {
 			t.Errorf("%+v", r)
@@ -169,8 +169,8 @@ func (s *server) sendEvents(t *testing.T, client *http.Client) {
 	if _, err := io.ReadAll(a.lines); err != nil {
 		t.Error(err)
 	}
-	s.ask("GET", admin.EventsPath, "", 503, nil)
-	if s.ask("GET", admin.OverviewPath, "", 200, &o); !o.Draining {
+	s.ask("GET", operator.EventsPath, "", 503, nil)
+	if s.ask("GET", operator.OverviewPath, "", 200, &o); !o.Draining {
 		t.Error("the overview does not say that the server shuts down")
 	}
 }
@@ -186,7 +186,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer silent.Close()
-		_, err = io.WriteString(silent, "GET "+admin.EventsPath+" HTTP/1.1\r\nHost: weir.example\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+		_, err = io.WriteString(silent, "GET "+operator.EventsPath+" HTTP/1.1\r\nHost: weir.example\r\nAuthorization: Bearer "+token+"\r\n\r\n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		if n := s.Streams(); n != 32 {
 			t.Errorf("%d streams", n)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, virtualAddress+admin.EventsPath, http.NoBody)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, virtualAddress+operator.EventsPath, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Errorf("%d %s, error %v", refused.StatusCode, text, err)
 		}
 		began := time.Now()
-		var noted admin.Refusal
+		var noted operator.Refusal
 		s.login(3, "192.0.2.1")
 		for _, one := range streams {
 			one.next("refusal", &noted)

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // Options configure a [Handler].
@@ -79,84 +79,94 @@ type page struct {
 
 // pages are all of them.
 var pages = []page{
-	{admin.OverviewPath, false, (*Handler).overview, about{
-		summary: "The state of the server: counts, latency, policies, fronts.", result: admin.Overview{},
+	{operator.OverviewPath, false, (*Handler).overview, about{
+		summary: "The state of the server: counts, latency, policies, fronts.", result: operator.Overview{},
 	}},
-	{admin.EventsPath, false, (*Handler).events, about{
+	{operator.EventsPath, false, (*Handler).events, about{
 		summary: "Server-sent events: overview each second, refusal and audit as they come, end when the server shuts down.",
 		kind:    "text/event-stream", statuses: []int{503},
 	}},
-	{admin.PoliciesPath, false, (*Handler).policies, about{summary: "The policies and their counts.", result: []admin.Policy{}}},
-	{admin.RulesPath, false, (*Handler).rules, about{summary: "The rules and their counts.", result: []admin.Rule{}}},
-	{admin.KeysPath, false, (*Handler).keys, about{
+	{operator.PoliciesPath, false, (*Handler).policies, about{
+		summary: "The policies and their counts.", result: []operator.Policy{},
+	}},
+	{operator.RulesPath, false, (*Handler).rules, about{summary: "The rules and their counts.", result: []operator.Rule{}}},
+	{operator.KeysPath, false, (*Handler).keys, about{
 		summary: "The keys of a policy under the most pressure.", query: []string{inPolicy, "n"}, policy: true,
-		result:   []admin.Key{},
+		result:   []operator.Key{},
 		statuses: []int{503},
 	}},
-	{admin.KeyPath, false, (*Handler).key, about{
-		summary: "The state of a key of a policy.", query: []string{inPolicy, inKey}, policy: true, result: admin.Key{},
+	{operator.KeyPath, false, (*Handler).key, about{
+		summary: "The state of a key of a policy.", query: []string{inPolicy, inKey}, policy: true, result: operator.Key{},
 		statuses: []int{503},
 	}},
-	{admin.SearchPath, false, (*Handler).search, about{
+	{operator.SearchPath, false, (*Handler).search, about{
 		summary: "What is known of a word: the address of a client, a network, or a value of requests such as a user.",
-		query:   []string{inWord, "n"}, result: admin.Search{}, statuses: []int{503},
+		query:   []string{inWord, "n"}, result: operator.Search{}, statuses: []int{503},
 	}},
-	{admin.LockoutsPath, false, (*Handler).lockouts, about{
+	{operator.LockoutsPath, false, (*Handler).lockouts, about{
 		summary: "The keys that are locked out, those for the longest time first.", query: []string{inPolicy, "n"},
-		result: []admin.Lockout{},
+		result: []operator.Lockout{},
 	}},
-	{admin.OverridesPath, false, (*Handler).overrides, about{summary: "The overrides in force.", result: []admin.Override{}}},
-	{admin.RefusalsPath, false, (*Handler).refusals, about{
-		summary: "The last refusals, the last first.", query: []string{inPolicy, inKey, "n"}, result: admin.Refusals{},
+	{operator.OverridesPath, false, (*Handler).overrides, about{
+		summary: "The overrides in force.", result: []operator.Override{},
 	}},
-	{admin.RefusalPath, false, (*Handler).refusal, about{
-		summary: "The refusal with the ID that a client has been told.", query: []string{"id"}, result: admin.Refusal{},
+	{operator.RefusalsPath, false, (*Handler).refusals, about{
+		summary: "The last refusals, the last first.", query: []string{inPolicy, inKey, "n"}, result: operator.Refusals{},
+	}},
+	{operator.RefusalPath, false, (*Handler).refusal, about{
+		summary: "The refusal with the ID that a client has been told.", query: []string{"id"}, result: operator.Refusal{},
 		statuses: []int{404},
 	}},
-	{admin.ReportPath, false, (*Handler).report, about{
+	{operator.ReportPath, false, (*Handler).report, about{
 		summary: "The state of one policy for people: as text, or with Accept: application/json.", query: []string{inPolicy},
 		policy: true,
-		kind:   "text/plain", result: admin.Report{}, statuses: []int{503},
+		kind:   "text/plain", result: operator.Report{}, statuses: []int{503},
 	}},
-	{admin.ConfigurationPath, false, (*Handler).configuration, about{
-		summary: "The configuration in force without secrets, its rules, and the last reloads.", result: admin.Configuration{},
+	{operator.ConfigurationPath, false, (*Handler).configuration, about{
+		summary: "The configuration in force without secrets, its rules, and the last reloads.", result: operator.Configuration{},
 	}},
-	{admin.ReplicasPath, false, (*Handler).replicas, about{summary: "The store, and the cluster.", result: admin.Replicas{}}},
-	{admin.MembersPath, false, (*Handler).members, about{
-		summary: "The nodes of the cluster that owns the policies of durability cluster.", result: []admin.Member{},
+	{operator.ReplicasPath, false, (*Handler).replicas, about{
+		summary: "The store, and the cluster.", result: operator.Replicas{},
+	}},
+	{operator.MembersPath, false, (*Handler).members, about{
+		summary: "The nodes of the cluster that owns the policies of durability cluster.", result: []operator.Member{},
 		statuses: []int{422, 503},
 	}},
-	{admin.AuditPath, false, (*Handler).audit, about{
-		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []admin.AuditEntry{},
+	{operator.AuditPath, false, (*Handler).audit, about{
+		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []operator.AuditEntry{},
 	}},
-	{admin.ExplainPath, true, (*Handler).explain, about{
+	{operator.ExplainPath, true, (*Handler).explain, about{
 		summary: "How would a request be decided, and why? Takes nothing.", bodyName: "DescribedRequest",
 		resultName: "Explanation",
 	}},
-	{admin.UnlockPath, true, (*Handler).unlock, about{
-		summary: "Ends the lockout of a key.", policy: true, body: admin.Change{}, result: admin.Changed{}, statuses: []int{503},
+	{operator.UnlockPath, true, (*Handler).unlock, about{
+		summary: "Ends the lockout of a key.",
+		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
 	}},
-	{admin.OverridePath, true, (*Handler).override, about{
-		summary: "Makes another limit hold for a key for a while.", policy: true, body: admin.Override{}, result: admin.Changed{},
+	{operator.OverridePath, true, (*Handler).override, about{
+		summary: "Makes another limit hold for a key for a while.",
+		policy:  true, body: operator.Override{}, result: operator.Changed{},
 		statuses: []int{422, 503},
 	}},
-	{admin.RestorePath, true, (*Handler).restore, about{
-		summary: "Ends the override of a key.", policy: true, body: admin.Change{}, result: admin.Changed{}, statuses: []int{503},
+	{operator.RestorePath, true, (*Handler).restore, about{
+		summary: "Ends the override of a key.",
+		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
 	}},
-	{admin.ResetPath, true, (*Handler).reset, about{
-		summary: "Makes all permits of a key available.", policy: true, body: admin.Change{}, result: admin.Changed{},
+	{operator.ResetPath, true, (*Handler).reset, about{
+		summary: "Makes all permits of a key available.", policy: true, body: operator.Change{}, result: operator.Changed{},
 		statuses: []int{503},
 	}},
-	{admin.MemberRemovePath, true, (*Handler).memberRemove, about{
-		summary: "Removes a node from the cluster, for ever.", body: admin.MemberChange{}, result: admin.Changed{},
+	{operator.MemberRemovePath, true, (*Handler).memberRemove, about{
+		summary: "Removes a node from the cluster, for ever.", body: operator.MemberChange{}, result: operator.Changed{},
 		statuses: []int{404, 422, 503},
 	}},
-	{admin.MemberAddPath, true, (*Handler).memberAdd, about{
-		summary: "Adds a node to the cluster, which votes once it has what the others have.", body: admin.MemberChange{},
-		result: admin.Changed{}, statuses: []int{422, 503},
+	{operator.MemberAddPath, true, (*Handler).memberAdd, about{
+		summary: "Adds a node to the cluster, which votes once it has what the others have.", body: operator.MemberChange{},
+		result: operator.Changed{}, statuses: []int{422, 503},
 	}},
-	{admin.ReloadPath, true, (*Handler).reload, about{
-		summary: "Reads the configuration again.", body: admin.Change{}, result: admin.Changed{}, statuses: []int{409, 422, 503},
+	{operator.ReloadPath, true, (*Handler).reload, about{
+		summary: "Reads the configuration again.",
+		body:    operator.Change{}, result: operator.Changed{}, statuses: []int{409, 422, 503},
 	}},
 }
 

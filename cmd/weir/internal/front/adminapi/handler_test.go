@@ -21,11 +21,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/durable/etcd"
 	"github.com/weirhq/weir/manualclock"
@@ -171,33 +171,33 @@ func TestOverview(t *testing.T) {
 	s.status = map[string]any{"resp": map[string]int{"clients": 3}, "store": "redis", "cluster": "etcd"}
 	s.login(3, "192.0.2.1")
 	s.send(1, policy.Request{Path: "/", Client: address("192.0.2.1")})
-	var o admin.Overview
-	s.ask("GET", admin.OverviewPath, "", 200, &o)
+	var o operator.Overview
+	s.ask("GET", operator.OverviewPath, "", 200, &o)
 	if o.Version != "v1.2.3" || o.Requests != 4 || o.Refused != 1 || o.Config.Version != 1 || o.Config.File != s.path || o.Draining ||
 		o.Process.Goroutines == 0 || o.Process.HeapBytes == 0 || len(o.Fronts) != 1 || o.Fronts["resp"] == nil || len(o.Policies) != 3 {
 		t.Errorf("%+v", o)
 	}
-	var policies []admin.Policy
-	s.ask("GET", admin.PoliciesPath, "", 200, &policies)
-	login := policies[slices.IndexFunc(policies, func(p admin.Policy) bool { return p.Name == "login" })]
+	var policies []operator.Policy
+	s.ask("GET", operator.PoliciesPath, "", 200, &policies)
+	login := policies[slices.IndexFunc(policies, func(p operator.Policy) bool { return p.Name == "login" })]
 	if login.Granted != 2 || login.Refused != 1 || login.Keys != 1 || login.Key != "client.ip" || login.Fail != "closed" ||
-		len(login.Limits) != 1 || login.Limits[0] != (admin.Limit{Name: "1m", Holds: "2/min, burst 2"}) ||
+		len(login.Limits) != 1 || login.Limits[0] != (operator.Limit{Name: "1m", Holds: "2/min, burst 2"}) ||
 		!strings.HasPrefix(login.Lockout, "after 2 refusals") || login.Source == "" {
 		t.Errorf("%+v", login)
 	}
-	api := policies[slices.IndexFunc(policies, func(p admin.Policy) bool { return p.Name == "api" })]
+	api := policies[slices.IndexFunc(policies, func(p operator.Policy) bool { return p.Name == "api" })]
 	if len(api.Candidate) != 2 || api.Candidate[0].Holds != "4/s, burst 10" || api.Difference == nil || api.Difference.Requests != 1 {
 		t.Errorf("%+v", api)
 	}
-	var rules []admin.Rule
-	s.ask("GET", admin.RulesPath, "", 200, &rules)
+	var rules []operator.Rule
+	s.ask("GET", operator.RulesPath, "", 200, &rules)
 	got := fmt.Sprintln(len(rules), rules[0].Match, rules[0].Matched, rules[0].Final, rules[1].Match, rules[1].Exempt, rules[2].Match,
 		rules[2].Limits, rules[2].Afterwards, rules[3].Afterwards)
 	if want := "4 method POST, path /login 3 true header X-Debug, client 10.0.0.0/8 true all requests [api jobs] false true\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	var replicas map[string]string
-	s.ask("GET", admin.ReplicasPath, "", 200, &replicas)
+	s.ask("GET", operator.ReplicasPath, "", 200, &replicas)
 	if replicas["store"] != "redis" || replicas["cluster"] != "etcd" {
 		t.Errorf("%v", replicas)
 	}
@@ -208,20 +208,20 @@ func TestWhyOneWasRefused(t *testing.T) {
 	s := newServer(t, configured)
 	v := s.login(3, "192.0.2.1")
 	s.login(3, "192.0.2.2")
-	var all admin.Refusals
-	s.ask("GET", admin.RefusalsPath+"?policy=login&key=192.0.2.1", "", 200, &all)
+	var all operator.Refusals
+	s.ask("GET", operator.RefusalsPath+"?policy=login&key=192.0.2.1", "", 200, &all)
 	if len(all.Refusals) != 1 || all.Kept != 2 {
 		t.Fatalf("%+v", all)
 	}
 	id := fmt.Sprintf("%016x", v.RefusalID)
-	var one admin.Refusal
-	s.ask("GET", admin.RefusalPath+"?id="+id, "", 200, &one)
+	var one operator.Refusal
+	s.ask("GET", operator.RefusalPath+"?id="+id, "", 200, &one)
 	if one.ID != id || one.ID != all.Refusals[0].ID || one.Path != "/login" || one.Limits[0].Rule != "sign-in" || one.Limits[0].Key != "192.0.2.1" ||
 		one.Limits[0].Holds != "2/min, burst 2" || one.Limits[0].RetryAfter <= 0 {
 		t.Errorf("%+v", one)
 	}
 	for query, status := range map[string]int{"?id=0000000000000001": 404, "?id=x": 400, "": 400} {
-		s.ask("GET", admin.RefusalPath+query, "", status, nil)
+		s.ask("GET", operator.RefusalPath+query, "", status, nil)
 	}
 }
 
@@ -231,28 +231,28 @@ func TestKeys(t *testing.T) {
 	s.login(1, "192.0.2.1")
 	s.login(3, "192.0.2.2")
 	s.login(4, "192.0.2.3")
-	var keys []admin.Key
-	s.ask("GET", admin.KeysPath+"?policy=login&n=2", "", 200, &keys)
+	var keys []operator.Key
+	s.ask("GET", operator.KeysPath+"?policy=login&n=2", "", 200, &keys)
 	if len(keys) != 2 || keys[0].Key != "192.0.2.3" || keys[0].LockedFor != 600 || keys[1].Key != "192.0.2.2" || !keys[1].Named {
 		t.Errorf("%+v", keys)
 	}
-	var key admin.Key
-	s.ask("GET", admin.KeyPath+"?policy=login&key=192.0.2.2", "", 200, &key)
+	var key operator.Key
+	s.ask("GET", operator.KeyPath+"?policy=login&key=192.0.2.2", "", 200, &key)
 	if key.RecentRefusals != 1 || len(key.Limits) != 1 || key.Limits[0].Allowed || key.Limits[0].Limit != 2 || key.Limits[0].RetryAfter <= 0 {
 		t.Errorf("%+v", key)
 	}
-	var lockouts []admin.Lockout
-	s.ask("GET", admin.LockoutsPath, "", 200, &lockouts)
+	var lockouts []operator.Lockout
+	s.ask("GET", operator.LockoutsPath, "", 200, &lockouts)
 	if len(lockouts) != 1 || lockouts[0].Policy != "login" || lockouts[0].Key != "192.0.2.3" || lockouts[0].For != 600 {
 		t.Errorf("%+v", lockouts)
 	}
-	var report admin.Report
-	text := s.ask("GET", admin.ReportPath+"?policy=login", "", 200, nil)
+	var report operator.Report
+	text := s.ask("GET", operator.ReportPath+"?policy=login", "", 200, nil)
 	if body := text.Body.String(); !strings.Contains(body, "Policy:") || !strings.Contains(body, "\"192.0.2.3\"  1m     yes     ") ||
 		text.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Error(body)
 	}
-	r := s.request("GET", admin.ReportPath+"?policy=login", "")
+	r := s.request("GET", operator.ReportPath+"?policy=login", "")
 	r.Header.Set("Accept", "application/json")
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
@@ -264,8 +264,8 @@ func TestKeys(t *testing.T) {
 // TestChanges: what each of them does, and what the audit log has of it: who, from where, what, why, and what became of it.
 func TestChanges(t *testing.T) {
 	s := newServer(t, configured)
-	var changed admin.Changed
-	audited := func(want admin.AuditEntry) {
+	var changed operator.Changed
+	audited := func(want operator.AuditEntry) {
 		t.Helper()
 		got := s.audit.Last(1)[0]
 		if time.Since(got.Time) > time.Hour || got.Time.Location() != time.UTC {
@@ -277,68 +277,68 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	s.login(4, "192.0.2.9")
-	s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"192.0.2.9","reason":"a customer"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "unlock", Policy: "login", Key: "192.0.2.9", Reason: "a customer", Result: "ok"})
+	s.ask("POST", operator.UnlockPath, `{"policy":"login","key":"192.0.2.9","reason":"a customer"}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "unlock", Policy: "login", Key: "192.0.2.9", Reason: "a customer", Result: "ok"})
 	if v := s.login(1, "192.0.2.9"); !changed.Changed || v.Decision().Reason != weir.ReasonLimited {
 		t.Errorf("%+v %v", changed, v.Decision())
 	}
-	s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"nobody"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "unlock", Policy: "login", Key: "nobody", Result: "it was not locked out"})
+	s.ask("POST", operator.UnlockPath, `{"policy":"login","key":"nobody"}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "unlock", Policy: "login", Key: "nobody", Result: "it was not locked out"})
 
-	s.ask("POST", admin.ResetPath, `{"policy":"login","key":"192.0.2.9","reason":"again"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "reset", Policy: "login", Key: "192.0.2.9", Reason: "again", Result: "ok"})
+	s.ask("POST", operator.ResetPath, `{"policy":"login","key":"192.0.2.9","reason":"again"}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "reset", Policy: "login", Key: "192.0.2.9", Reason: "again", Result: "ok"})
 	if v := s.login(1, "192.0.2.9"); !v.Allowed {
 		t.Errorf("%v", v.Decision())
 	}
 
-	s.ask("POST", admin.OverridePath, `{"policy":"login","key":"192.0.2.9","limits":{"":"60/min, burst 50"},"for":600,"reason":"launch"}`, 200, &changed)
-	audited(admin.AuditEntry{
+	s.ask("POST", operator.OverridePath, `{"policy":"login","key":"192.0.2.9","limits":{"":"60/min, burst 50"},"for":600,"reason":"launch"}`, 200, &changed)
+	audited(operator.AuditEntry{
 		Action: "override", Policy: "login", Key: "192.0.2.9", Detail: "60/min, burst 50 for 10m", Reason: "launch", Result: "ok",
 	})
-	if v := s.login(1, "192.0.2.9"); !v.Allowed || v.Decision().Limit != 50 || changed.Replicas != admin.ThisReplica {
+	if v := s.login(1, "192.0.2.9"); !v.Allowed || v.Decision().Limit != 50 || changed.Replicas != operator.ThisReplica {
 		t.Errorf("%+v, in %q", v.Decision(), changed.Replicas)
 	}
-	var overrides []admin.Override
-	s.ask("GET", admin.OverridesPath, "", 200, &overrides)
+	var overrides []operator.Override
+	s.ask("GET", operator.OverridesPath, "", 200, &overrides)
 	if len(overrides) != 1 || overrides[0].By != "alice" || overrides[0].Reason != "launch" || overrides[0].For != 600 ||
 		overrides[0].Limits["1m"] != "60/min, burst 50" || time.Since(overrides[0].Since) > time.Hour {
 		t.Errorf("%+v", overrides)
 	}
-	var key admin.Key
-	s.ask("GET", admin.KeyPath+"?policy=login&key=192.0.2.9", "", 200, &key)
+	var key operator.Key
+	s.ask("GET", operator.KeyPath+"?policy=login&key=192.0.2.9", "", 200, &key)
 	if key.Override == nil || key.Override.By != "alice" || !strings.HasPrefix(key.Limits[0].Holds, "60/min") {
 		t.Errorf("%+v", key)
 	}
-	s.ask("POST", admin.RestorePath, `{"policy":"login","key":"192.0.2.9"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "restore", Policy: "login", Key: "192.0.2.9", Result: "ok"})
-	s.ask("POST", admin.RestorePath, `{"policy":"login","key":"192.0.2.9"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "restore", Policy: "login", Key: "192.0.2.9", Result: "there was no override"})
-	s.ask("POST", admin.OverridePath, `{"policy":"login","key":"vip","unlimited":true,"for":1.5}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "override", Policy: "login", Key: "vip", Detail: "unlimited for 1.5s", Result: "ok"})
-	s.ask("POST", admin.OverridePath, `{"policy":"api","key":"k","limits":{"long":"1000/h"},"for":60}`, 200, &changed)
-	audited(admin.AuditEntry{
+	s.ask("POST", operator.RestorePath, `{"policy":"login","key":"192.0.2.9"}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "restore", Policy: "login", Key: "192.0.2.9", Result: "ok"})
+	s.ask("POST", operator.RestorePath, `{"policy":"login","key":"192.0.2.9"}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "restore", Policy: "login", Key: "192.0.2.9", Result: "there was no override"})
+	s.ask("POST", operator.OverridePath, `{"policy":"login","key":"vip","unlimited":true,"for":1.5}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "override", Policy: "login", Key: "vip", Detail: "unlimited for 1.5s", Result: "ok"})
+	s.ask("POST", operator.OverridePath, `{"policy":"api","key":"k","limits":{"long":"1000/h"},"for":60}`, 200, &changed)
+	audited(operator.AuditEntry{
 		Action: "override", Policy: "api", Key: "k", Detail: "short 5/s, burst 10; long 1000/h, burst 1000 for 1m", Result: "ok",
 	})
 
 	s.write(strings.Replace(configured, "2/min", "3/min", 1))
-	s.ask("POST", admin.ReloadPath, `{"reason":"more"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "reload", Detail: "version 2, 1 changes", Reason: "more", Result: "ok"})
+	s.ask("POST", operator.ReloadPath, `{"reason":"more"}`, 200, &changed)
+	audited(operator.AuditEntry{Action: "reload", Detail: "version 2, 1 changes", Reason: "more", Result: "ok"})
 	if !changed.Changed || changed.Version != 2 || changed.Changes != 1 {
 		t.Errorf("%+v", changed)
 	}
 	s.write("version: 7")
-	s.ask("POST", admin.ReloadPath, `{}`, 422, nil)
+	s.ask("POST", operator.ReloadPath, `{}`, 422, nil)
 	if got := s.audit.Last(1)[0]; got.Action != "reload" || !strings.HasPrefix(got.Result, "the configuration cannot be used") {
 		t.Errorf("%+v", got)
 	}
-	var c admin.Configuration
-	s.ask("GET", admin.ConfigurationPath, "", 200, &c)
+	var c operator.Configuration
+	s.ask("GET", operator.ConfigurationPath, "", 200, &c)
 	if len(c.History) != 2 || c.History[0].Cause != "API" || len(c.History[0].Mistakes) == 0 || len(c.History[1].Changes) != 1 ||
 		!strings.Contains(c.Text, "3/min") || c.Version != 2 || c.Reloads != 1 || c.Refused != 1 || len(c.Rules) != 4 {
 		t.Errorf("%+v", c)
 	}
-	var entries []admin.AuditEntry
-	s.ask("GET", admin.AuditPath+"?n=3", "", 200, &entries)
+	var entries []operator.AuditEntry
+	s.ask("GET", operator.AuditPath+"?n=3", "", 200, &entries)
 	if len(entries) != 3 || entries[0].Action != "reload" || entries[2].Key != "k" {
 		t.Errorf("%+v", entries)
 	}
@@ -375,17 +375,17 @@ func (n *nodes) AddMember(_ context.Context, name, at string) error {
 // TestMembers: nodes are listed, removed and added, and what cannot be done is told.
 func TestMembers(t *testing.T) {
 	s := newServer(t, configured)
-	var all []admin.Member
-	s.ask("GET", admin.MembersPath, "", 200, &all)
-	if want := (admin.Member{ID: "b", Name: "node2", URL: "http://node2", Started: true, Votes: true, Leads: true}); len(all) != 2 || all[1] != want {
+	var all []operator.Member
+	s.ask("GET", operator.MembersPath, "", 200, &all)
+	if want := (operator.Member{ID: "b", Name: "node2", URL: "http://node2", Started: true, Votes: true, Leads: true}); len(all) != 2 || all[1] != want {
 		t.Errorf("%+v", all)
 	}
-	s.ask("POST", admin.MemberAddPath, `{"name":"node1","url":"http://node1"}`, 422, nil)
-	s.ask("POST", admin.MemberRemovePath, `{"name":"node1"}`, 200, nil)
-	s.ask("POST", admin.MemberRemovePath, `{"name":"node1"}`, 404, nil)
-	s.ask("POST", admin.MemberAddPath, `{"name":"node1","url":"http://node1"}`, 200, nil)
-	s.ask("POST", admin.MemberAddPath, `{"name":"node1","address":"http://node1"}`, 400, nil)
-	s.ask("GET", admin.MembersPath, "", 200, &all)
+	s.ask("POST", operator.MemberAddPath, `{"name":"node1","url":"http://node1"}`, 422, nil)
+	s.ask("POST", operator.MemberRemovePath, `{"name":"node1"}`, 200, nil)
+	s.ask("POST", operator.MemberRemovePath, `{"name":"node1"}`, 404, nil)
+	s.ask("POST", operator.MemberAddPath, `{"name":"node1","url":"http://node1"}`, 200, nil)
+	s.ask("POST", operator.MemberAddPath, `{"name":"node1","address":"http://node1"}`, 400, nil)
+	s.ask("GET", operator.MembersPath, "", 200, &all)
 	if len(all) != 2 || s.audit.Last(1)[0].Detail != "node1 http://node1" {
 		t.Errorf("%+v, %+v", all, s.audit.Last(1))
 	}
@@ -395,15 +395,15 @@ func TestMembers(t *testing.T) {
 func TestEveryChangeIsAudited(t *testing.T) {
 	s := newServer(t, configured)
 	bodies := map[string]string{
-		admin.OverridePath: `{"policy":"login","key":"k","unlimited":true,"for":60,"reason":"why"}`,
-		admin.ReloadPath:   `{"reason":"why"}`,
+		operator.OverridePath: `{"policy":"login","key":"k","unlimited":true,"for":60,"reason":"why"}`,
+		operator.ReloadPath:   `{"reason":"why"}`,
 
-		admin.MemberRemovePath: `{"name":"node1","reason":"why"}`,
-		admin.MemberAddPath:    `{"name":"node3","url":"http://127.0.0.1:7191","reason":"why"}`,
+		operator.MemberRemovePath: `{"name":"node1","reason":"why"}`,
+		operator.MemberAddPath:    `{"name":"node3","url":"http://127.0.0.1:7191","reason":"why"}`,
 	}
 	n := 0
 	for path, operations := range document(t) {
-		if _, post := operations["post"]; !post || path == admin.ExplainPath || !strings.HasPrefix(path, "/v1/admin/") {
+		if _, post := operations["post"]; !post || path == operator.ExplainPath || !strings.HasPrefix(path, "/v1/admin/") {
 			continue
 		}
 		n++
@@ -464,57 +464,57 @@ func TestProblems(t *testing.T) {
 		field, detail      string
 	}{
 		{"GET", "/v1/admin/none", "", 404, "", "there is no such page; there are GET /v1/admin/overview"},
-		{"POST", admin.OverviewPath, "{}", 405, "method", `method "POST": must be GET or HEAD`},
-		{"GET", admin.UnlockPath, "", 405, "method", "must be POST"},
-		{"GET", admin.OverviewPath + "?x=1", "", 400, "parameter", "there are none"},
-		{"GET", admin.KeysPath + "?policy=login&x=1", "", 400, "parameter", "must be policy or n"},
-		{"GET", admin.KeysPath + "?policy=login&n=0", "", 400, "n", "must be a whole number from 1 to 10000"},
-		{"GET", admin.KeysPath + "?policy=login&n=9&n=9", "", 400, "n", "must be there once"},
-		{"GET", admin.KeysPath + "?policy=%zz", "", 400, "query", "must be parameters"},
-		{"GET", admin.KeysPath, "", 400, "policy", "must be the name of a policy"},
-		{"GET", admin.KeysPath + "?policy=none", "", 404, "policy", "there is none with it"},
-		{"GET", admin.KeyPath + "?policy=login&key=" + long, "", 400, "key", "at most 1024 bytes"},
-		{"GET", admin.LockoutsPath + "?policy=none", "", 404, "policy", "there is none with it"},
-		{"GET", admin.ReportPath, "", 400, "policy", "must be the name of a policy"},
-		{"POST", admin.UnlockPath, `{`, 400, "", "the body must be a JSON object"},
-		{"POST", admin.UnlockPath, `{} {}`, 400, "", "expected nothing after the object"},
-		{"POST", admin.UnlockPath, ` `, 400, "", "the body must be a JSON object, and is empty"},
-		{"POST", admin.UnlockPath, `{"policy":`, 400, "", "the body must be a JSON object, and ends within it"},
-		{"POST", admin.UnlockPath, `[]`, 400, "", "the body must be a JSON object, not an array"},
-		{"POST", admin.UnlockPath, `{"policy":"login","nobody":"knows"}`, 400, "member", `"nobody": is not known: there are policy, key, reason`},
-		{"POST", admin.UnlockPath, `{"policy":7}`, 400, "policy", "policy: must be a string, not a number"},
-		{"POST", admin.UnlockPath, `{"policy":"login"}`, 400, "key", "must be there: keys of policy login are client.ip"},
-		{"POST", admin.OverridePath, `{"policy":"login","unlimited":true,"for":60}`, 400, "key", "must be there: keys of policy login"},
-		{"POST", admin.UnlockPath, `{"policy":"none","key":"k"}`, 404, "policy", "there is none with it"},
-		{"POST", admin.UnlockPath, change(`{"policy":"login","key":%q}`, long), 400, "key", "at most 1024 bytes"},
-		{"POST", admin.UnlockPath, change(`{"policy":"login","key":"k","reason":%q}`, long), 400, "reason", "at most 1024 bytes"},
-		{"POST", admin.UnlockPath, `{"policy":"login","key":"k","reason":"a\nb"}`, 400, "reason", "printable"},
-		{"POST", admin.UnlockPath, strings.Repeat(" ", 65<<10), 413, "body", "at most 65536 bytes"},
-		{"POST", admin.ReloadPath, `{"policy":"login"}`, 400, "policy", "must not be there"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","for":60}`, 400, "limits", "must be there, or unlimited true"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","for":60,"limits":{"":"1/s","1m":"2/s"}}`, 400, "limits", "must have one member"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","for":60,"unlimited":true,"limits":{"":"1/s"}}`, 400, "limits", "not both"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","unlimited":true}`, 400, "for", "from 1 to 316224000"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":1e300}`, 400, "for", "from 1 to 316224000"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":60,"by":"bob"}`, 400, "by", "must not be there"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":"1h"}`, 400, "for", "must be a number, not a string"},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","limits":"1/s","for":60}`, 400, "limits", `an object such as {"1m": "100/min"}`},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","limit":{},"for":60}`, 400, "member", `did you mean "limits"?`},
+		{"POST", operator.OverviewPath, "{}", 405, "method", `method "POST": must be GET or HEAD`},
+		{"GET", operator.UnlockPath, "", 405, "method", "must be POST"},
+		{"GET", operator.OverviewPath + "?x=1", "", 400, "parameter", "there are none"},
+		{"GET", operator.KeysPath + "?policy=login&x=1", "", 400, "parameter", "must be policy or n"},
+		{"GET", operator.KeysPath + "?policy=login&n=0", "", 400, "n", "must be a whole number from 1 to 10000"},
+		{"GET", operator.KeysPath + "?policy=login&n=9&n=9", "", 400, "n", "must be there once"},
+		{"GET", operator.KeysPath + "?policy=%zz", "", 400, "query", "must be parameters"},
+		{"GET", operator.KeysPath, "", 400, "policy", "must be the name of a policy"},
+		{"GET", operator.KeysPath + "?policy=none", "", 404, "policy", "there is none with it"},
+		{"GET", operator.KeyPath + "?policy=login&key=" + long, "", 400, "key", "at most 1024 bytes"},
+		{"GET", operator.LockoutsPath + "?policy=none", "", 404, "policy", "there is none with it"},
+		{"GET", operator.ReportPath, "", 400, "policy", "must be the name of a policy"},
+		{"POST", operator.UnlockPath, `{`, 400, "", "the body must be a JSON object"},
+		{"POST", operator.UnlockPath, `{} {}`, 400, "", "expected nothing after the object"},
+		{"POST", operator.UnlockPath, ` `, 400, "", "the body must be a JSON object, and is empty"},
+		{"POST", operator.UnlockPath, `{"policy":`, 400, "", "the body must be a JSON object, and ends within it"},
+		{"POST", operator.UnlockPath, `[]`, 400, "", "the body must be a JSON object, not an array"},
+		{"POST", operator.UnlockPath, `{"policy":"login","nobody":"knows"}`, 400, "member", `"nobody": is not known: there are policy, key, reason`},
+		{"POST", operator.UnlockPath, `{"policy":7}`, 400, "policy", "policy: must be a string, not a number"},
+		{"POST", operator.UnlockPath, `{"policy":"login"}`, 400, "key", "must be there: keys of policy login are client.ip"},
+		{"POST", operator.OverridePath, `{"policy":"login","unlimited":true,"for":60}`, 400, "key", "must be there: keys of policy login"},
+		{"POST", operator.UnlockPath, `{"policy":"none","key":"k"}`, 404, "policy", "there is none with it"},
+		{"POST", operator.UnlockPath, change(`{"policy":"login","key":%q}`, long), 400, "key", "at most 1024 bytes"},
+		{"POST", operator.UnlockPath, change(`{"policy":"login","key":"k","reason":%q}`, long), 400, "reason", "at most 1024 bytes"},
+		{"POST", operator.UnlockPath, `{"policy":"login","key":"k","reason":"a\nb"}`, 400, "reason", "printable"},
+		{"POST", operator.UnlockPath, strings.Repeat(" ", 65<<10), 413, "body", "at most 65536 bytes"},
+		{"POST", operator.ReloadPath, `{"policy":"login"}`, 400, "policy", "must not be there"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","for":60}`, 400, "limits", "must be there, or unlimited true"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","for":60,"limits":{"":"1/s","1m":"2/s"}}`, 400, "limits", "must have one member"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","for":60,"unlimited":true,"limits":{"":"1/s"}}`, 400, "limits", "not both"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true}`, 400, "for", "from 1 to 316224000"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":1e300}`, 400, "for", "from 1 to 316224000"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":60,"by":"bob"}`, 400, "by", "must not be there"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":"1h"}`, 400, "for", "must be a number, not a string"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","limits":"1/s","for":60}`, 400, "limits", `an object such as {"1m": "100/min"}`},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","limit":{},"for":60}`, 400, "member", `did you mean "limits"?`},
 		{
-			"POST", admin.OverridePath, `{"policy":"login","key":"k","limits":{"2m":"1/s"},"for":60}`, 400, "limits",
+			"POST", operator.OverridePath, `{"policy":"login","key":"k","limits":{"2m":"1/s"},"for":60}`, 400, "limits",
 			`limits "2m": must be the name of a limit of policy login: 1m`,
 		},
-		{"POST", admin.OverridePath, `{"policy":"login","key":"k","limits":{"1m":"fast"},"for":60}`, 400, "limits.1m", "must be a rate such as"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","limits":{"1m":"fast"},"for":60}`, 400, "limits.1m", "must be a rate such as"},
 		{
-			"POST", admin.OverridePath, `{"policy":"api","key":"k","limits":{"":"1/s"},"for":60}`, 400, "limits",
+			"POST", operator.OverridePath, `{"policy":"api","key":"k","limits":{"":"1/s"},"for":60}`, 400, "limits",
 			`limits "1/s": must have the name of the limit that it is for, as policy api has several: short, long`,
 		},
 		{
-			"POST", admin.OverridePath, `{"policy":"api","key":"k","limits":{"short":"1/s, burst 9000000000000000"},"for":60}`, 400,
+			"POST", operator.OverridePath, `{"policy":"api","key":"k","limits":{"short":"1/s, burst 9000000000000000"},"for":60}`, 400,
 			"limits.short", "the burst must be from 1 to 10^15",
 		},
 		{
-			"POST", admin.OverridePath, `{"policy":"jobs","limits":{"":"9000000000000000"},"for":60}`, 400,
+			"POST", operator.OverridePath, `{"policy":"jobs","limits":{"":"9000000000000000"},"for":60}`, 400,
 			"limits", `limits "9000000000000000": must be from 1 to 10^15`,
 		},
 	} {
@@ -533,7 +533,7 @@ func TestProblems(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"} {
-		r := s.request("POST", admin.UnlockPath, `{"policy":"login","key":"k"}`)
+		r := s.request("POST", operator.UnlockPath, `{"policy":"login","key":"k"}`)
 		r.Header.Set("Content-Type", kind)
 		w := httptest.NewRecorder()
 		if s.ServeHTTP(w, r); w.Code != http.StatusUnsupportedMediaType {
@@ -543,13 +543,13 @@ func TestProblems(t *testing.T) {
 	if entries := s.audit.Last(10); len(entries) != 0 {
 		t.Errorf("%+v", entries)
 	}
-	s.ask("POST", admin.OverridePath, `{"policy":"login","key":"k","limits":{"1m":"1/s, burst 900000000000000000"},"for":60}`, 400, nil)
+	s.ask("POST", operator.OverridePath, `{"policy":"login","key":"k","limits":{"1m":"1/s, burst 900000000000000000"},"for":60}`, 400, nil)
 	if s.limits.Engine().Overrides() != nil {
 		t.Error("something was overridden")
 	}
 	// What the engine refuses is what somebody has tried.
 	_ = s.limits.Engine().Close()
-	s.ask("POST", admin.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":60}`, 503, nil)
+	s.ask("POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":60}`, 503, nil)
 	if e := s.audit.Last(1); len(e) != 1 || e[0].Action != "override" || !strings.Contains(e[0].Result, "closed") {
 		t.Errorf("audited as %+v", e)
 	}
@@ -587,7 +587,7 @@ func TestNobodyIsToldAnything(t *testing.T) {
 func TestDocument(t *testing.T) {
 	s := newServer(t, configured)
 	v := s.login(4, "192.0.2.1")
-	s.ask("POST", admin.OverridePath, `{"policy":"login","key":"192.0.2.1","limits":{"":"5/s"},"for":60}`, 200, nil)
+	s.ask("POST", operator.OverridePath, `{"policy":"login","key":"192.0.2.1","limits":{"":"5/s"},"for":60}`, 200, nil)
 	text, err := adminapi.OpenAPI(checkapi.OpenAPI())
 	if err != nil {
 		t.Fatal(err)
@@ -606,7 +606,7 @@ func TestDocument(t *testing.T) {
 	pages := document(t)
 	for path, operations := range pages {
 		get, ok := operations["get"]
-		if !ok || !strings.HasPrefix(path, "/v1/admin/") || path == admin.EventsPath {
+		if !ok || !strings.HasPrefix(path, "/v1/admin/") || path == operator.EventsPath {
 			continue
 		}
 		query := url.Values{}
@@ -654,13 +654,13 @@ func TestFixedLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.serve(fixed)
-	var c admin.Configuration
-	s.ask("GET", admin.ConfigurationPath, "", 200, &c)
+	var c operator.Configuration
+	s.ask("GET", operator.ConfigurationPath, "", 200, &c)
 	if c.Text != "" || c.File != "" || len(c.Rules) != 0 {
 		t.Errorf("%+v", c)
 	}
-	s.ask("POST", admin.ReloadPath, "{}", 409, nil)
-	if text := s.ask("GET", admin.ReportPath, "", 200, nil).Body.String(); !strings.Contains(text, "Policy:") || !strings.HasSuffix(text, "(none)\n") {
+	s.ask("POST", operator.ReloadPath, "{}", 409, nil)
+	if text := s.ask("GET", operator.ReportPath, "", 200, nil).Body.String(); !strings.Contains(text, "Policy:") || !strings.HasSuffix(text, "(none)\n") {
 		t.Error(text) // there is one policy only, which is meant
 	}
 }
@@ -668,9 +668,9 @@ func TestFixedLimits(t *testing.T) {
 // TestSecrets from the environment are told by name.
 func TestSecrets(t *testing.T) {
 	s := newServer(t, strings.Replace(configured, "path: /login", "path: /login, header: {X-Key: '${KEY}'}", 1))
-	for _, path := range []string{admin.OverviewPath, admin.RulesPath, admin.ConfigurationPath} {
+	for _, path := range []string{operator.OverviewPath, operator.RulesPath, operator.ConfigurationPath} {
 		if body := s.ask("GET", path, "", 200, nil).Body.String(); strings.Contains(body, "hush-hush") ||
-			path != admin.OverviewPath && !strings.Contains(body, "${KEY}") {
+			path != operator.OverviewPath && !strings.Contains(body, "${KEY}") {
 			t.Error(body)
 		}
 	}
@@ -685,7 +685,7 @@ func (failing) Read([]byte) (int, error) { return 0, errRead }
 
 func TestBodyThatBreaksOff(t *testing.T) {
 	s := newServer(t, configured)
-	r := s.request("POST", admin.UnlockPath, "{}")
+	r := s.request("POST", operator.UnlockPath, "{}")
 	r.Body, r.ContentLength = io.NopCloser(failing{}), -1
 	w := httptest.NewRecorder()
 	if s.ServeHTTP(w, r); w.Code != 400 || !strings.Contains(w.Body.String(), errRead.Error()) {

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -38,8 +38,8 @@ func (h *Handler) keys(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return writeJSON(w, h.keysOf(top))
 }
 
-func (h *Handler) keysOf(states []policy.KeyState) []admin.Key {
-	all := make([]admin.Key, len(states))
+func (h *Handler) keysOf(states []policy.KeyState) []operator.Key {
+	all := make([]operator.Key, len(states))
 	for i := range states {
 		all[i] = h.keyOf(&states[i])
 	}
@@ -63,15 +63,16 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return writeJSON(w, h.keyOf(&state))
 }
 
-func (h *Handler) keyOf(s *policy.KeyState) admin.Key {
-	k := admin.Key{
-		Policy: s.Policy, Key: admin.SpellKey(s.Key), Named: s.Named, ID: s.ID, Limits: make([]admin.KeyLimit, len(s.Limits)),
+func (h *Handler) keyOf(s *policy.KeyState) operator.Key {
+	k := operator.Key{
+		Policy: s.Policy, Key: operator.SpellKey(s.Key), Named: s.Named, ID: s.ID,
+		Limits:    make([]operator.KeyLimit, len(s.Limits)),
 		LockedFor: seconds(s.LockedFor), RecentRefusals: s.RecentRefusals,
 	}
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		d := &l.Decision
-		k.Limits[i] = admin.KeyLimit{
+		k.Limits[i] = operator.KeyLimit{
 			Name: l.Limit, Holds: h.o.Limits.Clean(l.Holds), Tracked: l.Tracked, Allowed: d.Allowed, Reason: d.Reason.String(),
 			Limit: d.Limit, Remaining: d.Remaining, RetryAfter: seconds(d.RetryAfter), ResetAfter: seconds(d.ResetAfter),
 			Queued: l.Queued, Waiters: l.Waiters, Refused: l.Refused,
@@ -104,9 +105,9 @@ func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *answer.Probl
 	if err != nil {
 		return h.failed(w, err)
 	}
-	all := make([]admin.Lockout, len(locked))
+	all := make([]operator.Lockout, len(locked))
 	for i, l := range locked {
-		all[i] = admin.Lockout{Policy: l.Policy, Key: admin.SpellKey(l.Key), For: seconds(l.For)}
+		all[i] = operator.Lockout{Policy: l.Policy, Key: operator.SpellKey(l.Key), For: seconds(l.For)}
 	}
 	return writeJSON(w, all)
 }
@@ -173,9 +174,9 @@ func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *answer.Proble
 }
 
 // cleanRefusal takes out what came from the environment.
-func (h *Handler) cleanRefusal(r *admin.Refusal) {
+func (h *Handler) cleanRefusal(r *operator.Refusal) {
 	for i := range r.Limits {
 		r.Limits[i].Holds = h.o.Limits.Clean(r.Limits[i].Holds)
-		r.Limits[i].Key = admin.SpellKey(r.Limits[i].Key)
+		r.Limits[i].Key = operator.SpellKey(r.Limits[i].Key)
 	}
 }

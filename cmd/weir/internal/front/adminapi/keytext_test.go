@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -53,63 +53,63 @@ func TestKeysOfAnyBytes(t *testing.T) {
 				t.Errorf("%s has %q, want %q", what, got, spelled)
 			}
 		}
-		var k admin.Key
+		var k operator.Key
 		for _, query := range []string{name, url.Values{"policy": {"login"}, "key": {key}}.Encode()} {
 			if query != name && key == `caf\xe9` {
 				continue // which is how another key is spelled
 			}
-			s.ask("GET", admin.KeyPath+"?"+query, "", 200, &k)
+			s.ask("GET", operator.KeyPath+"?"+query, "", 200, &k)
 			if told("the state", k.Key); k.LockedFor == 0 {
 				t.Errorf("%q: %+v", query, k)
 			}
 		}
-		var top []admin.Key
-		s.ask("GET", admin.KeysPath+"?policy=login", "", 200, &top)
-		if !slices.ContainsFunc(top, func(k admin.Key) bool { return k.Key == spelled }) {
+		var top []operator.Key
+		s.ask("GET", operator.KeysPath+"?policy=login", "", 200, &top)
+		if !slices.ContainsFunc(top, func(k operator.Key) bool { return k.Key == spelled }) {
 			t.Errorf("the keys under pressure: %+v", top)
 		}
-		var lockouts []admin.Lockout
-		s.ask("GET", admin.LockoutsPath+"?policy=login", "", 200, &lockouts)
-		if len(lockouts) != 1+len(others) || !slices.ContainsFunc(lockouts, func(l admin.Lockout) bool { return l.Key == spelled }) {
+		var lockouts []operator.Lockout
+		s.ask("GET", operator.LockoutsPath+"?policy=login", "", 200, &lockouts)
+		if len(lockouts) != 1+len(others) || !slices.ContainsFunc(lockouts, func(l operator.Lockout) bool { return l.Key == spelled }) {
 			t.Errorf("the lockouts: %+v", lockouts)
 		}
-		var refusals admin.Refusals
-		s.ask("GET", admin.RefusalsPath+"?"+name, "", 200, &refusals)
+		var refusals operator.Refusals
+		s.ask("GET", operator.RefusalsPath+"?"+name, "", 200, &refusals)
 		if len(refusals.Refusals) != 2 {
 			t.Fatalf("%d refusals", len(refusals.Refusals))
 		}
 		told("a refusal", refusals.Refusals[0].Limits[0].Key)
-		var overview admin.Overview
-		s.ask("GET", admin.OverviewPath, "", 200, &overview)
+		var overview operator.Overview
+		s.ask("GET", operator.OverviewPath, "", 200, &overview)
 		for _, p := range overview.Policies {
 			if p.Difference != nil && len(p.Difference.AdmittedKeys) > 0 {
 				told("a difference", p.Difference.AdmittedKeys[0].Key)
 			}
 		}
-		var changed admin.Changed
+		var changed operator.Changed
 		for _, c := range []struct{ path, body string }{
-			{admin.UnlockPath, body("")},
-			{admin.OverridePath, body(`,"unlimited":true,"for":60`)},
-			{admin.RestorePath, body("")},
-			{admin.ResetPath, body("")},
+			{operator.UnlockPath, body("")},
+			{operator.OverridePath, body(`,"unlimited":true,"for":60`)},
+			{operator.RestorePath, body("")},
+			{operator.ResetPath, body("")},
 		} {
 			changed.Changed = false
 			if s.ask("POST", c.path, c.body, 200, &changed); !changed.Changed {
 				t.Errorf("%s %s changes nothing", c.path, c.body)
 			}
-			if c.path == admin.OverridePath {
-				var overrides []admin.Override
-				s.ask("GET", admin.OverridesPath, "", 200, &overrides)
+			if c.path == operator.OverridePath {
+				var overrides []operator.Override
+				s.ask("GET", operator.OverridesPath, "", 200, &overrides)
 				told("an override", overrides[0].Key)
 			}
-			var audit []admin.AuditEntry
-			s.ask("GET", admin.AuditPath, "", 200, &audit)
+			var audit []operator.AuditEntry
+			s.ask("GET", operator.AuditPath, "", 200, &audit)
 			told("the audit log", audit[0].Key)
 		}
 		if v := s.check(1, "login", key); !v.Allowed {
 			t.Errorf("%q is refused still", key)
 		}
-		s.ask("GET", admin.LockoutsPath+"?policy=login", "", 200, &lockouts)
+		s.ask("GET", operator.LockoutsPath+"?policy=login", "", 200, &lockouts)
 		if len(lockouts) != len(others) {
 			t.Errorf("the lockouts of others: %+v", lockouts)
 		}
@@ -121,7 +121,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	s := newServer(t, configured)
 	for _, key := range []string{"caf\xe9", `caf\ud800`, `caf\udc00\ud800`, `\ud800\u0041`, `\uD83D`} {
 		for path, more := range map[string]string{
-			admin.UnlockPath: "", admin.ResetPath: "", admin.RestorePath: "", admin.OverridePath: `,"unlimited":true,"for":60`,
+			operator.UnlockPath: "", operator.ResetPath: "", operator.RestorePath: "", operator.OverridePath: `,"unlimited":true,"for":60`,
 		} {
 			w := s.ask("POST", path, `{"policy":"login","key":"`+key+`"`+more+`}`, 400, nil)
 			if !strings.Contains(w.Body.String(), "must be UTF-8") {
@@ -130,9 +130,9 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		}
 	}
 	for _, key := range []string{`\ud83d\ude00`, `\\ud800`, `\ufffd`, `\u00e9`, `\"`} {
-		s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"`+key+`"}`, 200, nil)
+		s.ask("POST", operator.UnlockPath, `{"policy":"login","key":"`+key+`"}`, 200, nil)
 	}
 	long := strings.Repeat("\xff", 1024)
-	s.ask("GET", admin.KeyPath+"?"+url.Values{"policy": {"login"}, "key": {admin.SpellKey(long)}}.Encode(), "", 200, nil)
-	s.ask("GET", admin.KeyPath+"?"+url.Values{"policy": {"login"}, "key": {admin.SpellKey(long + "\xff")}}.Encode(), "", 400, nil)
+	s.ask("GET", operator.KeyPath+"?"+url.Values{"policy": {"login"}, "key": {operator.SpellKey(long)}}.Encode(), "", 200, nil)
+	s.ask("GET", operator.KeyPath+"?"+url.Values{"policy": {"login"}, "key": {operator.SpellKey(long + "\xff")}}.Encode(), "", 400, nil)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // TestLongKeysAreFound: a key that is counted under its hash is looked at, overridden, reset and unlocked by its text, and its
@@ -16,14 +16,14 @@ func TestLongKeysAreFound(t *testing.T) {
 	key := strings.Repeat("k", 200)
 	s.check(4, "login", key) // which locks it out
 	query := url.Values{"policy": {"login"}, "key": {key}}.Encode()
-	var k admin.Key
-	s.ask("GET", admin.KeyPath+"?"+query, "", 200, &k)
+	var k operator.Key
+	s.ask("GET", operator.KeyPath+"?"+query, "", 200, &k)
 	if k.LockedFor <= 0 || !k.Limits[0].Tracked || k.Limits[0].Remaining != 0 {
 		t.Errorf("%+v", k)
 	}
-	var last admin.Refusals
+	var last operator.Refusals
 	for _, q := range []string{query, url.Values{"key": {key}}.Encode()} {
-		if s.ask("GET", admin.RefusalsPath+"?"+q, "", 200, &last); len(last.Refusals) == 0 {
+		if s.ask("GET", operator.RefusalsPath+"?"+q, "", 200, &last); len(last.Refusals) == 0 {
 			t.Errorf("%s: its refusals are not found", q)
 		}
 	}
@@ -37,20 +37,20 @@ func TestLongKeysAreFound(t *testing.T) {
 		path, body string
 		again      bool
 	}{
-		{admin.UnlockPath, body(""), false},
-		{admin.OverridePath, body(`,"unlimited":true,"for":60`), true},
-		{admin.RestorePath, body(""), false},
-		{admin.ResetPath, body(""), true},
+		{operator.UnlockPath, body(""), false},
+		{operator.OverridePath, body(`,"unlimited":true,"for":60`), true},
+		{operator.RestorePath, body(""), false},
+		{operator.ResetPath, body(""), true},
 	} {
 		for _, want := range []bool{true, step.again} {
-			var c admin.Changed
+			var c operator.Changed
 			if s.ask("POST", step.path, step.body, 200, &c); c.Changed != want {
 				t.Errorf("%s: %+v, want %v", step.path, c, want)
 			}
 		}
 	}
-	k = admin.Key{}
-	s.ask("GET", admin.KeyPath+"?"+query, "", 200, &k)
+	k = operator.Key{}
+	s.ask("GET", operator.KeyPath+"?"+query, "", 200, &k)
 	if k.LockedFor != 0 || k.Override != nil || k.Limits[0].Remaining != k.Limits[0].Limit {
 		t.Errorf("%+v", k)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/durable/etcd"
 )
@@ -42,9 +42,9 @@ func (h *Handler) members(w http.ResponseWriter, r *http.Request) *answer.Proble
 	if err != nil {
 		return h.memberProblem(w, err)
 	}
-	told := make([]admin.Member, 0, len(all))
+	told := make([]operator.Member, 0, len(all))
 	for _, m := range all {
-		told = append(told, admin.Member{
+		told = append(told, operator.Member{
 			ID: strconv.FormatUint(m.ID, 16), Name: m.Name, URL: m.URL, Started: m.Started, Votes: !m.Learner, Leads: m.Leader,
 		})
 	}
@@ -53,22 +53,22 @@ func (h *Handler) members(w http.ResponseWriter, r *http.Request) *answer.Proble
 
 // memberRemove handles POST admin.MemberRemovePath.
 func (h *Handler) memberRemove(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.memberChange(w, r, "memberremove", func(ctx context.Context, c *admin.MemberChange) error {
+	return h.memberChange(w, r, "memberremove", func(ctx context.Context, c *operator.MemberChange) error {
 		return h.o.Members.RemoveMember(ctx, c.Name)
 	})
 }
 
 // memberAdd handles POST admin.MemberAddPath.
 func (h *Handler) memberAdd(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.memberChange(w, r, "memberadd", func(ctx context.Context, c *admin.MemberChange) error {
+	return h.memberChange(w, r, "memberadd", func(ctx context.Context, c *operator.MemberChange) error {
 		return h.o.Members.AddMember(ctx, c.Name, c.URL)
 	})
 }
 
 func (h *Handler) memberChange(
-	w http.ResponseWriter, r *http.Request, action string, change func(ctx context.Context, c *admin.MemberChange) error,
+	w http.ResponseWriter, r *http.Request, action string, change func(ctx context.Context, c *operator.MemberChange) error,
 ) *answer.Problem {
-	var c admin.MemberChange
+	var c operator.MemberChange
 	if _, p := body(r, &c); p != nil {
 		return p
 	}
@@ -89,7 +89,7 @@ func (h *Handler) memberChange(
 	if err != nil {
 		return h.memberProblem(w, err)
 	}
-	return writeJSON(w, admin.Changed{Changed: true, Replicas: admin.AllReplicas})
+	return writeJSON(w, operator.Changed{Changed: true, Replicas: operator.AllReplicas})
 }
 
 func noMembers() *answer.Problem {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // about describes a page to programs.
@@ -77,7 +77,7 @@ func OpenAPI(document []byte) ([]byte, error) {
 		}
 		paths[p.path] = object{method: p.operation(s)}
 	}
-	paths[admin.MetricsPath] = object{"get": object{
+	paths[operator.MetricsPath] = object{"get": object{
 		"operationId": "metrics", "summary": "Metrics, in the formats of Prometheus.", "tags": []string{"operation"},
 		"security": security,
 		"responses": object{

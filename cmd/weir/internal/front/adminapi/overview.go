@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -22,13 +22,13 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request) *answer.Probl
 }
 
 // state is what an overview says.
-func (h *Handler) state() *admin.Overview {
+func (h *Handler) state() *operator.Overview {
 	status := h.o.Limits.Status()
 	fronts := maps.Clone(h.o.Status())
 	for _, other := range []string{"store", "cluster"} {
 		delete(fronts, other)
 	}
-	return &admin.Overview{
+	return &operator.Overview{
 		Version: h.o.Version, Started: h.o.Started.UTC(), Now: time.Now().UTC(), Draining: h.draining.Load(),
 		Config:   loaded(&status),
 		Requests: status.Requests, Refused: status.Report.Refused, Denied: status.Denied,
@@ -37,14 +37,14 @@ func (h *Handler) state() *admin.Overview {
 	}
 }
 
-func loaded(s *live.Status) admin.Loaded {
-	return admin.Loaded{
+func loaded(s *live.Status) operator.Loaded {
+	return operator.Loaded{
 		File: s.File, Version: s.Version, Loaded: s.Loaded.UTC(), Reloads: s.Reloads, Refused: s.Refused, LastError: s.LastError,
 	}
 }
 
-func latencyOf(l *policy.Latency) admin.Latency {
-	a := admin.Latency{
+func latencyOf(l *policy.Latency) operator.Latency {
+	a := operator.Latency{
 		Measured: l.Count, P50: seconds(l.Quantile(0.5)), P99: seconds(l.Quantile(0.99)), P999: seconds(l.Quantile(0.999)),
 		Buckets: [][2]float64{},
 	}
@@ -74,15 +74,15 @@ func (h *Handler) policies(w http.ResponseWriter, r *http.Request) *answer.Probl
 }
 
 // policiesOf are the policies with their counts.
-func (h *Handler) policiesOf(s *live.Status) []admin.Policy {
-	all := make([]admin.Policy, len(s.Policies))
+func (h *Handler) policiesOf(s *live.Status) []operator.Policy {
+	all := make([]operator.Policy, len(s.Policies))
 	of := h.inWords()
 	for i := range s.Policies {
 		all[i] = of.policies[s.Policies[i].Name] // of another set for a moment
 		all[i].PolicyReport = s.Policies[i]
-		all[i].Difference = admin.SpellDifference(all[i].Difference)
+		all[i].Difference = operator.SpellDifference(all[i].Difference)
 		if all[i].Limits == nil {
-			all[i].Limits = []admin.Limit{}
+			all[i].Limits = []operator.Limit{}
 		}
 	}
 	return all
@@ -97,8 +97,8 @@ func (h *Handler) rules(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	return writeJSON(w, h.rulesOf(&status))
 }
 
-func (h *Handler) rulesOf(s *live.Status) []admin.Rule {
-	all, of := make([]admin.Rule, 0, len(s.Rules)), h.inWords()
+func (h *Handler) rulesOf(s *live.Status) []operator.Rule {
+	all, of := make([]operator.Rule, 0, len(s.Rules)), h.inWords()
 	for i := range s.Rules {
 		rule := of.rules[s.Rules[i].Name]
 		rule.Name, rule.Matched, rule.Failed = s.Rules[i].Name, s.Rules[i].Matched, s.Rules[i].Failed
@@ -116,11 +116,11 @@ func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *answer.
 		return p
 	}
 	status := h.o.Limits.Status()
-	c := admin.Configuration{
-		Loaded: loaded(&status), Text: h.o.Limits.Text(), History: []admin.Reload{}, Rules: h.rulesOf(&status),
+	c := operator.Configuration{
+		Loaded: loaded(&status), Text: h.o.Limits.Text(), History: []operator.Reload{}, Rules: h.rulesOf(&status),
 	}
 	for _, one := range h.o.Limits.History() {
-		c.History = append(c.History, admin.Reload{
+		c.History = append(c.History, operator.Reload{
 			Time: one.Time, Cause: one.Cause, Version: one.Version, Changes: one.Changes, Mistakes: one.Mistakes,
 		})
 	}
@@ -133,7 +133,7 @@ func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *answer.Probl
 		return p
 	}
 	status := h.o.Status()
-	return writeJSON(w, &admin.Replicas{Store: status["store"], Cluster: status["cluster"]})
+	return writeJSON(w, &operator.Replicas{Store: status["store"], Cluster: status["cluster"]})
 }
 
 // audit serves GET admin.AuditPath.
@@ -163,15 +163,15 @@ func (h *Handler) inWords() *words {
 // words are the policies and rules of a set in words, by name.
 type words struct {
 	set      *policy.Set
-	policies map[string]admin.Policy
-	rules    map[string]admin.Rule
+	policies map[string]operator.Policy
+	rules    map[string]operator.Rule
 }
 
 func newWords(set *policy.Set, clean func(string) string) *words {
-	of := &words{set, make(map[string]admin.Policy, len(set.Policies)), make(map[string]admin.Rule, len(set.Rules))}
+	of := &words{set, make(map[string]operator.Policy, len(set.Policies)), make(map[string]operator.Rule, len(set.Rules))}
 	for i := range set.Policies {
 		p := &set.Policies[i]
-		a := admin.Policy{
+		a := operator.Policy{
 			Limits: limitsInWords(p.Limits, clean), Candidate: limitsInWords(p.Candidate, clean), Parent: p.Parent,
 			Fail: p.Fail.String(), Source: p.Source, Lockout: lockoutInWords(p.Lockout),
 		}
@@ -182,7 +182,7 @@ func newWords(set *policy.Set, clean func(string) string) *words {
 	}
 	for i := range set.Rules {
 		r := &set.Rules[i]
-		a := admin.Rule{
+		a := operator.Rule{
 			Match: clean(ruleInWords(r)), Exempt: r.Exempt, Deny: r.Deny, Mode: r.Mode.String(),
 			Final: r.Final, Afterwards: r.Afterwards, Source: r.Source,
 			Limits: []string{},
@@ -197,13 +197,13 @@ func newWords(set *policy.Set, clean func(string) string) *words {
 	return of
 }
 
-func limitsInWords(all []policy.Limit, clean func(string) string) []admin.Limit {
+func limitsInWords(all []policy.Limit, clean func(string) string) []operator.Limit {
 	if len(all) == 0 {
 		return nil
 	}
-	told := make([]admin.Limit, 0, len(all))
+	told := make([]operator.Limit, 0, len(all))
 	for i := range all {
-		told = append(told, admin.Limit{Name: all[i].Name, Holds: clean(all[i].String())})
+		told = append(told, operator.Limit{Name: all[i].Name, Holds: clean(all[i].String())})
 	}
 	return told
 }

@@ -5,14 +5,14 @@ import (
 	"runtime"
 	"runtime/metrics"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // process is what the program uses.
-func process() admin.Process {
+func process() operator.Process {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)
-	return admin.Process{
+	return operator.Process{
 		Goroutines: runtime.NumGoroutine(), HeapBytes: heap[0].Value.Uint64(), OpenFiles: openFiles(), CPUSeconds: cpuSeconds(),
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -23,8 +23,8 @@ type RefusalQuery struct {
 }
 
 // Last are the last refusals of a query, the last first.
-func (l *Refusals) Last(q RefusalQuery) admin.Refusals {
-	all := admin.Refusals{Refusals: []admin.Refusal{}, Missed: l.missed.Load()}
+func (l *Refusals) Last(q RefusalQuery) operator.Refusals {
+	all := operator.Refusals{Refusals: []operator.Refusal{}, Missed: l.missed.Load()}
 	last := l.number.Load()
 	all.Kept = last
 	first := uint64(1)
@@ -43,7 +43,7 @@ func (l *Refusals) Last(q RefusalQuery) admin.Refusals {
 }
 
 // Find is the refusal with an ID, if it is still kept.
-func (l *Refusals) Find(id uint64) (r admin.Refusal, ok bool) {
+func (l *Refusals) Find(id uint64) (r operator.Refusal, ok bool) {
 	last := l.number.Load()
 	for n := last; n > 0 && n+MostRefusals > last && !ok; n-- {
 		if l.id(n) == id {
@@ -56,7 +56,7 @@ func (l *Refusals) Find(id uint64) (r admin.Refusal, ok bool) {
 
 // Since returns the refusals after the one with this number, the first first, at most so many of the last ones, and the number to
 // go on with: that of the last refusal before the first one that is still being noted.
-func (l *Refusals) Since(number uint64, most int) (all []admin.Refusal, last uint64) {
+func (l *Refusals) Since(number uint64, most int) (all []operator.Refusal, last uint64) {
 	last = l.number.Load()
 	if last > uint64(most) {
 		number = max(number, last-uint64(most))
@@ -119,19 +119,20 @@ func (e *refusalEntry) names(word *keytext.Word) bool {
 }
 
 // told is the refusal as it is told.
-func (e *refusalEntry) told(id uint64) admin.Refusal {
-	r := admin.Refusal{
+func (e *refusalEntry) told(id uint64) operator.Refusal {
+	r := operator.Refusal{
 		ID: answer.FormatRefusal(id), Time: e.at.UTC(), Protocol: e.of(e.protocol), Method: e.of(e.method),
 		Host: e.of(e.host), Path: e.of(e.path),
-		Limits: make([]admin.RefusedLimit, e.n), Binding: e.bind, Reason: e.reason.String(), RetryAfter: refusalSeconds(e.retry),
-		Version: e.version, DeniedBy: e.of(e.deniedBy), Source: e.of(e.deniedAt),
+		Limits: make([]operator.RefusedLimit, e.n), Binding: e.bind, Reason: e.reason.String(),
+		RetryAfter: refusalSeconds(e.retry),
+		Version:    e.version, DeniedBy: e.of(e.deniedBy), Source: e.of(e.deniedAt),
 	}
 	if e.client.IsValid() {
 		r.Client = e.client.String()
 	}
 	for i := range e.n {
 		l := &e.limits[i]
-		r.Limits[i] = admin.RefusedLimit{
+		r.Limits[i] = operator.RefusedLimit{
 			Policy: e.of(l.policy), Limit: e.of(l.name), Holds: l.holds(), Rule: e.of(l.rule), Source: e.of(l.source),
 			Key: e.of(l.key), Cost: l.cost, Allowed: l.allowed, Reason: l.reason.String(), Max: l.max, Remaining: l.remaining,
 			RetryAfter: refusalSeconds(l.retry), ResetAfter: refusalSeconds(l.reset),

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -32,14 +32,14 @@ func TestReplicasOfAChange(t *testing.T) {
 	}
 	s.serve(limits)
 	for _, c := range []struct{ path, policy, more, want string }{
-		{admin.OverridePath, "local", `,"unlimited":true,"for":60`, admin.ThisReplica},
-		{admin.OverridePath, "shared", `,"unlimited":true,"for":60`, admin.ThisReplica},
-		{admin.RestorePath, "shared", "", admin.ThisReplica},
-		{admin.UnlockPath, "shared", "", admin.ThisReplica},
-		{admin.ResetPath, "local", "", admin.ThisReplica},
-		{admin.ResetPath, "shared", "", admin.AllReplicas},
+		{operator.OverridePath, "local", `,"unlimited":true,"for":60`, operator.ThisReplica},
+		{operator.OverridePath, "shared", `,"unlimited":true,"for":60`, operator.ThisReplica},
+		{operator.RestorePath, "shared", "", operator.ThisReplica},
+		{operator.UnlockPath, "shared", "", operator.ThisReplica},
+		{operator.ResetPath, "local", "", operator.ThisReplica},
+		{operator.ResetPath, "shared", "", operator.AllReplicas},
 	} {
-		var changed admin.Changed
+		var changed operator.Changed
 		s.ask("POST", c.path, `{"policy":"`+c.policy+`","key":"a","reason":"a test"`+c.more+`}`, 200, &changed)
 		if changed.Replicas != c.want {
 			t.Errorf("%s of %s: %q, want %q", c.path, c.policy, changed.Replicas, c.want)

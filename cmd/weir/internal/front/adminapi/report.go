@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 const topKeys = 20
@@ -31,7 +31,7 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request) *answer.Problem
 	if err != nil {
 		return h.failed(w, err)
 	}
-	report := admin.Report{Time: time.Now().UTC(), Top: h.keysOf(top)}
+	report := operator.Report{Time: time.Now().UTC(), Top: h.keysOf(top)}
 	status := h.o.Limits.Status()
 	for _, one := range h.policiesOf(&status) {
 		if one.Name == name {
@@ -46,7 +46,7 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request) *answer.Problem
 }
 
 // reportText is a report as text: a line for each option and count, and a table of the keys.
-func reportText(r *admin.Report) string {
+func reportText(r *operator.Report) string {
 	var text strings.Builder
 	p := &r.Policy
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -95,7 +95,7 @@ func reportText(r *admin.Report) string {
 	return text.String()
 }
 
-func reportKey(w *tabwriter.Writer, k *admin.Key) {
+func reportKey(w *tabwriter.Writer, k *operator.Key) {
 	name := strconv.Quote(k.Key)
 	if !k.Named {
 		name = "(unnamed) " + k.ID
@@ -106,7 +106,7 @@ func reportKey(w *tabwriter.Writer, k *admin.Key) {
 		}
 		return "no"
 	}
-	var l admin.KeyLimit
+	var l operator.KeyLimit
 	if len(k.Limits) > 0 {
 		l = k.Limits[0]
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
@@ -33,7 +33,7 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) *answer.Problem
 	if p != nil {
 		return p
 	}
-	text := admin.KeyOf(values.Get(inWord))
+	text := operator.KeyOf(values.Get(inWord))
 	if strings.TrimSpace(text) == "" || len(text) > longestWord {
 		return answer.BadField(http.StatusBadRequest, inWord, answer.Excerpt(text),
 			"must be an address, a network, a key, or a value of requests such as a user: from 1 to 8192 bytes")
@@ -56,11 +56,11 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) *answer.Problem
 }
 
 // searched is what is told of a search, with at most n refusals.
-func (h *Handler) searched(ctx context.Context, text string, found *policy.Search, n int) *admin.Search {
+func (h *Handler) searched(ctx context.Context, text string, found *policy.Search, n int) *operator.Search {
 	word := keytext.ParseWord(text)
 	status := h.o.Status()
-	s := &admin.Search{
-		Word: admin.SpellKey(text), Keys: []admin.FoundKey{}, More: found.More, Unsearched: []admin.Unsearched{},
+	s := &operator.Search{
+		Word: operator.SpellKey(text), Keys: []operator.FoundKey{}, More: found.More, Unsearched: []operator.Unsearched{},
 		Policies: found.Policies, Others: status["store"] != nil || status["cluster"] != nil,
 		Refusals: h.o.Refusals.Last(RefusalQuery{Word: word, Most: n}),
 	}
@@ -85,11 +85,11 @@ func (h *Handler) searched(ctx context.Context, text string, found *policy.Searc
 			s.Keys = append(s.Keys, h.foundKey(&keys[i], policies[keys[i].Policy]))
 		}
 	}
-	slices.SortStableFunc(s.Keys, func(a, b admin.FoundKey) int {
+	slices.SortStableFunc(s.Keys, func(a, b operator.FoundKey) int {
 		return cmp.Or(first(b.Refuses())-first(a.Refuses()), first(b.Known())-first(a.Known()))
 	})
 	for _, u := range found.Unsearched {
-		s.Unsearched = append(s.Unsearched, admin.Unsearched{Policy: u.Policy, Why: h.o.Limits.Clean(u.Why)})
+		s.Unsearched = append(s.Unsearched, operator.Unsearched{Policy: u.Policy, Why: h.o.Limits.Clean(u.Why)})
 	}
 	for i := range s.Refusals.Refusals {
 		h.cleanRefusal(&s.Refusals.Refusals[i])
@@ -109,7 +109,7 @@ const mostRefusedKeys = 32
 
 // refusedKeys are the keys of refusals that were not found otherwise, which tell of a client that is not in its key.
 func (h *Handler) refusedKeys(
-	ctx context.Context, last *admin.Refusals, policies map[string]*policy.Policy, seen map[[2]string]bool,
+	ctx context.Context, last *operator.Refusals, policies map[string]*policy.Policy, seen map[[2]string]bool,
 ) (all []policy.FoundKey) {
 	for i := range last.Refusals {
 		for j := range last.Refusals[i].Limits {
@@ -132,8 +132,8 @@ func (h *Handler) refusedKeys(
 // leadsAsRefused is a key of a refusal that names the word.
 const leadsAsRefused policy.Leading = "refused"
 
-func (h *Handler) foundKey(k *policy.FoundKey, of *policy.Policy) admin.FoundKey {
-	found := admin.FoundKey{Key: h.keyOf(&k.KeyState), How: string(k.How)}
+func (h *Handler) foundKey(k *policy.FoundKey, of *policy.Policy) operator.FoundKey {
+	found := operator.FoundKey{Key: h.keyOf(&k.KeyState), How: string(k.How)}
 	if k.Err != nil {
 		found.Error = strings.TrimPrefix(h.o.Limits.Clean(k.Err.Error()), "weir: ")
 	}

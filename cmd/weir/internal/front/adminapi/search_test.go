@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -27,14 +27,14 @@ rules:
   - {name: nets, limits: nets}
 `
 
-func (s *server) search(word string) (found admin.Search) {
+func (s *server) search(word string) (found operator.Search) {
 	s.t.Helper()
-	s.ask("GET", admin.SearchPath+"?word="+url.QueryEscape(word), "", 200, &found)
+	s.ask("GET", operator.SearchPath+"?word="+url.QueryEscape(word), "", 200, &found)
 	return found
 }
 
 // known are the keys of a search of which something is kept, as policy and key.
-func known(s *admin.Search) (all []string) {
+func known(s *operator.Search) (all []string) {
 	for i := range s.Keys {
 		if s.Keys[i].Known() {
 			all = append(all, s.Keys[i].Policy+" "+s.Keys[i].Key.Key)
@@ -57,7 +57,7 @@ func TestSearchOfARefusedClientIsNoAllClear(t *testing.T) {
 		t.Errorf("found %s, want %s", got, want)
 	}
 	for i, want := range []string{"nets", "users", "keys"} {
-		if !slices.ContainsFunc(found.Keys[:3], func(k admin.FoundKey) bool { return k.Policy == want && k.Refuses() }) {
+		if !slices.ContainsFunc(found.Keys[:3], func(k operator.FoundKey) bool { return k.Policy == want && k.Refuses() }) {
 			t.Errorf("the key of %s is not told first, and to be refused: %+v", want, found.Keys[i])
 		}
 	}
@@ -92,7 +92,7 @@ func TestSearchOfARefusedClientIsNoAllClear(t *testing.T) {
 func TestSearchesAreBounded(t *testing.T) {
 	s := newServer(t, counted)
 	for _, query := range []string{"", "?word=", "?word=%20", "?word=" + strings.Repeat("a", 8193), "?word=a&word=b", "?word=a&n=0", "?word=a&n=4097", "?key=a"} {
-		s.ask("GET", admin.SearchPath+query, "", 400, nil)
+		s.ask("GET", operator.SearchPath+query, "", 400, nil)
 	}
 	s.search(strings.Repeat("a", 8192))
 	s.search(strings.Repeat("a,", 4096))

@@ -15,7 +15,7 @@ import (
 	"github.com/DeRuina/timberjack"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 const (
@@ -74,7 +74,7 @@ type AuditLog struct {
 // numbered is an entry with its number, from 1.
 type numbered struct {
 	number uint64
-	entry  admin.AuditEntry
+	entry  operator.AuditEntry
 }
 
 // Failing reports whether the file could not be written when that was tried last: so nothing can be changed.
@@ -120,7 +120,8 @@ func OpenAudit(o AuditOptions) (*AuditLog, error) {
 		return nil, fmt.Errorf("weir: audit log: %w", err)
 	}
 	l.file = &timberjack.Logger{Filename: o.Path, MaxSize: o.Megabytes, MaxBackups: o.Files, FileMode: fileMode}
-	if err = l.write(&admin.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK}); err != nil {
+	start := operator.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK}
+	if err = l.write(&start); err != nil {
 		_ = l.file.Close() // nothing was written
 		return nil, fmt.Errorf("weir: audit log: %w", err)
 	}
@@ -130,7 +131,7 @@ func OpenAudit(o AuditOptions) (*AuditLog, error) {
 const fileMode = 0o600
 
 // write appends an entry to the file, and has the system put it on the disk.
-func (l *AuditLog) write(e *admin.AuditEntry) error {
+func (l *AuditLog) write(e *operator.AuditEntry) error {
 	if l.file == nil {
 		return nil
 	}
@@ -154,7 +155,7 @@ func (l *AuditLog) write(e *admin.AuditEntry) error {
 
 // Begin writes to the file what somebody is about to do, with the result [Begun], before he does it; [Log.Add] adds what became
 // of it. The error says why it cannot be written: then it must not be done, as nobody would know of it.
-func (l *AuditLog) Begin(e admin.AuditEntry) error {
+func (l *AuditLog) Begin(e operator.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -165,10 +166,10 @@ func (l *AuditLog) Begin(e admin.AuditEntry) error {
 }
 
 // append writes an entry to the file. After one that could not be written it is first said there that entries are missing.
-func (l *AuditLog) append(e *admin.AuditEntry) error {
+func (l *AuditLog) append(e *operator.AuditEntry) error {
 	before := l.broken
 	if before != nil {
-		l.broken = l.write(&admin.AuditEntry{
+		l.broken = l.write(&operator.AuditEntry{
 			Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK, Detail: "entries are missing",
 		})
 	}
@@ -186,7 +187,7 @@ func (l *AuditLog) append(e *admin.AuditEntry) error {
 }
 
 // Add adds an entry, with the time of now if it has none.
-func (l *AuditLog) Add(e admin.AuditEntry) {
+func (l *AuditLog) Add(e operator.AuditEntry) {
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
@@ -216,7 +217,7 @@ func (l *AuditLog) Add(e admin.AuditEntry) {
 }
 
 // keep keeps an entry in memory, in the place of the oldest one. Of many failed logins it is the oldest of them.
-func (l *AuditLog) keep(e admin.AuditEntry) {
+func (l *AuditLog) keep(e operator.AuditEntry) {
 	isGuess := func(n numbered) bool { return n.entry.Action == AuditLoginFailed }
 	if len(l.kept) == MostAudited {
 		oldest := 0
@@ -236,11 +237,11 @@ func (l *AuditLog) keep(e admin.AuditEntry) {
 }
 
 // Last are the last n entries of those in memory, the last first.
-func (l *AuditLog) Last(n int) []admin.AuditEntry {
+func (l *AuditLog) Last(n int) []operator.AuditEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := l.kept[len(l.kept)-min(max(n, 0), len(l.kept)):]
-	all := make([]admin.AuditEntry, 0, len(last))
+	all := make([]operator.AuditEntry, 0, len(last))
 	for i := range slices.Backward(last) {
 		all = append(all, last[i].entry)
 	}
@@ -249,7 +250,7 @@ func (l *AuditLog) Last(n int) []admin.AuditEntry {
 
 // Since are the entries after the first so many, as far as they are still in memory, the first first, and how many there are in
 // all now.
-func (l *AuditLog) Since(count uint64) (entries []admin.AuditEntry, now uint64) {
+func (l *AuditLog) Since(count uint64) (entries []operator.AuditEntry, now uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from := len(l.kept)
@@ -269,7 +270,7 @@ func (l *AuditLog) Close() error {
 	if l.file == nil {
 		return nil
 	}
-	err := l.write(&admin.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStop, Result: AuditOK})
+	err := l.write(&operator.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStop, Result: AuditOK})
 	err = errors.Join(err, l.file.Close())
 	l.file = nil
 	return err

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/manualclock"
 )
 
@@ -31,14 +31,14 @@ func open(t *testing.T, o adminguard.AuditOptions) *adminguard.AuditLog {
 }
 
 // lines are the entries of a file.
-func lines(t *testing.T, path string) (all []admin.AuditEntry) {
+func lines(t *testing.T, path string) (all []operator.AuditEntry) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		var e admin.AuditEntry
+		var e operator.AuditEntry
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
@@ -54,7 +54,7 @@ func TestEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1, Logger: slog.New(slog.NewTextHandler(log, nil))})
-	entry := admin.AuditEntry{
+	entry := operator.AuditEntry{
 		Who: "alice", From: "192.0.2.1", Action: "unlock", Policy: "login", Key: "a\nb\u2028", Reason: `{"x"}`, Result: adminguard.AuditOK,
 	}
 	l.Add(entry)
@@ -83,7 +83,7 @@ func TestRotation(t *testing.T) {
 	l := open(t, adminguard.AuditOptions{Path: filepath.Join(dir, "audit.log"), Megabytes: 1, Files: 5})
 	const n = 30
 	for i := range n {
-		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 50_000)})
+		l.Add(operator.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 50_000)})
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestOldFilesAreRemoved(t *testing.T) {
 	l := open(t, adminguard.AuditOptions{Path: filepath.Join(dir, "audit.log"), Megabytes: 1, Files: 2})
 	const n = 18 // two fit in a file
 	for i := range n {
-		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 400_000)})
+		l.Add(operator.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 400_000)})
 	}
 	var files []string
 	for deadline := time.Now().Add(2 * time.Minute); len(files) != 3; {
@@ -143,7 +143,7 @@ func TestMemory(t *testing.T) {
 	l := open(t, adminguard.AuditOptions{})
 	const n = 1500
 	for i := range n {
-		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i)})
+		l.Add(operator.AuditEntry{Action: "override", Key: fmt.Sprint(i)})
 	}
 	if last := l.Last(5000); len(last) != adminguard.MostAudited || last[0].Key != fmt.Sprint(n-1) {
 		t.Errorf("%d in memory", len(last))
@@ -181,7 +181,7 @@ func TestNothingIsChangedUnnoticed(t *testing.T) {
 	}
 	path := filepath.Join(dir, "audit.log")
 	l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1})
-	large := admin.AuditEntry{Action: "unlock", Detail: strings.Repeat("d", 400_000), Result: adminguard.AuditOK}
+	large := operator.AuditEntry{Action: "unlock", Detail: strings.Repeat("d", 400_000), Result: adminguard.AuditOK}
 	if err := l.Begin(large); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestLogIsWrittenAgain(t *testing.T) {
 	}
 	var said bytes.Buffer
 	l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1, Logger: slog.New(slog.NewTextHandler(&said, nil))})
-	large := admin.AuditEntry{Action: adminguard.AuditLoginFailed, Who: strings.Repeat("d", 600_000)}
+	large := operator.AuditEntry{Action: adminguard.AuditLoginFailed, Who: strings.Repeat("d", 600_000)}
 	l.Add(large)
 	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestLogIsWrittenAgain(t *testing.T) {
 	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed})
+	l.Add(operator.AuditEntry{Action: adminguard.AuditLoginFailed})
 	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || l.Failing() {
 		t.Errorf("%.300v", got)
 	}
@@ -248,13 +248,13 @@ func TestFailedLogins(t *testing.T) {
 	clock := manualclock.New(0)
 	l := open(t, adminguard.AuditOptions{Clock: clock})
 	for range 150 {
-		l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: "/v1/status"})
+		l.Add(operator.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: "/v1/status"})
 	}
 	if last := l.Last(1000); len(last) != 100 {
 		t.Errorf("%d entries", len(last))
 	}
 	clock.Advance(time.Second)
-	l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: "/v1/status"})
+	l.Add(operator.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: "/v1/status"})
 	if last := l.Last(1); last[0].Detail != "/v1/status (50 more before it)" {
 		t.Errorf("%+v", last)
 	}
@@ -268,10 +268,10 @@ func TestGuessingForgetsNoChanges(t *testing.T) {
 	clock := manualclock.New(0)
 	l := open(t, adminguard.AuditOptions{Clock: clock})
 	for range 700 {
-		l.Add(admin.AuditEntry{Action: "override"})
+		l.Add(operator.AuditEntry{Action: "override"})
 	}
 	for range 3 * adminguard.MostAudited {
-		l.Add(admin.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: strings.Repeat("<", 16<<10)})
+		l.Add(operator.AuditEntry{Action: adminguard.AuditLoginFailed, Detail: strings.Repeat("<", 16<<10)})
 		clock.Advance(time.Second)
 	}
 	changes := 0
@@ -287,7 +287,7 @@ func TestGuessingForgetsNoChanges(t *testing.T) {
 		t.Errorf("%d of 700 changes are left", changes)
 	}
 	for range adminguard.MostAudited {
-		l.Add(admin.AuditEntry{Action: "override"})
+		l.Add(operator.AuditEntry{Action: "override"})
 	}
 	if all, count := l.Since(0); len(all) != adminguard.MostAudited || count != 700+4*adminguard.MostAudited {
 		t.Errorf("%d entries of %d", len(all), count)

@@ -9,10 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -23,7 +22,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	e := h.limits.Explain(&described)
-	return writeJSON(w, explained.Of(&e))
+	return writeJSON(w, operator.ExplanationOf(&e))
 }
 
 // Explain serves a request that describes another one with why that would be answered as it is. It does not look at who asks.
@@ -37,7 +36,7 @@ func (h *Handler) Explain(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
 	status := h.limits.Status()
 	for i := range status.Policies {
-		status.Policies[i].Difference = admin.SpellDifference(status.Policies[i].Difference)
+		status.Policies[i].Difference = operator.SpellDifference(status.Policies[i].Difference)
 	}
 	text, err := json.Marshal(status)
 	if err != nil {
@@ -68,7 +67,7 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // Begin notes what is about to be changed. The problem is that it must not be, as nobody would know of it.
-func Begin(log *adminguard.AuditLog, e *admin.AuditEntry) *problem {
+func Begin(log *adminguard.AuditLog, e *operator.AuditEntry) *problem {
 	if log == nil {
 		return nil
 	}
@@ -82,11 +81,11 @@ func Begin(log *adminguard.AuditLog, e *admin.AuditEntry) *problem {
 }
 
 // Reload reads a configuration again for somebody.
-func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller, reason string) (admin.Changed, *problem) {
-	entry := admin.AuditEntry{Who: by.Who, From: by.From, Action: "reload", Reason: reason}
+func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller, reason string) (operator.Changed, *problem) {
+	entry := operator.AuditEntry{Who: by.Who, From: by.From, Action: "reload", Reason: reason}
 	p := Begin(log, &entry)
 	if p != nil {
-		return admin.Changed{}, p
+		return operator.Changed{}, p
 	}
 	changes, err := limits.Reload(APICause)
 	version := limits.Engine().Report().Version
@@ -110,7 +109,7 @@ func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller,
 	if log != nil {
 		log.Add(entry)
 	}
-	return admin.Changed{Changed: changes > 0, Version: version, Changes: changes}, p
+	return operator.Changed{Changed: changes > 0, Version: version, Changes: changes}, p
 }
 
 // APICause is the cause of reloads that somebody has asked for at a page.

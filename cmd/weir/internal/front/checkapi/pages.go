@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -54,7 +54,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 // aboutAdmin serves GET / where the admin pages are apart.
 func aboutAdmin(w http.ResponseWriter) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+admin.UIPath+", GET "+
+	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+operator.UIPath+", GET "+
 		openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" shows whether the server is up.\n")
 	return nil
 }

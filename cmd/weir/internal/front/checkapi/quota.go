@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
@@ -135,7 +135,7 @@ func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 	if values.Get(policyName) == "" {
 		return nil, newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
 	}
-	key := admin.KeyOf(values.Get(keyName))
+	key := operator.KeyOf(values.Get(keyName))
 	if len(key) > maxKey {
 		return nil, newProblem(http.StatusBadRequest, keyName, excerpt([]byte(key)), acceptedOptKey)
 	}
@@ -155,7 +155,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	name, _, _ := strings.Cut(limits[0].name, "/")
-	answer := quotaJSON{Policy: name, Key: admin.SpellKey(key)}
+	answer := quotaJSON{Policy: name, Key: operator.SpellKey(key)}
 	for i := range limits {
 		l := &limits[i]
 		state, err := store.Inspect(r.Context(), h.quotas, l.charge)
@@ -260,16 +260,16 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // adjustEntry says who adjusts a quota.
-func adjustEntry(r *http.Request, l *quotaLimit, body *adjustBody) admin.AuditEntry {
+func adjustEntry(r *http.Request, l *quotaLimit, body *adjustBody) operator.AuditEntry {
 	by := adminguard.CallerOf(r)
-	return admin.AuditEntry{
-		Who: by.Who, From: by.From, Action: "quota-adjust", Policy: l.name, Key: admin.SpellKey(body.Key), Reason: body.Reason,
+	return operator.AuditEntry{
+		Who: by.Who, From: by.From, Action: "quota-adjust", Policy: l.name, Key: operator.SpellKey(body.Key), Reason: body.Reason,
 		Detail: fmt.Sprintf("%+d permits, by %s", body.Permits, body.By),
 	}
 }
 
 // noteAdjust notes what became of it.
-func (h *Handler) noteAdjust(entry admin.AuditEntry, err error) {
+func (h *Handler) noteAdjust(entry operator.AuditEntry, err error) {
 	if h.audit == nil {
 		return
 	}
@@ -290,7 +290,7 @@ func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
 	}
 	if wrong == nil {
 		wrong = decodeAdjust(text, &body)
-		body.Key = admin.KeyOf(body.Key)
+		body.Key = operator.KeyOf(body.Key)
 	}
 	if wrong == nil {
 		wrong = body.check()
@@ -323,7 +323,7 @@ func decodeAdjust(text []byte, into *adjustBody) *problem {
 
 func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJSON {
 	return adjustmentJSON{
-		Time: a.Time.UTC(), Limit: l.name, Key: admin.SpellKey(key), Permits: a.Permits, Remaining: a.Remaining,
+		Time: a.Time.UTC(), Limit: l.name, Key: operator.SpellKey(key), Permits: a.Permits, Remaining: a.Remaining,
 		By: a.By, Reason: a.Reason,
 	}
 }
@@ -365,7 +365,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 		Policy      string           `json:"policy"`
 		Key         string           `json:"key"`
 		Adjustments []adjustmentJSON `json:"adjustments"`
-	}{name, admin.SpellKey(key), all[:min(len(all), most)]})
+	}{name, operator.SpellKey(key), all[:min(len(all), most)]})
 }
 
 // quotaProblem is why the owner of the limits has not answered.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 //go:embed static
@@ -32,11 +32,11 @@ type file struct {
 	packedLength      string
 }
 
-// handler answers the files, by their paths below [admin.UIPath]. It is not changed once it is made.
+// handler answers the files, by their paths below [operator.UIPath]. It is not changed once it is made.
 type handler map[string]*file
 
-// Handler returns the files of the dashboard under [admin.UIPath], to everybody: they hold no data. Browsers keep them, and ask
-// each time whether they still hold. Everything else is 404 or 405.
+// Handler returns the files of the dashboard under [operator.UIPath], to everybody: they hold no data. Browsers keep them, and
+// ask each time whether they still hold. Everything else is 404 or 405.
 func Handler() http.Handler {
 	h := handler{}
 	// The files are part of the program: an error is one of the program.
@@ -102,10 +102,10 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "weir: a file of the dashboard is read with GET", http.StatusMethodNotAllowed)
 		return
 	}
-	name, below := strings.CutPrefix(r.URL.Path, admin.UIPath)
+	name, below := strings.CutPrefix(r.URL.Path, operator.UIPath)
 	f := h[name]
 	if !below || f == nil {
-		http.Error(w, "weir: the dashboard has no such file: it begins at "+admin.UIPath, http.StatusNotFound)
+		http.Error(w, "weir: the dashboard has no such file: it begins at "+operator.UIPath, http.StatusNotFound)
 		return
 	}
 	text, tag, length := f.text, f.tag, f.length

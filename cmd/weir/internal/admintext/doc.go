@@ -1,2 +1,0 @@
-// Package admintext writes what a server says about itself for people: the forms of package admin.
-package admintext

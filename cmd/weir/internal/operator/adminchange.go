@@ -1,0 +1,191 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// reasonFlag adds --reason.
+func reasonFlag(cmd *cobra.Command, reason *string, required bool) {
+	usage := "why, for the audit log, in at most 1024 bytes (default: none, it is required)"
+	if !required {
+		usage = "why, for the audit log, in at most 1024 bytes (default: none)"
+	}
+	cmd.Flags().Var(flags.Text(reason, 1, mostReason), "reason", usage)
+	if required {
+		_ = cmd.MarkFlagRequired("reason") // there is such a flag
+	}
+}
+
+// keyChange makes a command that changes something of a key.
+func keyChange(cmd *cobra.Command, path, done, nothing string) *cobra.Command {
+	q := &question{}
+	reason := ""
+	cmd = q.command(cmd, func(ctx context.Context, c *Client, w io.Writer) error {
+		a, k, err := q.change(ctx, c, path, Change{Policy: q.policy, Key: q.key, Reason: reason})
+		if err != nil {
+			return err
+		}
+		return q.print(w, a.JSON, func(w io.Writer, _ terminal.Output) {
+			form := nothing
+			if a.Value.Changed {
+				form = done
+			}
+			fmt.Fprintf(w, form+"\n", ShownKey(q.key), Printable(q.policy))
+			k.write(w, path)
+		})
+	})
+	q.theKey(cmd)
+	reasonFlag(cmd, &reason, true)
+	q.changeFlags(cmd)
+	return cmd
+}
+
+func unlockCommand() *cobra.Command {
+	return keyChange(&cobra.Command{
+		Use:   "unlock",
+		Short: "Let in a key that is locked out",
+		Long: `unlock ends the lockout of a key, and forgets the refusals that led to it. What the
+key has used of its limits stays used: "weir admin reset" forgets that.`,
+		Example: `  weir admin unlock --policy login --key 192.0.2.1 --reason 'mistyped a password'
+  weir admin unlock --policy login --key bob --reason call --server http://a:7070 --server http://b:7070
+  weir admin lockouts --json | jq -r '.[].key'`,
+	}, UnlockPath, "%s of %s is let in again", "%s of %s was not locked out")
+}
+
+func resetCommand() *cobra.Command {
+	return keyChange(&cobra.Command{
+		Use:   "reset",
+		Short: "Forget what a key has used",
+		Long: `reset forgets what a key has used of the limits of a policy, so that all of it is
+available again. A lockout goes on: "weir admin unlock" ends it.`,
+		Example: `  weir admin reset --policy per-client --key 192.0.2.1 --reason 'a test of ours'
+  weir admin reset --policy tenant --key acme --reason 'ticket 1207' --json`,
+	}, ResetPath, "%s of %s has all of its limits again", "%s of %s had used nothing")
+}
+
+func restoreCommand() *cobra.Command {
+	return keyChange(&cobra.Command{
+		Use:   "restore",
+		Short: "Make the limits of the policy hold for a key again",
+		Long: `restore ends what "weir admin override" has begun: the limits of the policy hold for
+the key again.`,
+		Example: `  weir admin restore --policy api --key acme --reason 'launch is over'
+  weir admin overrides`,
+	}, RestorePath, "%s of %s has the limits of the policy again", "%s of %s was not overridden")
+}
+
+func reloadCommand() *cobra.Command {
+	q := &question{}
+	reason := ""
+	cmd := q.command(&cobra.Command{
+		Use:   "reload",
+		Short: "Make the server read its configuration again",
+		Long: `reload makes the server read its configuration again, as SIGHUP does. If it has
+mistakes they are told, and the one before stays in force.`,
+		Example: `  weir admin reload
+  weir admin reload --reason 'new limits for acme' --json`,
+	}, func(ctx context.Context, c *Client, w io.Writer) error {
+		var a Answer[Changed]
+		if err := c.Post(ctx, ReloadPath, Change{Reason: reason}, &a); err != nil {
+			return err
+		}
+		return q.print(w, a.JSON, func(w io.Writer, _ terminal.Output) {
+			if a.Value.Changed || a.Value.Changes > 0 {
+				fmt.Fprintf(w, "version %d is in force, with %d changes\n", a.Value.Version, a.Value.Changes)
+				return
+			}
+			fmt.Fprintf(w, "version %d is in force, nothing has changed\n", a.Value.Version)
+		})
+	})
+	reasonFlag(cmd, &reason, false)
+	q.changeFlags(cmd)
+	return cmd
+}
+
+const (
+	shortestOverride = time.Second
+	longestOverride  = 3660 * 24 * time.Hour
+)
+
+// limitFlags is a flag value that may be repeated: limits by their names.
+type limitFlags map[string]string
+
+// String is the current value.
+func (f limitFlags) String() string { return OverrideText(&Override{Limits: f}) }
+
+// Set adds a limit.
+func (f limitFlags) Set(s string) error {
+	name, limit, named := strings.Cut(s, "=")
+	if !named {
+		name, limit = "", s
+	}
+	name, limit = strings.TrimSpace(name), strings.TrimSpace(limit)
+	if limit == "" {
+		return flags.Errorf("must be a limit such as '100/s, burst 200', or NAME=100/s")
+	}
+	if _, twice := f[name]; twice {
+		return flags.Errorf("%s: is given twice", flags.Quote(name))
+	}
+	f[name] = limit
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (limitFlags) Type() string { return "'limit'" }
+
+func overrideCommand() *cobra.Command {
+	q := &question{}
+	o := Override{Limits: map[string]string{}}
+	during := time.Hour
+	cmd := q.command(&cobra.Command{
+		Use:   "override",
+		Short: "Make another limit hold for a key for a while",
+		Long: `override makes other limits hold for one key, instead of those of the policy, for a
+while: more of them for a customer, or fewer for one that does harm. What the
+key has used stays used. It takes the place of an override that there is, and ends
+by itself. It holds in the servers that are asked, also where the policy is shared:
+others go on as before.
+
+A limit is a rate, or a rate and a burst; one that has no rate is a number. Where a
+policy has several limits they are told apart by their names, and those that are not
+given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
+		Example: `  weir admin override --policy api --key acme --limit '100/s, burst 200' --for 2h --reason 'launch day'
+  weir admin override --policy api --key acme --unlimited --for 10m --reason 'incident 17'
+  weir admin override --policy login --key 192.0.2.1 --limit 1m=1/min --limit 1h=9/h --reason 'guesses'`,
+	}, func(ctx context.Context, c *Client, w io.Writer) error {
+		if o.Unlimited == (len(o.Limits) > 0) {
+			return flags.Errorf("override needs --limit or --unlimited, and not both")
+		}
+		o.Policy, o.Key, o.For = q.policy, q.key, during.Seconds()
+		a, k, err := q.change(ctx, c, OverridePath, &o)
+		if err != nil {
+			return unnamed(ctx, c, &o, err)
+		}
+		return q.print(w, a.JSON, func(w io.Writer, _ terminal.Output) {
+			where := ""
+			if a.Value.Replicas == ThisReplica && !q.server.Several() {
+				where = ", in this server only"
+			}
+			fmt.Fprintf(w, "%s of %s: %s for %s%s\n", ShownKey(o.Key), Printable(o.Policy), OverrideText(&o),
+				flags.Short(during), where)
+			k.write(w, OverridePath)
+		})
+	})
+	q.theKey(cmd)
+	cmd.Flags().Var(limitFlags(o.Limits), "limit",
+		"the limit instead, such as '100/s, burst 200'; NAME=100/s where there are several (default: none)")
+	cmd.Flags().BoolVar(&o.Unlimited, "unlimited", false, "let the key pass whatever it asks for")
+	cmd.Flags().Var(flags.Duration(&during, shortestOverride, longestOverride), "for", "for how long, from 1s to 87840h")
+	reasonFlag(cmd, &o.Reason, true)
+	q.changeFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// Described is a request to be explained. All but the path may be missing.
+type Described struct {
+	Protocol   string              `json:"protocol,omitempty"`
+	Method     string              `json:"method,omitempty"`
+	Host       string              `json:"host,omitempty"`
+	Path       string              `json:"path"`
+	Query      string              `json:"query,omitempty"`
+	Route      string              `json:"route,omitempty"`
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Client     string              `json:"client,omitempty"`
+	Attributes map[string]string   `json:"attributes,omitempty"`
+	// Cost is the number of permits where the configuration does not say so. Default: 1.
+	Cost int64 `json:"cost,omitempty"`
+}
+
+// ExplanationJSON is an explanation with all durations in seconds: -1 stands for never.
+type ExplanationJSON struct {
+	Allowed    bool                   `json:"allowed"`
+	Exempt     bool                   `json:"exempt"`
+	Reason     weir.Reason            `json:"reason"`
+	RetryAfter float64                `json:"retry_after"`
+	Binding    *int                   `json:"binding"`
+	Denied     string                 `json:"denied,omitempty"`
+	Paths      []string               `json:"paths,omitempty"`
+	Rules      []policy.ExplainedRule `json:"rules"`
+	Limits     []ExplainedLimitJSON   `json:"limits"`
+}
+
+// ExplainedLimitJSON is a limit as seen by one request: see [policy.ExplainedLimit].
+type ExplainedLimitJSON struct {
+	Policy     string      `json:"policy"`
+	Limit      string      `json:"limit"`
+	Rule       string      `json:"rule"`
+	Tier       string      `json:"tier,omitempty"`
+	Role       string      `json:"role"`
+	Holds      string      `json:"holds"`
+	Key        string      `json:"key"` // as the admin API spells it
+	KeyFrom    string      `json:"key_from,omitempty"`
+	Cost       int64       `json:"cost"`
+	Failure    string      `json:"failure,omitempty"`
+	Before     int64       `json:"before"`
+	After      int64       `json:"after"`
+	Allowed    bool        `json:"allowed"`
+	Reason     weir.Reason `json:"reason"`
+	RetryAfter float64     `json:"retry_after"`
+	ResetAfter float64     `json:"reset_after"`
+	Would      string      `json:"would"`
+}
+
+// ExplanationOf returns the form of e for JSON.
+func ExplanationOf(e *policy.Explanation) *ExplanationJSON {
+	j := &ExplanationJSON{
+		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: secondsOf(e.RetryAfter),
+		Denied: e.Denied, Paths: e.Paths, Rules: e.Rules, Limits: []ExplainedLimitJSON{},
+	}
+	if j.Rules == nil {
+		j.Rules = []policy.ExplainedRule{}
+	}
+	if e.Binding >= 0 {
+		j.Binding = &e.Binding
+	}
+	for i := range e.Limits {
+		l := &e.Limits[i]
+		j.Limits = append(j.Limits, ExplainedLimitJSON{
+			l.Policy, l.Limit, l.Rule, l.Tier, l.Role, l.Holds, SpellKey(l.Key), l.KeyFrom, l.Cost, l.Failure,
+			l.Before, l.After,
+			l.Decision.Allowed, l.Decision.Reason, secondsOf(l.Decision.RetryAfter), secondsOf(l.Decision.ResetAfter), l.Would,
+		})
+	}
+	return j
+}
+
+func secondsOf(d time.Duration) float64 {
+	if d == weir.Never {
+		return -1
+	}
+	return d.Seconds()
+}
+
+// Explanation is the inverse of [ExplanationOf], as far as [WriteExplanation] needs it.
+func (j *ExplanationJSON) Explanation() *policy.Explanation {
+	e := &policy.Explanation{
+		Allowed: j.Allowed, Exempt: j.Exempt, Reason: j.Reason, RetryAfter: durationOf(j.RetryAfter),
+		Denied: j.Denied, Paths: j.Paths, Rules: j.Rules, Binding: -1,
+	}
+	if j.Binding != nil {
+		e.Binding = *j.Binding
+	}
+	for i := range j.Limits {
+		l := &j.Limits[i]
+		e.Limits = append(e.Limits, policy.ExplainedLimit{
+			Policy: l.Policy, Limit: l.Limit, Rule: l.Rule, Tier: l.Tier, Role: l.Role, Holds: l.Holds,
+			Key: KeyOf(l.Key), KeyFrom: l.KeyFrom, Cost: l.Cost, Failure: l.Failure,
+			Before: l.Before, After: l.After, Would: l.Would,
+			Decision: weir.Decision{
+				Allowed: l.Allowed, Reason: l.Reason, RetryAfter: durationOf(l.RetryAfter), ResetAfter: durationOf(l.ResetAfter),
+			},
+		})
+	}
+	return e
+}
+
+func durationOf(seconds float64) time.Duration {
+	if seconds < 0 || seconds >= math.MaxInt64/1e9 {
+		return weir.Never
+	}
+	return time.Duration(math.Round(seconds * 1e9))
+}

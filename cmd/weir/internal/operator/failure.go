@@ -1,0 +1,148 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Refused is that a server has answered that it does not do what it was asked.
+type Refused struct { //nolint:errname // callers ask whether they were refused
+	// Status is that of the answer, and Field what was wrong of what was sent, "" if it was not that.
+	Status int
+	Field  string
+	// NoPage tells that the server has no such page.
+	NoPage bool
+
+	text string
+}
+
+// Error says it for people.
+func (r *Refused) Error() string { return r.text }
+
+const (
+	mostExcerpt = 60
+	// mostListed is how many policies are told of.
+	mostListed = 20
+)
+
+// excerpt is the beginning of an answer, in quotes.
+func excerpt(text []byte) string {
+	if len(text) > mostExcerpt {
+		return strconv.Quote(string(text[:mostExcerpt]) + "...")
+	}
+	return strconv.Quote(string(text))
+}
+
+// stranger is the error about a server that answers as no server of weir does.
+func (c *Client) stranger(format string, args ...any) error {
+	return fmt.Errorf("weir: %s does not answer as weir serve does: %s", c.o.Server, fmt.Sprintf(format, args...))
+}
+
+// refused is why the server does not do what it was asked.
+func (c *Client) refused(path string, response *http.Response, answer []byte) error {
+	path, _, _ = strings.Cut(path, "?")
+	var problem struct {
+		Detail   string   `json:"detail"`
+		Field    string   `json:"field"`
+		Mistakes []string `json:"mistakes"`
+		Policies []string `json:"policies"`
+	}
+	status := response.StatusCode
+	if status == http.StatusBadRequest && bytes.Contains(answer, []byte("HTTP request to an HTTPS server")) {
+		return fmt.Errorf("weir: %s speaks TLS: its URL is https://", c.o.Server)
+	}
+	if json.Unmarshal(answer, &problem) != nil || problem.Detail == "" {
+		return c.stranger("%s is answered with status %d %s", path, status, http.StatusText(status))
+	}
+	detail, noPage := problem.Detail, false
+	switch status {
+	case http.StatusUnauthorized:
+		if c.o.Token == "" {
+			detail = "it wants to see a token: give --token-file, with the file of its --admin-token-file"
+		} else {
+			detail = "it does not know the token of --token-file: the file must have the one of its --admin-token-file"
+		}
+	case http.StatusForbidden:
+		if strings.Contains(detail, "client certificate") {
+			detail += ": give --tls-cert and --tls-key"
+		} else {
+			detail += "; ask it at an address such as 127.0.0.1 on its own machine, or start it with --admin-token-file"
+		}
+	case http.StatusTooManyRequests:
+		if seconds := response.Header.Get("Retry-After"); seconds != "" {
+			detail += " (retry after " + seconds + " s)"
+		}
+	case http.StatusNotFound:
+		if strings.HasPrefix(detail, "there is no such page") {
+			detail = "it has no " + path + ": is it of an older version, or are its pages of --admin at another address?"
+			noPage = true
+		}
+	}
+	if n := len(problem.Policies); n > 0 {
+		detail += "; there are: " + strings.Join(problem.Policies[:min(n, mostListed)], ", ")
+		if n > mostListed {
+			detail += fmt.Sprintf(" and %d more", n-mostListed)
+		}
+	}
+	for _, m := range problem.Mistakes {
+		if m = strings.TrimPrefix(m, "weir: "); !strings.Contains(detail, m) {
+			detail += "\n  " + m
+		}
+	}
+	return &Refused{Status: status, Field: problem.Field, NoPage: noPage, text: "weir: " + c.o.Server + ": " + detail}
+}
+
+// unanswered is why there is no answer.
+func (c *Client) unanswered(asked context.Context, err error) error {
+	if asked.Err() != nil {
+		return asked.Err()
+	}
+	if inner, ok := errors.AsType[*url.Error](err); ok {
+		err = inner.Err
+	}
+	server := c.o.Server
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("weir: %s has not answered within %s", server, c.o.Timeout)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("weir: %s is not reachable: nothing listens there; is weir serve running, "+
+			"and is that its --http or --admin?", server)
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("weir: %s is not reachable: no address is known of the host %q", server, name.Name)
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return fmt.Errorf("weir: %s shows a certificate of an unknown authority: give its certificate by --tls-ca", server)
+	}
+	if wrong, ok := errors.AsType[x509.HostnameError](err); ok {
+		return fmt.Errorf("weir: %s shows a certificate for another name: %w", server, wrong)
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		return fmt.Errorf("weir: %s shows a certificate that does not hold: %w", server, invalid)
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return fmt.Errorf("weir: %s does not speak TLS: is its URL http://?", server)
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("weir: %s does not speak TLS: is its URL http://?", server)
+	case strings.Contains(text, "remote error: tls: certificate required"),
+		strings.Contains(text, "remote error: tls: bad certificate"):
+		return fmt.Errorf("weir: %s wants to see the certificate of a client: give --tls-cert and --tls-key", server)
+	case strings.HasPrefix(text, "EOF"), strings.Contains(text, "malformed HTTP response"):
+		return fmt.Errorf("weir: %s does not answer in HTTP: is its URL https://, or the port that of another protocol?", server)
+	}
+	return fmt.Errorf("weir: %s cannot be asked: %w", server, err)
+}

@@ -1,0 +1,273 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/policy"
+)
+
+// Words that name columns, flags and parameters.
+const (
+	policyWord = "policy"
+	keyWord    = "key"
+	limitWord  = "limit"
+)
+
+// writeOverview writes the state of a server.
+func writeOverview(w io.Writer, out terminal.Output, o *Overview) {
+	state := ""
+	if o.Draining {
+		state = ", " + out.Red("shutting down")
+	}
+	fmt.Fprintf(w, "%s %s, up %s%s\n", out.Bold("weir"), Printable(o.Version),
+		Seconds(o.Now.Sub(o.Started).Seconds()), state)
+	writeLoaded(w, out, &o.Config)
+	denied := ""
+	if o.Denied > 0 {
+		denied = " (" + Number(o.Denied) + " denied by a rule)"
+	}
+	fmt.Fprintf(w, "requests       %s: %s refused%s, %s exempt, %s without a limit, %s gone while they waited\n",
+		Number(o.Requests), Number(o.Refused), denied, Number(o.Exempt), Number(o.Unlimited),
+		Number(o.Canceled))
+	if o.Latency.Measured > 0 {
+		fmt.Fprintf(w, "decisions      %s\n", latencyText(&o.Latency))
+	}
+	files := ""
+	if o.Process.OpenFiles >= 0 {
+		files = ", " + Number(o.Process.OpenFiles) + " open files"
+	}
+	fmt.Fprintf(w, "process        %s heap, %s goroutines%s, %s of CPU time\n", humanize.IBytes(o.Process.HeapBytes),
+		Number(o.Process.Goroutines), files, Seconds(o.Process.CPUSeconds))
+	fmt.Fprintf(w, "policies       %d\n", len(o.Policies))
+}
+
+// latencyText is how long decisions take, in words.
+func latencyText(l *Latency) string {
+	return fmt.Sprintf("half of them within %s, 99%% within %s, 99.9%% within %s", Seconds(l.P50), Seconds(l.P99),
+		Seconds(l.P999))
+}
+
+// writeLoaded writes which configuration is in force.
+func writeLoaded(w io.Writer, out terminal.Output, l *Loaded) {
+	file := "limits of the command line"
+	if l.File != "" {
+		file = Printable(l.File)
+	}
+	fmt.Fprintf(w, "configuration  %s, version %d, loaded %s; reloads: %s done, %s refused\n", file, l.Version,
+		Time(l.Loaded), Number(l.Reloads), Number(l.Refused))
+	if l.LastError != "" {
+		refused := "the last reload was refused: " + Printable(strings.TrimPrefix(l.LastError, "weir: "))
+		fmt.Fprintf(w, "               %s\n", out.Red(refused))
+	}
+}
+
+// LimitsText are limits in words.
+func LimitsText(all []Limit) string {
+	words := make([]string, len(all))
+	for i, l := range all {
+		words[i] = l.Holds
+		if l.Name != "" && len(all) > 1 {
+			words[i] = l.Name + ": " + l.Holds
+		}
+	}
+	return Printable(strings.Join(words, "; "))
+}
+
+// Mode is how a policy is applied: "enforce", "shadow", or either of them with a candidate.
+func Mode(p *Policy) string {
+	text := p.Mode.String()
+	if len(p.Candidate) > 0 {
+		text += "+candidate"
+	}
+	return text
+}
+
+// Kept says where the states of keys of a policy are: "local" is in the process.
+func Kept(p *Policy) string {
+	if d := p.Durability.String(); d != "memory" && d != "" {
+		return d
+	}
+	return p.Consistency.String()
+}
+
+// nearlyFull is from how much on a table of keys is said to be full, in percent.
+const nearlyFull = 90
+
+// Tracked is how many keys a policy tracks, in the fullest table of its limits, and how full that is if little room is left. It
+// is "-" if the policy is not kept by the server alone, which does not know then.
+func Tracked(p *Policy) string {
+	if Kept(p) != "local" {
+		return "-"
+	}
+	if p.MaxKeys == 0 || 100*p.Keys < nearlyFull*p.MaxKeys {
+		return Number(p.Keys)
+	}
+	return fmt.Sprintf("%s (%d%% full)", Number(p.Keys), 100*p.Keys/p.MaxKeys)
+}
+
+// Queued is how many permits are waited for, "-" where Tracked is.
+func Queued(p *Policy) string {
+	if Kept(p) != "local" {
+		return "-"
+	}
+	return Number(p.Queued)
+}
+
+// WritePolicies writes a table of policies.
+func WritePolicies(w io.Writer, out terminal.Output, all []Policy) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "no policies")
+		return
+	}
+	rows := [][]string{{"allowed", "refused", "queued", "keys", "locked out", "overrides", policyWord, "mode", "kept", "limits"}}
+	for i := range all {
+		p := &all[i]
+		rows = append(rows, []string{
+			Number(p.Granted), Number(p.Refused), Queued(p), Tracked(p),
+			Number(p.Locked), Number(p.Overridden), p.Name, Mode(p), Kept(p), LimitsText(p.Limits),
+		})
+	}
+	const numbers = 6
+	WriteTable(w, out, rows, numbers)
+}
+
+// WriteConfiguration writes what is in force, what became of the last reloads, and the rules.
+func WriteConfiguration(w io.Writer, out terminal.Output, c *Configuration) {
+	writeLoaded(w, out, &c.Loaded)
+	if len(c.Rules) > 0 {
+		fmt.Fprintln(w)
+		rows := make([][]string, 1, 1+len(c.Rules))
+		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "applies to"}
+		for i := range c.Rules {
+			r := &c.Rules[i]
+			rows = append(rows, []string{Number(r.Matched), Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match})
+		}
+		WriteTable(w, out, rows, 2)
+	}
+	for i := range c.History {
+		writeReload(w, out, &c.History[i])
+	}
+}
+
+// ruleEffect is what a rule does with its requests.
+func ruleEffect(r *Rule) string {
+	text := strings.Join(r.Limits, ", ")
+	switch {
+	case r.Deny && r.Mode != policy.ModeEnforce.String():
+		text = "denied (" + r.Mode + ")"
+	case r.Deny:
+		text = "denied"
+	case r.Exempt:
+		text = "exempt"
+	}
+	if r.Afterwards {
+		text += " (charged afterwards)"
+	}
+	if r.Final {
+		text += " (final)"
+	}
+	return text
+}
+
+// writeReload writes what became of a reload.
+func writeReload(w io.Writer, out terminal.Output, r *Reload) {
+	fmt.Fprintln(w)
+	what := fmt.Sprintf("version %d, %d changes", r.Version, len(r.Changes))
+	if len(r.Mistakes) > 0 {
+		what = out.Red("refused")
+	}
+	fmt.Fprintf(w, "%s by %s: %s\n", Time(r.Time), Printable(r.Cause), what)
+	for _, line := range r.Changes {
+		fmt.Fprintf(w, "  %s\n", Printable(line))
+	}
+	for _, line := range r.Mistakes {
+		fmt.Fprintf(w, "  %s\n", Printable(strings.TrimPrefix(line, "weir: ")))
+	}
+}
+
+// writeReplicas writes the state of those who share limits.
+func writeReplicas(w io.Writer, out terminal.Output, r *Replicas) {
+	if r.Store == nil && r.Cluster == nil {
+		fmt.Fprintln(w, "no limits are shared: no policy is in a store or in a cluster")
+		return
+	}
+	if r.Store != nil {
+		store, bad := StoreState(r.Store)
+		fmt.Fprintln(w, lead(out, "store", store, bad))
+		writeFields(w, r.Store)
+	}
+	if r.Cluster != nil {
+		cluster, bad := ClusterState(r.Cluster)
+		fmt.Fprintln(w, lead(out, "cluster", cluster, bad))
+		writeFields(w, r.Cluster)
+	}
+}
+
+// writeFields writes what any front or store says about itself, as it says it.
+func writeFields(w io.Writer, v any) {
+	text, err := json.MarshalIndent(v, "  ", "  ")
+	if err != nil { // it has come as JSON
+		return
+	}
+	fmt.Fprintf(w, "  %s\n", text)
+}
+
+// WritePolicy writes all that is known of a policy, but for its keys.
+func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
+	fmt.Fprintf(w, "%s: %s, kept %s", out.Bold("policy "+Printable(p.Name)), Mode(p), p.Consistency)
+	if d := p.Durability.String(); d != "memory" {
+		fmt.Fprintf(w, ", durability %s", d)
+	}
+	fmt.Fprintln(w)
+	for _, l := range p.Limits {
+		fmt.Fprintf(w, "  limit %s\n", named(l))
+	}
+	for _, l := range p.Candidate {
+		fmt.Fprintf(w, "  candidate %s\n", named(l))
+	}
+	for _, part := range [][2]string{
+		{keyWord, p.Key}, {"lockout", p.Lockout}, {"parent", p.Parent}, {"on failure", p.Fail}, {"where", p.Source},
+	} {
+		if part[1] != "" {
+			fmt.Fprintf(w, "  %s: %s\n", part[0], Printable(part[1]))
+		}
+	}
+	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", Number(p.Granted),
+		Number(p.Refused), Number(p.LockedOut), Number(p.Failed))
+	where := ""
+	if len(p.Limits) > 1 && p.MaxKeys > 0 {
+		where = " in the fullest table of its limits"
+	}
+	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", Number(p.Keys),
+		Number(p.MaxKeys), where, Number(p.Queued), Number(p.Locked), Number(p.Overridden))
+	if p.Untracked+p.Full > 0 {
+		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", Number(p.Untracked),
+			Number(p.Full))
+	}
+	if p.Unavailable > 0 {
+		fmt.Fprintf(w, "  %s the store could not decide on\n", Number(p.Unavailable))
+	}
+	if d := p.Difference; d != nil {
+		fmt.Fprintf(w, "  of %s requests the other limits would have refused %s more, and allowed %s more\n",
+			Number(d.Requests), Number(d.NewlyRefused), Number(d.NewlyAdmitted))
+		for _, k := range d.RefusedKeys {
+			fmt.Fprintf(w, "    refused more: %s, %s times\n", ShownKey(k.Key), Number(k.Count))
+		}
+		for _, k := range d.AdmittedKeys {
+			fmt.Fprintf(w, "    allowed more: %s, %s times\n", ShownKey(k.Key), Number(k.Count))
+		}
+	}
+}
+
+func named(l Limit) string {
+	if l.Name == "" {
+		return Printable(l.Holds)
+	}
+	return Printable(l.Name + ": " + l.Holds)
+}

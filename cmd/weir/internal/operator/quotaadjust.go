@@ -1,0 +1,112 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// adjustment is what the server answers.
+type adjustment struct {
+	Time      time.Time `json:"time"`
+	Limit     string    `json:"limit"`
+	Permits   int64     `json:"permits"`
+	Remaining int64     `json:"remaining"`
+	By        string    `json:"by"`
+	Reason    string    `json:"reason"`
+}
+
+// permits is how many permits are given or taken.
+type permits int64
+
+// String is the current value.
+func (p *permits) String() string {
+	if *p == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*p), 10)
+}
+
+const mostPermits = 1_000_000_000_000_000
+
+// Set parses and stores s.
+func (p *permits) Set(s string) error {
+	n, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", ""), 10, 64)
+	if err != nil || n == 0 || n > mostPermits || n < -mostPermits {
+		return errors.New("must be a whole number other than 0, from -10^15 to 10^15")
+	}
+	*p = permits(n)
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*permits) Type() string { return "n" }
+
+func adjustCommand() *cobra.Command {
+	var (
+		q          question
+		n          permits
+		by, reason anyText
+	)
+	cmd := &cobra.Command{
+		Use:   "adjust [flags]",
+		Short: "Give permits of a quota back, or take them",
+		Long: `adjust gives permits of a key back, at most until all are there, or takes them if
+the number is negative, whether they are there or not, up to as many as the limit
+has. It is durable, with who did it and why, when the command has ended with 0. If
+no answer comes in time it is not known whether it was done: see "weir quota
+history".` + quotaExitStatus,
+		Example: `  weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
+  weir quota adjust --policy tenant/month --key acme --permits -200 --by billing --reason 'charged late'`,
+		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if by == "" {
+				by = anyText(whoami())
+			}
+			var answer Answer[adjustment]
+			err := q.askQuota(func(c *Client) error {
+				return c.Post(cmd.Context(), "/v1/quota/adjust", map[string]any{
+					policyWord: q.policy, keyWord: q.key, "permits": int64(n), "by": by, "reason": reason,
+				}, &answer)
+			})
+			if err != nil {
+				return err
+			}
+			return q.print(cmd.OutOrStdout(), answer.JSON, func(w io.Writer, _ terminal.Output) {
+				a := &answer.Value
+				did := "given back to"
+				if a.Permits < 0 {
+					did = "taken from"
+				}
+				fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", Number(max(a.Permits, -a.Permits)), did,
+					Printable(a.Limit), ShownKey(q.key), Number(a.Remaining))
+			})
+		},
+	}
+	q.quotaFlags(cmd)
+	fs := cmd.Flags()
+	fs.Var(&n, "permits", "how many to give back or, with a minus, to take (default: none, it is required)")
+	fs.Var(&reason, "reason", "why, in at most 256 bytes (default: none, it is required)")
+	fs.Var(&by, "by", "who does it, in at most 256 bytes (default: the name of the user)")
+	_ = cmd.MarkFlagRequired("permits") // there are such flags
+	_ = cmd.MarkFlagRequired("reason")
+	return cmd
+}
+
+// whoami is the name of the user, or his number.
+func whoami() string {
+	u, err := user.Current()
+	if err != nil || u.Username == "" {
+		return "unknown"
+	}
+	return u.Username
+}

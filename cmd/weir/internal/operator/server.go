@@ -1,0 +1,301 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// defaultServer is where a server answers that was told nothing else.
+const defaultServer = "http://127.0.0.1:7070"
+
+// ExitStatus is the end of the help of commands that ask a server.
+const ExitStatus = `
+
+The exit status is 0 on success, 1 if the server cannot be reached or cannot do it
+now, and 2 if the question is wrong, such as a policy that is not there.`
+
+// Server is which server is asked, and how.
+type Server struct {
+	url       string
+	others    []string // by RegisterSeveral
+	tokenFile string
+	authority string
+	cert, key string
+	timeout   time.Duration
+}
+
+// usualTimeout is how long a server may take for what it has at hand.
+const usualTimeout = 10 * time.Second
+
+// Register adds the flags to fs.
+func (s *Server) Register(fs *pflag.FlagSet) { s.RegisterWithin(usualTimeout, fs) }
+
+// RegisterWithin is Register for what a server may take longer for.
+func (s *Server) RegisterWithin(timeout time.Duration, fs *pflag.FlagSet) {
+	s.url, s.timeout = defaultServer, timeout
+	fs.Var((*serverURL)(&s.url), "server", "where the admin pages of weir serve are: its --http, or its --admin")
+	fs.Var(flags.File(&s.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
+	fs.Var(flags.File(&s.authority), "tls-ca",
+		"file of the authorities, in PEM, one of which has signed the certificate of the server (default: those of the system)")
+	fs.Var(flags.File(&s.cert), "tls-cert",
+		"file of the certificate, in PEM, to show to a server with --admin-client-ca; needs --tls-key (default: none)")
+	fs.Var(flags.File(&s.key), "tls-key", "file of its private key, in PEM (default: none)")
+	fs.Var(flags.Duration(&s.timeout, time.Millisecond, time.Hour), "timeout", "how long the answer may take, from 1ms to 1h")
+}
+
+// Client returns a client of the server. Close it.
+func (s *Server) Client() (*Client, error) {
+	o := ClientOptions{Server: s.url, Timeout: s.timeout}
+	var err error
+	if s.tokenFile != "" {
+		if o.Token, err = readToken(s.tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if o.TLS, err = s.tls(); err != nil {
+		return nil, err
+	}
+	client, err := NewClient(o)
+	if err != nil {
+		return nil, flags.Errorf("%s", strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	return client, nil
+}
+
+func (s *Server) tls() (*tls.Config, error) {
+	if (s.cert == "") != (s.key == "") {
+		return nil, flags.Errorf("--tls-cert and --tls-key need each other")
+	}
+	if s.authority == "" && s.cert == "" {
+		return nil, nil //nolint:nilnil // nothing is to be changed
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.authority != "" {
+		text, err := os.ReadFile(s.authority)
+		if err != nil {
+			return nil, flags.Inputf("--tls-ca: %s", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, flags.Inputf("--tls-ca: %s has no certificate in PEM", s.authority)
+		}
+	}
+	if s.cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, flags.Inputf("--tls-cert, --tls-key: %s", strings.TrimPrefix(err.Error(), "tls: "))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// mostToken is how long the file of a token may be.
+const mostToken = 64 << 10
+
+// readToken reads a file with a token, or with a name and a token: the file of a server that knows one.
+func readToken(path string) (string, error) {
+	file, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
+	if err != nil {
+		return "", flags.Inputf("--token-file: %s", err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, mostToken+1))
+	if err != nil {
+		return "", flags.Inputf("--token-file: %s", err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	if len(lines) > 1 {
+		return "", flags.Inputf("--token-file: %s has %d lines: must have one, with the token: of a file of several, "+
+			"your own line in a file of its own", path, len(lines))
+	}
+	words := bytes.Fields(lines[0])
+	if len(words) == 0 || len(words) > 2 || len(text) > mostToken {
+		return "", flags.Inputf("--token-file: %s has no token: must have one line, with a token, or its name and the token",
+			path)
+	}
+	token := words[len(words)-1]
+	for _, c := range token {
+		if c <= ' ' || c > '~' {
+			return "", flags.Inputf("--token-file: %s has the byte %#x: must be printable ASCII", path, c)
+		}
+	}
+	return string(token), nil
+}
+
+// serverURL is the URL of a server.
+type serverURL string
+
+// String is the current value.
+func (u *serverURL) String() string { return string(*u) }
+
+// Set stores s if it is the URL of a server.
+func (u *serverURL) Set(s string) error {
+	parsed, err := url.Parse(s)
+	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil ||
+		parsed.RawQuery != "" {
+		if err == nil && parsed.User != nil {
+			return errors.New("must have no user and no password: what the server wants to see is in --token-file")
+		}
+		return errors.New("must be a URL such as http://127.0.0.1:7070 or https://weir.example.com")
+	}
+	*u = serverURL(strings.TrimRight(s, "/"))
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*serverURL) Type() string { return "url" }
+
+// WrongQuestion turns an error of a client into that of a command: with the exit status 2 if the question was wrong.
+func WrongQuestion(err error) error {
+	refused, ok := errors.AsType[*Refused](err)
+	if ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests {
+		return flags.Inputf("%s", strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	return err
+}
+
+// printAnswer writes an answer as it has come, or what text makes of it for people.
+func printAnswer(w io.Writer, asJSON bool, answer json.RawMessage, text func(w io.Writer, out terminal.Output)) error {
+	var b bytes.Buffer
+	if asJSON {
+		b.Write(bytes.TrimSpace(answer))
+		b.WriteByte('\n')
+	} else {
+		text(&b, terminal.Of(w))
+	}
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("weir: %w", err)
+	}
+	return nil
+}
+
+// RegisterSeveral is Register for a command that --server can be given to several times: it does the same in each server, with
+// the same token and certificates.
+func (s *Server) RegisterSeveral(fs *pflag.FlagSet) {
+	s.Register(fs)
+	f := fs.Lookup("server")
+	f.Value = &serverURLs{s: s}
+	f.Usage += "; once for each replica that is meant"
+}
+
+// Several reports whether more than one server was given.
+func (s *Server) Several() bool { return len(s.others) > 0 }
+
+// Clients returns a client for each server, in the order of the flags. Close them.
+func (s *Server) Clients() ([]*Client, error) {
+	clients := make([]*Client, 0, 1+len(s.others))
+	for _, url := range append([]string{s.url}, s.others...) {
+		one := *s
+		one.url = url
+		client, err := one.Client()
+		if err != nil {
+			for _, made := range clients {
+				made.Close()
+			}
+			return nil, err
+		}
+		clients = append(clients, client)
+	}
+	return clients, nil
+}
+
+// serverURLs is the value of --server that may be repeated.
+type serverURLs struct {
+	s     *Server
+	given bool
+}
+
+// String is the current value.
+func (u *serverURLs) String() string {
+	if u.s == nil {
+		return ""
+	}
+	return strings.Join(append([]string{u.s.url}, u.s.others...), ", ")
+}
+
+// Set adds the URL of a server; the first one takes the place of the default.
+func (u *serverURLs) Set(text string) error {
+	var one serverURL
+	switch err := one.Set(text); {
+	case err != nil:
+		return err
+	case !u.given:
+		u.s.url, u.given = string(one), true
+	case string(one) == u.s.url || slices.Contains(u.s.others, string(one)):
+		return flags.Errorf("is given twice")
+	default:
+		u.s.others = append(u.s.others, string(one))
+	}
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*serverURLs) Type() string { return "url" }
+
+// GivenFlag is a flag with its value.
+type GivenFlag struct{ Flag, Value string }
+
+// Given are the flags by which another command reaches the same server in the same way: none if all are the defaults.
+func (s *Server) Given() []GivenFlag {
+	var given []GivenFlag
+	add := func(flag, value, usual string) {
+		if value != usual {
+			given = append(given, GivenFlag{flag, value})
+		}
+	}
+	add("--server", s.url, defaultServer)
+	add("--token-file", s.tokenFile, "")
+	add("--tls-ca", s.authority, "")
+	add("--tls-cert", s.cert, "")
+	add("--tls-key", s.key, "")
+	return given
+}
+
+// completeWithin is how long a shell waits for the names of policies.
+const completeWithin = time.Second
+
+// CompletePolicies lets shells complete --policy of cmd by the names that the server knows, and by nothing if it does not
+// answer.
+func (s *Server) CompletePolicies(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("policy", // there is such a flag
+		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			client, err := s.Client()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+			defer cancel()
+			var policies []Policy
+			if err := client.Get(ctx, PoliciesPath, nil, &policies); err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			names := make([]cobra.Completion, len(policies))
+			for i := range policies {
+				names[i] = policies[i].Name
+				if len(policies[i].Limits) > 0 {
+					names[i] = cobra.CompletionWithDesc(policies[i].Name, policies[i].Limits[0].Holds)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
+}

@@ -1,0 +1,150 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// WriteTable writes rows, the first of which is the head, to w, with what out can do. The first columns are numbers, and stand at
+// the right. In a terminal the last column is cut where the line ends. What would move the cursor is replaced.
+func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = Printable(row[i])
+			widths[i] = max(widths[i], runewidth.StringWidth(row[i]))
+		}
+	}
+	for at, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			space := strings.Repeat(" ", widths[i]-runewidth.StringWidth(cell))
+			switch {
+			case i < numbers:
+				b.WriteString(space + cell)
+			case i == len(row)-1:
+				b.WriteString(cell)
+			default:
+				b.WriteString(cell + space)
+			}
+			if i < len(row)-1 {
+				b.WriteString("  ")
+			}
+		}
+		line := b.String()
+		if out.Interactive {
+			line = runewidth.Truncate(line, out.Width, "…")
+		}
+		if at == 0 {
+			line = out.Bold(line)
+		}
+		fmt.Fprintln(w, line)
+	}
+}
+
+// Printable is text without what would move the cursor.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// ShownKey is a key as it is shown.
+func ShownKey(key string) string {
+	if key == "" {
+		return "(none)"
+	}
+	return Printable(key)
+}
+
+// Number is n with a comma between thousands.
+func Number[T int | int64 | uint64](n T) string {
+	digits := fmt.Sprint(n)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	const group = 3
+	var b strings.Builder
+	for i := range len(digits) {
+		if i > 0 && (len(digits)-i)%group == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte(digits[i])
+	}
+	return sign + b.String()
+}
+
+// Rate is how many there are in a second, with three digits at least.
+func Rate(perSecond float64) string {
+	switch {
+	case perSecond <= 0:
+		return "0"
+	case perSecond < 10:
+		return strconv.FormatFloat(perSecond, 'f', 2, 64)
+	case perSecond < 100:
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	default:
+		return Number(int64(perSecond + 0.5))
+	}
+}
+
+// Duration is so many seconds, to the nanosecond, and 100 years at most.
+func Duration(seconds float64) time.Duration {
+	const longest = 100 * 366 * 24 * 3600
+	return time.Duration(math.Round(min(seconds, longest) * float64(time.Second)))
+}
+
+// Seconds is a duration in seconds, rounded up to what matters, "never" if it is negative.
+func Seconds(seconds float64) string {
+	switch {
+	case seconds < 0:
+		return "never"
+	case seconds == 0:
+		return "0s"
+	}
+	d := Duration(seconds)
+	unit := time.Second
+	switch {
+	case d < 10*time.Microsecond:
+		unit = 10 * time.Nanosecond
+	case d < 10*time.Millisecond:
+		unit = 10 * time.Microsecond
+	case d < time.Second:
+		unit = time.Millisecond
+	case d < 10*time.Second:
+		unit = 100 * time.Millisecond
+	}
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	if d >= 48*time.Hour {
+		days := d / (24 * time.Hour)
+		if hours := d % (24 * time.Hour) / time.Hour; hours > 0 {
+			return fmt.Sprintf("%dd%dh", days, hours)
+		}
+		return fmt.Sprintf("%dd", days)
+	}
+	return flags.Short(d)
+}
+
+// Time is a moment in UTC, "-" for the zero time.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}

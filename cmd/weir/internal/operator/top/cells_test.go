@@ -1,0 +1,90 @@
+package top
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/policy"
+)
+
+// TestCellsStandUnderTheirHeads: each number of a pane is another one, so that none can stand in the column of another.
+func TestCellsStandUnderTheirHeads(t *testing.T) {
+	m := &model{
+		now: &operator.Overview{Policies: []operator.Policy{{
+			PolicyReport: policy.PolicyReport{Name: "login", Granted: 11, Refused: 12, Queued: 13, Keys: 14, Locked: 15},
+			Limits:       []operator.Limit{{Name: "1m", Holds: "5/min"}},
+		}}},
+		rates: map[string]rates{"login": {requests: 16, admitted: 17, refused: 18}},
+		data: data{
+			keys: []operator.Key{{
+				Policy: "login", Key: "ann", Named: true, LockedFor: 21, Override: &operator.Override{Unlimited: true, For: 22},
+				Limits: []operator.KeyLimit{{
+					Name: "1m", Holds: "5/min", Limit: 23, Remaining: 24, RetryAfter: 25, ResetAfter: 26, Queued: 27, Waiters: 28, Refused: 29,
+				}},
+			}},
+			lockouts: []operator.Lockout{{Policy: "login", Key: "ann", For: 31}},
+			overrides: []operator.Override{{
+				Policy: "login", Key: "ann", Unlimited: true, For: 41, By: "bob", Reason: "because",
+			}},
+			refusals: operator.Refusals{Refusals: []operator.Refusal{{
+				ID: "0123", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Method: "GET", Path: "/a", RetryAfter: 51, Binding: 1,
+				Limits: []operator.RefusedLimit{{Policy: "other", Key: "eve"}, {Policy: "login", Limit: "1m", Key: "ann"}},
+			}}},
+		},
+	}
+	for pane, want := range map[int]map[string]string{
+		policiesPane: {
+			policyHead: "login", "allowed/s": "17", "refused/s": "18", "queued": "13", "keys": "14", "locked out": "15", "mode": "enforce",
+			"refused": "12", "allowed": "11", "limits": "5/min",
+		},
+		keysPane: {
+			keyHead: "ann", "remaining": "24", "of": "23", "refused": "29", "queued": "27", "retry": "25s", "locked out": "21s", "override": "unlimited",
+			"limit": "1m 5/min",
+		},
+		lockoutsPane:  {"for": "31s", policyHead: "login", keyHead: "ann"},
+		overridesPane: {"for": "41s", policyHead: "login", keyHead: "ann", "instead": "unlimited", "by": "bob", "why": "because"},
+		refusalsPane: {
+			"when": "03:04:05.000", "limit": "login/1m", keyHead: "ann", "retry": "51s", "request": "GET /a", "refusal": "0123",
+		},
+	} {
+		p := &panes[pane]
+		rows := p.rows(m)
+		if len(rows) != 1 || len(p.columns) != len(want) || len(rows[0].cells) != len(want) {
+			t.Fatalf("%s: %+v", p.name, rows)
+		}
+		for i, c := range p.columns {
+			if got := rows[0].cells[i].text; got != want[c.head] && strings.TrimSuffix(got, ".0") != want[c.head] {
+				t.Errorf("%s: %s is %q, want %q", p.name, c.head, got, want[c.head])
+			}
+		}
+	}
+}
+
+// TestChangesAreThoseAskedFor: what is confirmed is what is asked of the server.
+func TestChangesAreThoseAskedFor(t *testing.T) {
+	f := newFake(t)
+	client, err := operator.NewClient(operator.ClientOptions{Server: f.server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	m := newModel(client)
+	m.pane, m.now = overridesPane, &operator.Overview{}
+	m.rows = []row{{id: "x", policy: "login", key: "ann", known: true}}
+	for path, begin := range map[string]func(){
+		operator.UnlockPath: func() { m.unlock() }, operator.RestorePath: func() { m.restore() },
+	} {
+		f.mu.Lock()
+		f.posted = nil
+		f.mu.Unlock()
+		begin()
+		if _, err := m.form.send(t.Context(), []string{"why"}); err != nil {
+			t.Error(err)
+		}
+		if done := f.done(); len(done) != 1 || done[0] != path+" login ann why" {
+			t.Errorf("%s: %q", path, done)
+		}
+	}
+}

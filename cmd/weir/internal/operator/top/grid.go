@@ -1,0 +1,103 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// sorted are the rows that have the filter somewhere, in the order of a column.
+func sorted(rows []row, p *pane, by int, reverse bool, filter string) []row {
+	if filter != "" {
+		filter = strings.ToLower(filter)
+		rows = slices.DeleteFunc(rows, func(r row) bool {
+			for _, c := range r.cells {
+				if strings.Contains(strings.ToLower(c.text), filter) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	if by >= 0 {
+		number := p.columns[by].number
+		slices.SortStableFunc(rows, func(a, b row) int {
+			if number {
+				return cmp.Compare(b.cells[by].number, a.cells[by].number)
+			}
+			return cmp.Compare(a.cells[by].text, b.cells[by].text)
+		})
+	}
+	if reverse {
+		slices.Reverse(rows)
+	}
+	return rows
+}
+
+// grid lays rows out in columns.
+type grid struct {
+	columns []column
+	widths  []int
+}
+
+// The marks behind the head of the column that rows are sorted by.
+const (
+	down, up = "▼", "▲"
+)
+
+func newGrid(columns []column, rows []row) *grid {
+	g := &grid{columns: columns, widths: make([]int, len(columns))}
+	for i, c := range columns {
+		g.widths[i] = runewidth.StringWidth(c.head) + 1 // with a mark
+		for j := range rows {
+			g.widths[i] = max(g.widths[i], runewidth.StringWidth(rows[j].cells[i].text))
+		}
+		if c.widest > 0 {
+			g.widths[i] = min(g.widths[i], max(c.widest, runewidth.StringWidth(c.head)+1))
+		}
+	}
+	return g
+}
+
+// head is the line above the rows.
+func (g *grid) head(by int, reverse bool) string {
+	cells := make([]string, len(g.columns))
+	for i, c := range g.columns {
+		cells[i] = c.head
+		if i == by {
+			mark := up
+			if c.number != reverse {
+				mark = down
+			}
+			cells[i] += mark
+		}
+	}
+	return g.line(func(i int) string { return cells[i] })
+}
+
+func (g *grid) row(r *row) string { return g.line(func(i int) string { return r.cells[i].text }) }
+
+func (g *grid) line(text func(i int) string) string {
+	var b strings.Builder
+	for i, c := range g.columns {
+		s := runewidth.Truncate(text(i), g.widths[i], "…")
+		space := strings.Repeat(" ", g.widths[i]-runewidth.StringWidth(s))
+		switch {
+		case c.number:
+			b.WriteString(space + s)
+		case i == len(g.columns)-1:
+			b.WriteString(s)
+		default:
+			b.WriteString(s + space)
+		}
+		if i < len(g.columns)-1 {
+			b.WriteString("  ")
+		}
+	}
+	return b.String()
+}
+
+// cut is a line of at most so many columns.
+func cut(line string, width int) string { return runewidth.Truncate(line, width, "…") }

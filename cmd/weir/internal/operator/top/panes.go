@@ -1,0 +1,264 @@
+package top
+
+import (
+	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
+)
+
+// The panes, in the order of their keys.
+const (
+	policiesPane = iota
+	keysPane
+	lockoutsPane
+	overridesPane
+	refusalsPane
+	numPanes
+)
+
+// column is one of a pane.
+type column struct {
+	head   string
+	number bool // stands at the right, and is sorted by its number, the largest first
+	widest int  // is cut behind that, 0 if it is not
+}
+
+// pane is a list.
+type pane struct {
+	name    string
+	columns []column
+	sort    int // by which column, -1 as the server says
+	rows    func(m *model) []row
+	empty   string
+}
+
+// row is a line of a pane.
+type row struct {
+	id     string // by which it is found again when the list is another one
+	policy string
+	key    string
+	known  bool // the key is
+	cells  []cell
+	alarm  bool
+}
+
+type cell struct {
+	text   string
+	number float64
+}
+
+func paneNames() []string {
+	names := make([]string, len(panes))
+	for i := range panes {
+		names[i] = panes[i].name
+	}
+	return names
+}
+
+const (
+	// widestName is how wide a policy or a key may be.
+	widestName = 30
+	// shortName is that where there are many columns beside it.
+	shortName = 22
+
+	// Heads of columns that are in several panes.
+	policyHead = "policy"
+	keyHead    = "key"
+)
+
+var panes = [numPanes]pane{
+	policiesPane: {
+		name: "policies",
+		columns: []column{
+			{policyHead, false, shortName},
+			{"allowed/s", true, 0},
+			{"refused/s", true, 0},
+			{"queued", true, 0},
+			{"keys", true, 0},
+			{"locked out", true, 0},
+			{"mode", false, 0},
+			{"refused", true, 0},
+			{"allowed", true, 0},
+			{"limits", false, 0},
+		},
+		sort: 2, rows: policyRows, empty: "no policies: no limit applies",
+	},
+	keysPane: {
+		name: "keys",
+		columns: []column{
+			{keyHead, false, shortName},
+			{"remaining", true, 0},
+			{"of", true, 0},
+			{"refused", true, 0},
+			{"queued", true, 0},
+			{"retry", true, 0},
+			{"locked out", true, 0},
+			{"override", false, 16},
+			{"limit", false, 0},
+		},
+		sort: -1, rows: keyRows, empty: "no keys are tracked",
+	},
+	lockoutsPane: {
+		name:    "lockouts",
+		columns: []column{{"for", true, 0}, {policyHead, false, widestName}, {keyHead, false, 0}},
+		sort:    -1, rows: lockoutRows, empty: "no key that is known by name is locked out by this server",
+	},
+	overridesPane: {
+		name: "overrides",
+		columns: []column{
+			{"for", true, 0},
+			{policyHead, false, shortName},
+			{keyHead, false, shortName},
+			{"instead", false, widestName},
+			{"by", false, 12},
+			{"why", false, 0},
+		},
+		sort: -1, rows: overrideRows, empty: "no key is overridden",
+	},
+	refusalsPane: {
+		name: "refusals",
+		columns: []column{
+			{"when", false, 0},
+			{"limit", false, shortName},
+			{keyHead, false, shortName},
+			{"retry", true, 0},
+			{"request", false, 0},
+			{"refusal", false, 0},
+		},
+		sort: -1, rows: refusalRows, empty: "nothing was refused",
+	},
+}
+
+func text(s string) cell { return cell{text: operator.Printable(s)} }
+
+func count[T int | int64 | uint64](n T) cell { return cell{operator.Number(n), float64(n)} }
+
+// zero is a number that is not shown if it is 0.
+func zero[T int | int64 | uint64](n T) cell {
+	if n == 0 {
+		return cell{"-", 0}
+	}
+	return count(n)
+}
+
+func rate(perSecond float64) cell { return cell{operator.Rate(perSecond), perSecond} }
+
+// unknownRate is a rate that is not known.
+func unknownRate(float64) cell { return cell{"-", -1} }
+
+// seconds is a duration; never is the longest.
+func seconds(s float64) cell {
+	c := cell{operator.Seconds(s), s}
+	if s < 0 {
+		c.number = 1e18
+	}
+	return c
+}
+
+func policyRows(m *model) []row {
+	if m.now == nil {
+		return nil
+	}
+	rows := make([]row, 0, len(m.now.Policies))
+	for i := range m.now.Policies {
+		p := &m.now.Policies[i]
+		r, known := m.rates[p.Name]
+		counted := rate
+		if !known {
+			counted = unknownRate
+		}
+		rows = append(rows, row{
+			id: p.Name, policy: p.Name, alarm: p.Locked > 0 || r.refused > 0,
+			cells: []cell{
+				text(p.Name),
+				counted(r.admitted),
+				counted(r.refused),
+				{operator.Queued(p), float64(p.Queued)},
+				{operator.Tracked(p), float64(p.Keys)},
+				count(p.Locked),
+				text(operator.Mode(p)),
+				count(p.Refused),
+				count(p.Granted),
+				text(operator.LimitsText(p.Limits)),
+			},
+		})
+	}
+	return rows
+}
+
+func keyRows(m *model) []row {
+	rows := make([]row, 0, len(m.data.keys))
+	for i := range m.data.keys {
+		k := &m.data.keys[i]
+		var l operator.KeyLimit
+		if len(k.Limits) > 0 {
+			l = k.Limits[0]
+		}
+		retry, locked, override := cell{"-", 0}, cell{"-", 0}, "-"
+		if !l.Allowed {
+			retry = seconds(l.RetryAfter)
+		}
+		if k.LockedFor != 0 {
+			locked = seconds(k.LockedFor)
+		}
+		if k.Override != nil {
+			override = operator.OverrideText(k.Override)
+		}
+		rows = append(rows, row{
+			id: k.ID + "\x00" + k.Key, policy: k.Policy, key: k.Key, known: k.Named || k.Key != "" || k.ID == "",
+			alarm: k.LockedFor != 0 || !l.Allowed,
+			cells: []cell{
+				text(operator.KeyName(k)), count(l.Remaining), count(l.Limit), zero(l.Refused), zero(l.Queued), retry, locked,
+				text(override), text(strings.TrimSpace(l.Name + " " + l.Holds)),
+			},
+		})
+	}
+	return rows
+}
+
+func lockoutRows(m *model) []row {
+	rows := make([]row, 0, len(m.data.lockouts))
+	for i := range m.data.lockouts {
+		l := &m.data.lockouts[i]
+		rows = append(rows, row{
+			id: l.Policy + "\x00" + l.Key, policy: l.Policy, key: l.Key, known: true,
+			cells: []cell{seconds(l.For), text(l.Policy), text(operator.ShownKey(l.Key))},
+		})
+	}
+	return rows
+}
+
+func overrideRows(m *model) []row {
+	rows := make([]row, 0, len(m.data.overrides))
+	for i := range m.data.overrides {
+		o := &m.data.overrides[i]
+		rows = append(rows, row{
+			id: o.Policy + "\x00" + o.Key, policy: o.Policy, key: o.Key, known: true,
+			cells: []cell{
+				seconds(o.For), text(o.Policy), text(operator.ShownKey(o.Key)), text(operator.OverrideText(o)), text(o.By),
+				text(o.Reason),
+			},
+		})
+	}
+	return rows
+}
+
+func refusalRows(m *model) []row {
+	all := m.data.refusals.Refusals
+	rows := make([]row, 0, len(all))
+	for i := range all {
+		r := &all[i]
+		line := row{id: r.ID, cells: []cell{
+			text(r.Time.UTC().Format("15:04:05.000")), text("-"), text("-"), seconds(r.RetryAfter),
+			text(operator.RequestLine(r)), text(r.ID),
+		}}
+		if l := operator.Binding(r); l != nil {
+			line.policy, line.key, line.known = l.Policy, l.Key, true
+			line.cells[1], line.cells[2] = text(operator.LimitName(l)), text(operator.ShownKey(l.Key))
+		} else if r.DeniedBy != "" {
+			line.cells[1] = text(operator.DeniedBy(r))
+		}
+		rows = append(rows, line)
+	}
+	return rows
+}
