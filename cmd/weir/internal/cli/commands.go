@@ -3,21 +3,21 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/benchcmd"
-	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
+	"github.com/weirhq/weir/cmd/weir/internal/load"
+	"github.com/weirhq/weir/cmd/weir/internal/offline"
+	"github.com/weirhq/weir/cmd/weir/internal/offline/replay"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/operator/top"
-	"github.com/weirhq/weir/cmd/weir/internal/policytest"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
-	"github.com/weirhq/weir/cmd/weir/internal/replay"
 	"github.com/weirhq/weir/cmd/weir/internal/serve"
 )
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		serve.Command(), serve.DemoCommand(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
+		serve.Command(), serve.DemoCommand(), proxy.Command(), replay.Command(), offline.ConfigCommand(),
+		offline.UnitTestCommand(),
 		top.Command(), operator.WhyCommand(), operator.AdminCommand(), operator.QuotaCommand(), operator.ClusterCommand(),
-		benchcmd.Command(),
+		load.Command(),
 	}
 }

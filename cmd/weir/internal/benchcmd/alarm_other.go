@@ -1,6 +1,0 @@
-//go:build !linux
-
-package benchcmd
-
-// newAlarm returns what waits as precisely as the runtime of Go does.
-func newAlarm() sleeper { return sleeper{} }

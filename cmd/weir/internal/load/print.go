@@ -1,0 +1,223 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// columns is how wide a report is at most.
+const columns = 80
+
+// write writes the report at once.
+func (p *report) write(w io.Writer, asJSON bool) error {
+	var text bytes.Buffer
+	if asJSON {
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(p); err != nil {
+			return err
+		}
+	} else {
+		p.print(&text, terminal.Of(w))
+	}
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+func (p *report) print(w io.Writer, out terminal.Output) {
+	c := &p.Configuration
+	fmt.Fprintln(w, out.Bold(fit(p.Request, columns)))
+	fmt.Fprintln(w, terminal.Wrap(p.setting(), 0, columns))
+	fmt.Fprintln(w)
+	line := func(name, value, more string) {
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-10s %15s  %s", name, value, more), " "))
+	}
+	line("requests", number(p.Requests), "in "+tenths(seconds(p.ElapsedSeconds)))
+	line("rate", number(int64(p.RatePerSecond))+"/s", wanted(c))
+	if p.Allowed != nil && p.Refused != nil {
+		line("allowed", number(*p.Allowed), share(*p.Allowed, p.Requests))
+		line("refused", number(*p.Refused), share(*p.Refused, p.Requests))
+	}
+	line("errors", number(p.Errors), share(p.Errors, p.Requests))
+	for _, k := range p.ErrorKinds {
+		text := k.First
+		if !strings.HasPrefix(text, k.Kind) {
+			text = k.Kind + ": " + text
+		}
+		fmt.Fprintln(w, fit(fmt.Sprintf("%26s  %s", number(k.Count), text), columns))
+	}
+	if p.Reconnects > 0 {
+		line("reconnects", number(p.Reconnects), "")
+	}
+	if open := p.OpenLoop; open != nil && open.NotSent > 0 {
+		line("not sent", number(open.NotSent), share(open.NotSent, open.Scheduled)+" of those that were due")
+	}
+	fmt.Fprintln(w)
+	p.printLatencies(w, out)
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, p.cost())
+	for _, n := range p.Notes {
+		fmt.Fprintln(w, terminal.Wrap("note: "+n, 0, columns))
+	}
+}
+
+// setting is how it was measured.
+func (p *report) setting() string {
+	c := &p.Configuration
+	text := "at " + c.Address
+	if c.TLS {
+		text += " by TLS"
+	}
+	text += ", " + c.Loop + " loop, " + number(int64(c.Connections)) + " " + plural(c.Connections, "connection")
+	switch {
+	case p.OpenLoop != nil && p.Front != frontHTTP:
+		text += " of at most " + number(int64(c.InFlight)) + " in flight"
+	case p.Front == frontRESP:
+		text += ", pipeline " + number(int64(c.InFlight))
+	case p.Front == frontRLS:
+		text += " of " + number(int64(c.InFlight)) + " in flight"
+	}
+	text += ", " + number(c.Keys) + " " + plural(int(min(c.Keys, 2)), "key") + " " + c.Distribution
+	if c.Distribution == zipf {
+		text += fmt.Sprintf(" %v", c.ZipfS)
+	}
+	return text + fmt.Sprintf(", seed %d, after %s of warm-up", c.Seed, flags.Short(seconds(c.WarmupSeconds)))
+}
+
+func wanted(c *configurationJSON) string {
+	if c.RatePerSecond == 0 {
+		return ""
+	}
+	text := humanize.Commaf(c.RatePerSecond) + "/s wanted"
+	if c.Arrivals == poisson {
+		text += ", at random"
+	}
+	return text
+}
+
+func plural(n int, name string) string {
+	if n == 1 {
+		return name
+	}
+	return name + "s"
+}
+
+func (p *report) printLatencies(w io.Writer, out terminal.Output) {
+	row := func(name string, cells ...string) string {
+		var text strings.Builder
+		fmt.Fprintf(&text, "%-10s", name)
+		for _, cell := range cells {
+			text.WriteString(strings.Repeat(" ", max(1, 11-runewidth.StringWidth(cell))) + cell)
+		}
+		return text.String()
+	}
+	fmt.Fprintln(w, out.Bold(row("latency", "p50", "p90", "p99", "p99.9", "max")))
+	values := func(name string, l *latencyJSON) {
+		if l.Count == 0 {
+			fmt.Fprintln(w, row(name, "-", "-", "-", "-", "-"))
+			return
+		}
+		cells := make([]string, 0, 5)
+		for _, s := range []float64{l.P50, l.P90, l.P99, l.P999, l.Max} {
+			cells = append(cells, latencySeconds(s))
+		}
+		fmt.Fprintln(w, row(name, cells...))
+	}
+	values("response", &p.Response)
+	if p.OpenLoop != nil {
+		values("service", &p.OpenLoop.Service)
+		values("sent late", &p.OpenLoop.SentLate)
+		fmt.Fprintln(w)
+		fmt.Fprintln(w, terminal.Wrap("response counts from when a request was due, and service from when it was sent. "+
+			"sent late is what the generator itself has added.", 0, columns))
+	}
+}
+
+// cost is what the generator has used.
+func (p *report) cost() string {
+	used := p.Generator.CPUSeconds
+	if used == nil {
+		return "generator: its CPU time is not known on " + p.Versions.OS
+	}
+	text := fmt.Sprintf("generator: %s of CPU", tenths(seconds(*used)))
+	if p.ElapsedSeconds > 0 {
+		text += fmt.Sprintf(", %.0f %% of one of %d %s", 100**used/p.ElapsedSeconds, p.Generator.Processors,
+			plural(p.Generator.Processors, "processor"))
+	}
+	if p.Requests > 0 {
+		text += ", " + latencySeconds(*used/float64(p.Requests)) + " a request"
+	}
+	return text
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func latencySeconds(s float64) string { return latency(seconds(s)) }
+
+// latency is d with three digits and its unit.
+func latency(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return three(float64(d)/float64(time.Microsecond)) + " µs"
+	case d < time.Second:
+		return three(float64(d)/float64(time.Millisecond)) + " ms"
+	default:
+		return three(d.Seconds()) + " s"
+	}
+}
+
+func three(f float64) string {
+	switch {
+	case f < 9.995:
+		return fmt.Sprintf("%.2f", f)
+	case f < 99.95:
+		return fmt.Sprintf("%.1f", f)
+	default:
+		return fmt.Sprintf("%.0f", f)
+	}
+}
+
+func number(n int64) string { return humanize.Comma(n) }
+
+// share is n of all in per cent.
+func share(n, all int64) string {
+	if all == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(all))
+}
+
+// fit is text in one line of at most width columns, without what would move the cursor.
+func fit(text string, width int) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+	return runewidth.Truncate(text, width, "…")
+}
+
+// commandText is a command as it is shown.
+func commandText(args []string) string {
+	shown := make([]string, len(args))
+	for i, arg := range args {
+		if shown[i] = arg; arg == "" || strings.ContainsAny(arg, " \t\"'") {
+			shown[i] = fmt.Sprintf("%q", arg)
+		}
+	}
+	return strings.Join(shown, " ")
+}

@@ -1,0 +1,185 @@
+package replay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
+)
+
+// TestKeyTableIsBounded sends more keys than there is room for, a few of which are refused often.
+func TestKeyTableIsBounded(t *testing.T) {
+	const room = 100
+	byPath, err := flags.ParseKey("path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSimulation(&flags.Limit{Rate: weir.PerSecond(1), Burst: 2, By: byPath, MaxKeys: room})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seconds = 1000
+	for second := range int64(seconds) {
+		for i := range 20 {
+			path := fmt.Sprintf("/busy%d", i%3)
+			if i >= 15 { // a new key each second, three of whose five requests are refused
+				path = fmt.Sprintf("/%d", second)
+			}
+			s.read(&accesslog.Record{Time: second * int64(time.Second), Path: []byte(path)})
+			s.sequence.drain()
+			if len(s.keys.stats) > room {
+				t.Fatalf("%d keys of at most %d", len(s.keys.stats), room)
+			}
+		}
+	}
+	r := newReport(s, &flags.Limit{}, 3)
+	if r.KeysExact || r.Keys != room || r.Requests != 20*seconds {
+		t.Errorf("%d keys, exact %t, %d requests", r.Keys, r.KeysExact, r.Requests)
+	}
+	var top []string
+	for _, k := range r.Top {
+		top = append(top, k.Key)
+	}
+	slices.Sort(top)
+	if fmt.Sprint(top) != "[/busy0 /busy1 /busy2]" {
+		t.Errorf("top %q", top)
+	}
+}
+
+func TestDropHalfKeepsTheMostRefused(t *testing.T) {
+	table := newKeyTable(10, time.Second)
+	for i := range 10 {
+		table.add(fmt.Sprint(i), true).refused = int64(i % 5)
+	}
+	if table.add("admitted", false) != nil {
+		t.Error("a key that is not refused makes room for itself")
+	}
+	table.add("new", true)
+	for key, kept := range map[string]bool{"4": true, "9": true, "3": true, "8": true, "2": true, "7": false, "0": false, "new": true} {
+		if got := table.find([]byte(key)) != nil; got != kept {
+			t.Errorf("key %s is kept: %t, want %t", key, got, kept)
+		}
+	}
+}
+
+// TestTimeline compares timelines with plain histograms.
+func TestTimeline(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		at := r.Int64N(int64(40000 * day))
+		scale := []time.Duration{time.Microsecond, time.Millisecond, time.Second, time.Minute, day, 100 * day}[r.IntN(6)]
+		var line timeline
+		type request struct {
+			at      int64
+			refused bool
+		}
+		var requests []request
+		for range 1 + r.IntN(500) {
+			at += r.Int64N(int64(scale))
+			requests = append(requests, request{at, r.IntN(3) == 0})
+			line.add(at, requests[len(requests)-1].refused)
+		}
+		steps, start, width := line.fit(64)
+		if len(steps) > 64 || len(line.steps) > mostSteps {
+			t.Fatalf("seed %d: %d steps of %v", seed, len(steps), width)
+		}
+		if start%int64(width) != 0 {
+			t.Errorf("seed %d: starts at %d, which is no multiple of %v", seed, start, width)
+		}
+		want := make([]step, len(steps))
+		for _, q := range requests {
+			i := (q.at - start) / int64(width)
+			if i < 0 || i >= int64(len(want)) {
+				t.Fatalf("seed %d: a request in step %d of %d", seed, i, len(want))
+			}
+			want[i].requests++
+			if q.refused {
+				want[i].refused++
+			}
+		}
+		if !slices.Equal(steps, want) {
+			t.Errorf("seed %d: steps of %v\n%v\nwant\n%v", seed, width, steps, want)
+		}
+		if want[0].requests == 0 || want[len(want)-1].requests == 0 {
+			t.Errorf("seed %d: empty steps at an end", seed)
+		}
+	}
+}
+
+// TestWidths: steps can be merged only if each width is a multiple of the one before.
+func TestWidths(t *testing.T) {
+	for i := 1; i < len(widths); i++ {
+		if widths[i]%widths[i-1] != 0 || widths[i] <= widths[i-1] {
+			t.Errorf("%v is no multiple of %v", widths[i], widths[i-1])
+		}
+	}
+	if !slices.IsSorted(readable) {
+		t.Error("readable is not sorted")
+	}
+	for _, w := range widths {
+		if !slices.Contains(readable, w) {
+			t.Errorf("%v is not readable", w)
+		}
+	}
+}
+
+// TestExtremeTimes: a log may claim any time from 1970 to 2261.
+func TestExtremeTimes(t *testing.T) {
+	s, err := newSimulation(&flags.Limit{Rate: weir.PerSecond(1), Burst: 1, MaxKeys: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	latest := time.Date(2261, 12, 31, 23, 59, 59, 0, time.UTC).UnixNano()
+	for _, at := range []int64{0, 0, int64(100 * 365 * day), latest, latest, 0} {
+		s.read(&accesslog.Record{Time: at})
+		s.sequence.drain() // so that the last comes too late to be put in order
+	}
+	if s.result.requests != 6 || s.result.refused != 3 || s.sequence.reordered != 1 || s.result.late != 1 {
+		t.Errorf("%+v", s.result)
+	}
+	if steps, _, width := s.timeline.fit(64); len(steps) > 64 || len(steps) < 2 {
+		t.Errorf("%d steps of %v", len(steps), width)
+	}
+}
+
+func TestSpark(t *testing.T) {
+	if line, most := spark([]int64{0, 1, 4, 8, 5}); line != " ▁▄█▅" || most != 8 {
+		t.Errorf("%q, %d", line, most)
+	}
+	if line, most := spark([]int64{0, 0}); line != "  " || most != 0 {
+		t.Errorf("%q, %d", line, most)
+	}
+	if line, _ := spark([]int64{1, 1 << 60}); line != "▁█" {
+		t.Errorf("%q", line)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for s, want := range map[string]string{
+		"plain/é🐟": "plain/é🐟", "a\x1b[0m\n": `a\x1b[0m\n`, "\xff\xfe": `\xff\xfe`, "\u202ex": `\u202ex`, "\ufffd": "\ufffd", "\u00a0": `\u00a0`,
+	} {
+		if got := printable(s); got != want {
+			t.Errorf("%q: %s, want %s", s, got, want)
+		}
+	}
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		if got := thousands(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		time.Second: "1s", 1500 * time.Millisecond: "1.5s", 90 * time.Second: "1m30s", 2 * time.Hour: "2h", 5 * day: "5.0 days", 0: "0s",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}

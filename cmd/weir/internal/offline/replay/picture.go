@@ -1,0 +1,177 @@
+package replay
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+)
+
+const (
+	// pictureSteps is how many steps a picture has at most.
+	pictureSteps = 120
+	// mostGroups is how many policies a picture has at most, beside all requests.
+	mostGroups = 5
+)
+
+// chartFile is a flag value: a file for a picture.
+type chartFile struct{ name *string }
+
+func (f chartFile) String() string {
+	if f.name == nil {
+		return ""
+	}
+	return *f.name
+}
+
+// Set takes a name that ends in .svg.
+func (f chartFile) Set(name string) error {
+	if !strings.EqualFold(filepath.Ext(name), ".svg") {
+		return flags.Errorf("must be a file whose name ends in .svg")
+	}
+	*f.name = name
+	return nil
+}
+
+// Type is FILE, so that shells complete it as such.
+func (chartFile) Type() string { return "FILE" }
+
+// draw writes a picture into a file.
+func draw(name string, p *Picture) error {
+	//nolint:gosec // a picture is for everybody, like any other output
+	if err := os.WriteFile(name, p.SVG(), 0o644); err != nil {
+		return fmt.Errorf("weir: chart: %w", err)
+	}
+	return nil
+}
+
+// logNames are the files of a log for a subtitle.
+func logNames(files []string) string {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = filepath.Base(f)
+		if f == "-" {
+			names[i] = "standard input"
+		}
+	}
+	return printable(strings.Join(names, ", "))
+}
+
+func subtitle(files []string, requests int64, step time.Duration) string {
+	return fmt.Sprintf("%s of %s, times in UTC; each step is %s", plural(requests, "request"), logNames(files), span(step))
+}
+
+// picture draws one limit.
+func (r *report) picture() *Picture {
+	p := &Picture{
+		Title:  fmt.Sprintf("%s, burst %d, by %s", r.Limit, r.Burst, r.By),
+		Groups: []Group{{Name: allRequests, Panels: []Panel{{Caption: caption("", r.Requests, r.Refused)}}}},
+	}
+	panel := &p.Groups[0].Panels[0]
+	if r.times == nil {
+		nothing(p)
+		return p
+	}
+	steps, start, width := r.times.fit(pictureSteps)
+	p.Start, p.Step = at(start), width
+	p.Subtitle = subtitle(r.Files, r.Requests, width)
+	for _, s := range steps {
+		panel.Allowed = append(panel.Allowed, s.requests-s.refused)
+		panel.Refused = append(panel.Refused, s.refused)
+	}
+	return p
+}
+
+// nothing makes a picture of a log without a request.
+func nothing(p *Picture) {
+	p.Subtitle = "no request"
+	p.Start, p.Step = at(0), time.Second
+	for i := range p.Groups {
+		for j := range p.Groups[i].Panels {
+			panel := &p.Groups[i].Panels[j]
+			panel.Allowed, panel.Refused = make([]int64, 1), make([]int64, 1)
+		}
+	}
+}
+
+func caption(name string, requests, refused int64) string {
+	text := plural(requests, "request") + ", "
+	if name != "" {
+		text = name + ": " + text
+	}
+	if refused == 0 {
+		return text + "none refused"
+	}
+	return text + fmt.Sprintf("%s refused (%s)", thousands(refused), strings.TrimSpace(percent(refused, requests)))
+}
+
+// picture draws all requests, and the policies with the most refusals. Of two configurations the panels stand one above the
+// other.
+func (r *comparisonReport) picture() *Picture {
+	names := []string{fileName(r.Config)}
+	p := &Picture{Title: "What " + names[0] + " would have done"}
+	if r.Against != "" {
+		names = append(names, fileName(r.Against))
+		if names[0] == names[1] {
+			names = []string{printable(r.Config), printable(r.Against)}
+		}
+		p.Title = names[0] + " compared with " + names[1]
+	}
+	courses := r.c.courses(pictureSteps)
+	busiest := r.busiest(mostGroups)
+	subjects := append([]subject{r.All}, busiest...)
+	for _, s := range subjects {
+		group := Group{Name: allRequests}
+		if s.number >= 0 {
+			group.Name = "policy " + printable(s.Name)
+		}
+		for i, v := range []*verdicts{s.Config, s.Against}[:len(names)] {
+			group.Panels = append(group.Panels, r.panel(s, v, names, courses, i))
+		}
+		p.Groups = append(p.Groups, group)
+	}
+	if len(courses) == 0 {
+		nothing(p)
+		return p
+	}
+	p.Start, p.Step = at(courses[0].start), courses[0].width
+	p.Subtitle = subtitle(r.Files, r.Requests, p.Step)
+	if asked := len(r.busiest(len(r.Policies))); asked > len(busiest) {
+		p.Subtitle += fmt.Sprintf("; the %d of %d policies with the most refusals", len(busiest), asked)
+	}
+	return p
+}
+
+// fileName is the last part of the name of a file. What is no file, such as "1/s, burst 5", stays as it is.
+func fileName(name string) string {
+	if _, err := os.Stat(name); err == nil {
+		name = filepath.Base(name)
+	}
+	return printable(name)
+}
+
+func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses []course, i int) Panel {
+	panel := Panel{Caption: names[i] + ": there is no such policy"}
+	if v != nil {
+		panel.Caption = caption(names[i], v.Requests, v.Refused)
+		if v.Mode != 0 {
+			panel.Caption += "; mode " + v.Mode.String()
+		}
+	}
+	if i == 1 {
+		panel.Caption += fmt.Sprintf("; %s newly refused, %s newly allowed",
+			thousands(s.Change.NewlyRefused), thousands(s.Change.NewlyAdmitted))
+	}
+	if i >= len(courses) {
+		return panel
+	}
+	times := courses[i].times(s.number)
+	panel.Allowed, panel.Refused = times.Admitted, times.Refused
+	if i == 1 && s.Config != nil {
+		panel.Before, panel.BeforeName = courses[0].times(s.number).Admitted, "allowed by "+names[0]
+	}
+	return panel
+}

@@ -1,0 +1,270 @@
+package offline
+
+import (
+	"fmt"
+	"maps"
+	"net/textproto"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/config/yamlread"
+	"github.com/weirhq/weir/policy"
+)
+
+// begins is when a test begins that does not say so.
+var begins = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const (
+	// mostTimes is how often a step sends its request at most.
+	mostTimes = 1_000_000
+	// longestWait is how far a step advances the time at most.
+	longestWait = 3660 * 24 * time.Hour
+)
+
+// requestKeys describe a request. All requests of a file, of a test and of a step can have them; the last one wins.
+var requestKeys = []yamlread.Key[*reader, *policy.Request]{
+	{Name: "client", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		text := r.text(v, "the address of the client, such as 192.0.2.1")
+		client, err := flags.ParseClient(text)
+		if err != nil && text != "" {
+			r.Wrong(v, "must be the address of the client", "write 192.0.2.1, for instance")
+		}
+		to.Client = client
+	}},
+	{Name: "host", Read: func(r *reader, v yamlread.Value, to *policy.Request) { to.Host = r.text(v, "the host that is asked") }},
+	{Name: "headers", Read: (*reader).headers},
+	{Name: "attributes", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		all := maps.Clone(to.Attributes)
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, r.pairs(v, "attributes with their values"))
+		to.Attributes = all
+	}},
+	{Name: "cost", Read: func(r *reader, v yamlread.Value, to *policy.Request) { to.Cost, _ = r.number(v, 1, algo.MaxPermits) }},
+	{Name: "route", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		to.Route = r.text(v,
+			"the name of the route")
+	}},
+	{Name: "protocol", Read: func(r *reader, v yamlread.Value, to *policy.Request) {
+		to.Protocol = strings.ToLower(r.text(v, "http or grpc"))
+	}},
+}
+
+var suiteTable = yamlread.NewTable(yamlread.Kind{What: "the file"}, append([]yamlread.Key[*reader, *suite]{
+	{Name: "config", Read: func(r *reader, v yamlread.Value, to *suite) {
+		to.config, to.place = r.text(v, "the name of a configuration, such as weir.yaml"), v
+		if !filepath.IsAbs(to.config) {
+			to.config = filepath.Join(filepath.Dir(to.name), to.config)
+		}
+	}},
+	{Name: "at", Read: func(r *reader, v yamlread.Value, to *suite) { to.at = r.time(v) }},
+	{Name: "env", Read: func(r *reader, v yamlread.Value, to *suite) {
+		to.env = r.pairs(v, "variables of the environment with their values")
+	}},
+	{Name: "tests"},
+}, yamlread.Within(requestKeys, func(s *suite) *policy.Request { return s.request })...)...)
+
+var testTable = yamlread.NewTable(yamlread.Kind{What: "a test"}, append([]yamlread.Key[*reader, *test]{
+	{Name: "name", Read: func(r *reader, v yamlread.Value, to *test) { to.name = r.text(v, "the name of the test") }},
+	{Name: "at", Read: func(r *reader, v yamlread.Value, to *test) { to.at = r.time(v) }},
+	{Name: "steps"},
+}, yamlread.Within(requestKeys, func(t *test) *policy.Request { return t.request })...)...)
+
+var stepTable = yamlread.NewTable(yamlread.Kind{What: "a step"}, append([]yamlread.Key[*reader, *step]{
+	{Name: "wait", Read: func(r *reader, v yamlread.Value, to *step) { to.wait = r.duration(v) }},
+	{Name: "release", Read: func(r *reader, v yamlread.Value, to *step) { to.release = r.Boolean(v) }},
+	{Name: "request", Read: func(r *reader, v yamlread.Value, to *step) {
+		to.sends = true
+		if line := r.text(v, flags.RequestForm); line != "" {
+			if err := flags.ParseRequest(line, to.request); err != nil {
+				r.Wrong(v, err.Error(), `write GET /, for instance`)
+			}
+		}
+	}},
+	{Name: "times", Read: func(r *reader, v yamlread.Value, to *step) {
+		if n, ok := r.number(v, 1, mostTimes); ok {
+			to.times = n
+		}
+	}},
+	{Name: "every", Read: func(r *reader, v yamlread.Value, to *step) { to.every = r.duration(v) }},
+	{Name: "hold", Read: func(r *reader, v yamlread.Value, to *step) { to.hold = r.Boolean(v) }},
+	{Name: "expect"},
+}, yamlread.Within(requestKeys, func(s *step) *policy.Request { return s.request })...)...)
+
+// read reads a file of tests. Its error is a [*yamlread.Errors].
+func read(name string, data []byte) (*suite, error) {
+	r := &reader{yamlread.New(name, data, yamlread.Options{Words: words, Aliased: mostAliased})}
+	s := &suite{file: r.Reader, name: name, at: begins, request: &policy.Request{Protocol: "http"}}
+	switch root, ok := r.Root(); {
+	case ok:
+		r.suite(s, root)
+	case r.Mistakes.Count() == 0:
+		r.WrongAt(1, 1, "the file is empty", "begin with config: and the name of the configuration")
+	}
+	if r.Exhausted() {
+		r.Only(fmt.Sprintf("aliases lead to more than %d values", mostAliased), "use fewer aliases")
+	}
+	if errs := r.Errors(); errs != nil {
+		return nil, errs
+	}
+	return s, nil
+}
+
+// isConfiguration reports whether the keys at the top are those of a configuration. All of them would be mistakes here.
+func isConfiguration(root yamlread.Value) bool {
+	found := false
+	for i := 0; root.IsMapping() && i+1 < len(root.Node.Content); i += 2 {
+		switch root.Node.Content[i].Value {
+		case "policies", "rules":
+			found = true
+		case "config", "tests":
+			return false
+		}
+	}
+	return found
+}
+
+func (r *reader) suite(s *suite, root yamlread.Value) {
+	if isConfiguration(root) {
+		r.Wrong(root, "this is a configuration, and not a file of unit tests",
+			"run: weir config check "+s.name+", or give a file with config: "+filepath.Base(s.name)+" and tests:")
+		return
+	}
+	o, ok := r.Object(root, suiteTable.Kind)
+	if !ok {
+		return
+	}
+	suiteTable.Fill(r, o, s)
+	if s.place.Node == nil {
+		o.Missing("config", "is missing: a file of tests names the configuration that it tests", "add config: weir.yaml")
+	}
+	tests, given := o.Get("tests")
+	if !given {
+		o.Missing("tests", "is missing: a file of tests has a list of them", "add tests: with a list below it")
+		return
+	}
+	lines := map[string]int{}
+	for _, v := range r.items(tests, "tests, each with a name and steps") {
+		t := r.test(v, s)
+		if line, twice := lines[t.name]; twice && t.name != "" {
+			r.Wrong(yamlread.Value{Node: v.Node, Path: v.Path + ".name"},
+				fmt.Sprintf("%q is the name of the test in line %d as well", yamlread.Shorten(t.name), line),
+				"give each test a name of its own")
+		} else {
+			lines[t.name] = v.Node.Line
+		}
+		s.tests = append(s.tests, t)
+	}
+}
+
+func (r *reader) test(v yamlread.Value, s *suite) test {
+	t := test{at: s.at, place: v, request: clone(s.request)}
+	o, ok := r.Object(v, testTable.Kind)
+	if !ok {
+		return t
+	}
+	testTable.Fill(r, o, &t)
+	if _, given := o.Get("name"); !given {
+		o.Missing("name", "is missing: a test has a name", "add name: with what is tested")
+	}
+	steps, given := o.Get("steps")
+	if !given {
+		o.Missing("steps", "is missing: a test has a list of steps", "add steps: with a list below it")
+		return t
+	}
+	for _, item := range r.items(steps, "steps") {
+		t.steps = append(t.steps, r.step(item, t.request))
+	}
+	return t
+}
+
+func (r *reader) step(v yamlread.Value, request *policy.Request) step {
+	s := step{times: 1, request: clone(request)}
+	o, ok := r.Object(v, stepTable.Kind)
+	if !ok {
+		return s
+	}
+	stepTable.Fill(r, o, &s)
+	if !s.sends && !r.withoutRequest(o) {
+		return s
+	}
+	if s.every > 0 && s.times == 1 {
+		r.Wrong(v, "has every, but sends one request only", "add times: 5, for instance")
+	}
+	if expect, given := o.Get("expect"); given {
+		s.expect = r.expectations(expect, &s)
+	}
+	return s
+}
+
+// withoutRequest checks a step that sends nothing: then there must be nothing about a request either.
+func (r *reader) withoutRequest(o *yamlread.Object) bool {
+	for _, key := range o.Keys {
+		if key != "wait" && key != "release" {
+			r.Wrong(o.Fields[key].OfKey(), "has no request, for which this could hold", "add request: GET /, for instance")
+			return false
+		}
+	}
+	if len(o.Keys) == 0 {
+		r.Wrong(o.Value, "does nothing", "add a wait or a request")
+	}
+	return true
+}
+
+// clone copies what a step may change.
+func clone(r *policy.Request) *policy.Request {
+	copied := *r
+	if h, ok := r.Header.(headers); ok {
+		copied.Header = maps.Clone(h)
+	}
+	copied.Attributes = maps.Clone(r.Attributes)
+	return &copied
+}
+
+// headers are those of a request, each with one value. Names are in canonical form.
+type headers map[string][]string
+
+// Values returns the values of a field: see [policy.Request].Header.
+func (h headers) Values(name string) []string { return h[name] }
+
+// headers reads the fields of a header. They are added to those of the file and of the test.
+func (r *reader) headers(v yamlread.Value, to *policy.Request) {
+	all := headers{}
+	if h, ok := to.Header.(headers); ok {
+		maps.Copy(all, h)
+	}
+	o, ok := r.Mapping(v, "fields of the header with their values", "")
+	if !ok {
+		return
+	}
+	for _, name := range o.Keys {
+		field := o.Fields[name]
+		value := ""
+		if !field.IsNull() {
+			s, ok := r.Scalar(field, "text", `write a value, "" for an empty one, null for no such field`)
+			if !ok {
+				continue
+			}
+			value = s.Text
+		}
+		var one policy.Request
+		if err := flags.AddHeader(&one, name, value); err != nil {
+			r.Wrong(field.OfKey(), "is not the name of a header field", "write X-Plan, for instance")
+			continue
+		}
+		if one.Header == nil {
+			to.Host = one.Host
+			continue
+		}
+		if name = textproto.CanonicalMIMEHeaderKey(name); field.IsNull() {
+			delete(all, name)
+		} else {
+			all[name] = []string{value}
+		}
+	}
+	to.Header = all
+}
