@@ -14,8 +14,8 @@ import (
 )
 
 // Bounded bounds how many connections a server has open at a time. When there are as many and one more comes, one that is not in
-// use makes room: so no client is locked out by clients that connect and send nothing, or that keep connections for requests which
-// never come. Only while all of them are in use is the new one refused; the time limits of the server bound how long that
+// use makes room: so clients that connect and send nothing, or that keep connections for requests which never come, lock out
+// no other. Only while all of them are in use is the new one refused; the time limits of the server bound how long that
 // lasts. The connections of one address are bounded in the same way, so that it cannot use up those of all. All methods are
 // safe for concurrent use.
 type Bounded struct {
