@@ -465,8 +465,8 @@ func anyCanceled(decisions []weir.Decision) bool {
 	return slices.ContainsFunc(decisions, func(d weir.Decision) bool { return d.Reason == weir.ReasonCanceled })
 }
 
-// ownerless counts requests that were let pass as no store could decide on them, and logs why. Those that were refused are counted
-// where they are.
+// ownerless counts requests that were let pass as no store could decide on them, and logs why. Those that were refused are
+// counted where they are.
 func (e *Engine) ownerless(charges []store.Charge, err error) {
 	s := e.live.Load()
 	var last *livePolicy

@@ -61,13 +61,13 @@ func TestAttackEventStreams(t *testing.T) {
 		}
 	}
 	refused()
-	operator, said := s.streamOf(anna)
-	if operator == nil {
+	other, said := s.streamOf(anna)
+	if other == nil {
 		t.Fatalf("another operator: %s", said)
 	}
 	refused()
 	for events := 0; events < 2; { // those of a second each
-		line, err := operator.ReadString('\n')
+		line, err := other.ReadString('\n')
 		if err != nil {
 			t.Fatalf("the stream of another operator: %v", err)
 		}

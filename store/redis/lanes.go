@@ -123,8 +123,8 @@ func (d *dispatcher) refresh() {
 	}
 }
 
-// ask asks which slots the masters have, and reports whether that is known of all slots now. If no master replies, all stays as it
-// was.
+// ask asks which slots the masters have, and reports whether that is known of all slots now. If no master replies, all stays as
+// it was.
 func (d *dispatcher) ask() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
 	defer cancel()
