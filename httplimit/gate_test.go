@@ -576,7 +576,30 @@ func TestMiddlewareFollowsTheSet(t *testing.T) {
 	expect(t, get(h).header, map[string]string{"Ratelimit": `"a";r=4;t=720`, "Ratelimit-Policy": `"a";q=5;w=3600`})
 }
 
-// TestMiddlewareTellsManyLimits is about more limits than anybody wants to read.
+// TestMiddlewareTellsNewNames is about limits that get other names while requests come.
+func TestMiddlewareTellsNewNames(t *testing.T) {
+	set := func(first, second string) *policy.Set {
+		p := hourly("a", 10, nil)
+		p.Limits = []policy.Limit{
+			{Name: first, Limit: weir.TokenBucket(weir.PerHour(10), 0)}, {Name: second, Limit: weir.TokenBucket(weir.PerHour(10), 0)},
+		}
+		return &policy.Set{Policies: []policy.Policy{p}, Rules: []policy.Rule{everything("a")}}
+	}
+	e := standing(t, set("x", "y"))
+	h := gate(t, httplimit.GateOptions{Engine: e}).Handler(ok)
+	if told := get(h).header.Get("Ratelimit-Policy"); told != `"a/x";q=10;w=3600, "a/y";q=10;w=3600` {
+		t.Errorf("told is %s", told)
+	}
+	if _, err := e.Load(set("z", "x")); err != nil {
+		t.Fatal(err)
+	}
+	told := get(h).header.Get("Ratelimit-Policy")
+	if !strings.Contains(told, `"a/z";q=10`) || !strings.Contains(told, `"a/x";q=10`) {
+		t.Errorf("told is %s", told)
+	}
+}
+
+// TestMiddlewareTellsManyLimits is about more limits than are told.
 func TestMiddlewareTellsManyLimits(t *testing.T) {
 	set := &policy.Set{}
 	var names []string

@@ -12,10 +12,10 @@ import (
 // mostToldParts is how many limits of a verdict are told at most, those that bind or refuse first.
 const mostToldParts = 16
 
-// quotaKey is a limit of a policy as it was applied to a key, and how much it allowed.
+// quotaKey is what is told of a limit: by which name, what it counts, how much it allowed, and the limit that was applied.
 type quotaKey struct {
-	policy  string
-	limit   int
+	name    string
+	unit    ratelimitfields.Unit // "" for that of the limit
 	quota   int64
 	applied weir.Limit
 }
@@ -27,12 +27,10 @@ type recentTexts [16]struct {
 }
 
 func (g *Gate) text(p *pass, part *policy.Part) *ratelimitfields.Policies {
-	key := quotaKey{part.Policy.Name, part.Limit, part.Decision.Limit, part.Applied()}
-	slot := &p.recent[(uint64(key.limit)*5+uint64(key.quota)+uint64(len(key.policy))*7)%uint64(len(p.recent))]
+	key := quotaKey{part.Decision.Policy, g.options.Units[part.Policy.Name], part.Decision.Limit, part.Applied()}
+	slot := &p.recent[(uint64(part.Limit)*5+uint64(key.quota)+uint64(len(key.name))*7)%uint64(len(p.recent))]
 	if slot.item == nil || slot.key != key {
-		item, err := g.texts.Of(key, func(quotaKey) (*ratelimitfields.Policies, error) {
-			return ratelimitfields.NewPolicies(toldPolicy(part, g.options.Units))
-		})
+		item, err := g.texts.Of(key, toldPolicy)
 		if err != nil {
 			item = new(ratelimitfields.Policies) // the names of an engine can all be told
 		}
@@ -42,13 +40,13 @@ func (g *Gate) text(p *pass, part *policy.Part) *ratelimitfields.Policies {
 }
 
 // toldPolicy is a limit as clients are told of it.
-func toldPolicy(part *policy.Part, units map[string]ratelimitfields.Unit) ratelimitfields.Policy {
-	p := ratelimitfields.PolicyOf(part.Decision.Policy, part.Applied())
-	p.Quota = part.Decision.Limit
-	if unit := units[part.Policy.Name]; unit != "" && p.Unit == ratelimitfields.Requests {
-		p.Unit = unit
+func toldPolicy(of quotaKey) (*ratelimitfields.Policies, error) {
+	p := ratelimitfields.PolicyOf(of.name, of.applied)
+	p.Quota = of.quota
+	if of.unit != "" && p.Unit == ratelimitfields.Requests {
+		p.Unit = of.unit
 	}
-	return p
+	return ratelimitfields.NewPolicies(p)
 }
 
 // tell collects what is told of a verdict. Of several states of one limit, which are of different keys, the one that binds
