@@ -58,9 +58,6 @@ const (
 // key is a key of a mapping that is read into a T. Decoder, schema and reference are made of the tables of keys.
 type key[T any] = yamlread.Key[*decoder, T]
 
-// about is what the reference and the schema say of a key.
-type about = yamlread.About
-
 // shape is what a key accepts: in words, and as a JSON Schema.
 type shape struct{ words, schema string }
 
@@ -88,7 +85,7 @@ func fill[T any](d *decoder, v yamlread.Value, t *yamlread.Table[*decoder, T], t
 }
 
 // read is a key that is set to what it says, and left as it is after a mistake.
-func read[T, V any](name string, f form[V], a about, set func(T, V)) key[T] {
+func read[T, V any](name string, f form[V], a yamlread.About, set func(T, V)) key[T] {
 	return custom(name, f.shape, a, func(d *decoder, v yamlread.Value, to T) {
 		if x, ok := f.read(d, v); ok {
 			set(to, x)
@@ -97,13 +94,13 @@ func read[T, V any](name string, f form[V], a about, set func(T, V)) key[T] {
 }
 
 // custom is a key that is read in a way of its own.
-func custom[T any](name string, s shape, a about, read func(d *decoder, v yamlread.Value, to T)) key[T] {
+func custom[T any](name string, s shape, a yamlread.About, read func(d *decoder, v yamlread.Value, to T)) key[T] {
 	a.Words, a.Schema = s.words, s.schema
 	return key[T]{Name: name, Read: read, About: a}
 }
 
 // shown is a key that its mapping reads after all others, as it depends on them.
-func shown[T any](name string, s shape, a about) key[T] { return custom[T](name, s, a, nil) }
+func shown[T any](name string, s shape, a yamlread.About) key[T] { return custom[T](name, s, a, nil) }
 
 // orEnv is a value, or one of the environment.
 func orEnv(words, schema string) shape {

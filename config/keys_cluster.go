@@ -17,14 +17,14 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 	"cacert":      `did you mean "ca_file"?`,
 	keyTLS:        `write https:// in endpoints; ca_file, cert_file and key_file are the files`,
 }}, []key[*Cluster]{
-	shown[*Cluster](keyDirectory, textual("path", ""), about{
+	shown[*Cluster](keyDirectory, textual("path", ""), yamlread.About{
 		Text:    "Where the etcd server in this process keeps its data. It is made if it does not exist.",
 		Instead: "this, `endpoints` or `file` is required", Examples: `["/var/lib/weir"]`,
 	}),
 	shown[*Cluster](keyName, textual(
 		"1 to 64 printable ASCII characters without `=` and comma",
 		`"pattern": "^[^=,]*$"`,
-	), about{
+	), yamlread.About{
 		Text:    "The name that this node has among `peers`.",
 		Instead: "`weir`; required with `peers`", Examples: `["a"]`,
 	}),
@@ -33,90 +33,91 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 		`{"type": "object", "minProperties": 1, "maxProperties": 99, "propertyNames": {"pattern": ` +
 			`"^[ -+.-<>-~-]{1,64}$"}, "additionalProperties": {"anyOf": [{"type": "string", "pattern": ` +
 			`"^https?://[^/@]+:[0-9]+$"}, {"$ref": "#/$defs/env"}]}}`,
-	}, about{
+	}, yamlread.About{
 		Text: "The URLs that the etcd servers of the nodes reach each other by, this one included. They are the same in " +
 			"all nodes.",
 		Instead:  "none: this is the only node, and no port is opened",
 		Examples: `[{"a": "http://10.0.0.1:7090", "b": "http://10.0.0.2:7090", "c": "http://10.0.0.3:7090"}]`,
 	}),
-	shown[*Cluster]("listen", orEnv("URL", `{"type": "string", "pattern": "^https?://[^/@]*:[0-9]+$"}`), about{
+	shown[*Cluster]("listen", orEnv("URL", `{"type": "string", "pattern": "^https?://[^/@]*:[0-9]+$"}`), yamlread.About{
 		Text:    "The URL on which the etcd server of this node listens for those of its peers.",
 		Instead: "its own of `peers`", Examples: `["http://0.0.0.0:7090"]`,
 	}),
-	shown[*Cluster]("join", boolean.shape, about{
+	shown[*Cluster]("join", boolean.shape, yamlread.About{
 		Text:    "Whether this node was added to a cluster that exists. Otherwise the nodes of `peers` form it.",
 		Default: no, Examples: yes,
 	}),
 	shown[*Cluster](keyEndpoints, oneOrManyURLs(
 		"URL, or a list",
 		`{"type": "string", "pattern": "^https?://[^/@]+:[0-9]+$"}`,
-	), about{
+	), yamlread.About{
 		Text:     "The URLs of an etcd cluster, in place of `directory`.",
 		Examples: `[["https://10.0.0.1:2379", "https://10.0.0.2:2379"]]`,
 	}),
-	shown[*Cluster](keyFile, textual("path", ""), about{
+	shown[*Cluster](keyFile, textual("path", ""), yamlread.About{
 		Text: "Where this process alone keeps the limits, without etcd, in place of `directory`. Beside it are " +
 			"`reserve` and `max_keys` only. [What survives a restart](restart.md) has the rest.",
 		Examples: `["/var/lib/weir/limits"]`,
 	}),
-	shown[*Cluster](keyUsername, textual("text", ""), about{
+	shown[*Cluster](keyUsername, textual("text", ""), yamlread.About{
 		Text:    "The user for `endpoints`.",
 		Instead: unset, Examples: `["weir"]`,
 	}),
-	shown[*Cluster](keyPassword, shape{"text", `{"type": ["string", "number", "boolean"]}`}, about{
+	shown[*Cluster](keyPassword, shape{"text", `{"type": ["string", "number", "boolean"]}`}, yamlread.About{
 		Text:    "The password of the user. It is never shown.",
 		Instead: unset, Examples: `["${ETCD_PASSWORD}"]`,
 	}),
-	shown[*Cluster]("ca_file", textual("path", ""), about{
+	shown[*Cluster]("ca_file", textual("path", ""), yamlread.About{
 		Text:    "The authority by which the servers at `endpoints` are certified.",
 		Instead: "the authorities that the system knows", Examples: `["/etc/weir/etcd-ca.pem"]`,
 	}),
-	shown[*Cluster]("cert_file", textual("path", ""), about{
+	shown[*Cluster]("cert_file", textual("path", ""), yamlread.About{
 		Text:    "The certificate that they are shown.",
 		Instead: unset, Examples: `["/etc/weir/etcd.pem"]`,
 	}),
-	shown[*Cluster]("key_file", textual("path", ""), about{
+	shown[*Cluster]("key_file", textual("path", ""), yamlread.About{
 		Text:    "The key of `cert_file`.",
 		Instead: unset, Examples: `["/etc/weir/etcd-key.pem"]`,
 	}),
-	shown[*Cluster](keyAddress, orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]+:[0-9]+$"}`), about{
+	shown[*Cluster](keyAddress, orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]+:[0-9]+$"}`), yamlread.About{
 		Text:    "What the other nodes reach this one by, to forward requests.",
 		Instead: "required with `endpoints`, and with more than one of `peers`", Examples: `["10.0.0.1:7091"]`,
 	}),
-	shown[*Cluster]("listen_address", orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]*:[0-9]+$"}`), about{
+	shown[*Cluster]("listen_address", orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]*:[0-9]+$"}`), yamlread.About{
 		Text:    "Where this node listens for them.",
 		Instead: "`address`", Examples: `[":7091"]`,
 	}),
-	shown[*Cluster]("peer_ca_file", textual("path", ""), about{
+	shown[*Cluster]("peer_ca_file", textual("path", ""), yamlread.About{
 		Text:    "The authority by which nodes are certified for one another. With it each must show a certificate of it.",
 		Instead: unset, Examples: `["/etc/weir/nodes-ca.pem"]`,
 	}),
-	shown[*Cluster]("peer_cert_file", textual("path", ""), about{
+	shown[*Cluster]("peer_cert_file", textual("path", ""), yamlread.About{
 		Text:    "The certificate of this node.",
 		Instead: "none: plain connections", Examples: `["/etc/weir/node.pem"]`,
 	}),
-	shown[*Cluster]("peer_key_file", textual("path", ""), about{
+	shown[*Cluster]("peer_key_file", textual("path", ""), yamlread.About{
 		Text:    "The key of `peer_cert_file`.",
 		Instead: unset, Examples: `["/etc/weir/node-key.pem"]`,
 	}),
-	custom("prefix", textual("1 to 256 bytes that end in `/`", `"maxLength": 256, "pattern": "/$|\\$\\{[A-Za-z_]"`), about{
-		Text:    "Begins the names of all keys in etcd.",
-		Instead: "`/weir/`", Examples: `["/weir/"]`,
-	}, func(d *decoder, v yamlread.Value, c *Cluster) { c.Prefix = d.clusterPrefix(v) }),
-	custom("ttl", defined("whole seconds, 1s to 1h", "duration"), about{
+	custom("prefix",
+		textual("1 to 256 bytes that end in `/`", `"maxLength": 256, "pattern": "/$|\\$\\{[A-Za-z_]"`), yamlread.About{
+			Text:    "Begins the names of all keys in etcd.",
+			Instead: "`/weir/`", Examples: `["/weir/"]`,
+		}, func(d *decoder, v yamlread.Value, c *Cluster) { c.Prefix = d.clusterPrefix(v) }),
+	custom("ttl", defined("whole seconds, 1s to 1h", "duration"), yamlread.About{
 		Text:    "How long the owner outlasts its last sign of life, before another node takes over.",
 		Default: `"1s"`, Examples: `["2s"]`,
 	}, (*decoder).ttl),
-	read(keyReserve, permitCount, about{
+	read(keyReserve, permitCount, yamlread.About{
 		Text: "How many permits a record may be ahead of what was allowed: a crash burns less than that, and allows " +
 			"none twice. With 1 every request is written before it is allowed.",
 		Instead: "up to a tenth of each limit, as it is in demand", Examples: `[1]`,
 	}, func(c *Cluster, n int64) { c.Reserve = n }),
-	read(keyMaxKeys, keysAtATime, about{
+	read(keyMaxKeys, keysAtATime, yamlread.About{
 		Text:    "How many keys the owner keeps in memory at a time.",
 		Default: million, Examples: fewer,
 	}, func(c *Cluster, n int64) { c.MaxKeys = int(n) }),
-	read("requeue", boolean, about{
+	read("requeue", boolean, yamlread.About{
 		Text: "Whether a request whose owner has gone waits for the next one, at the end of its queue. Otherwise it is " +
 			"told to come back.",
 		Default: no, Examples: yes,

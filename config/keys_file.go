@@ -11,7 +11,7 @@ var fileTable = tableOf(yamlread.Kind{What: "the file", Hints: map[string]string
 	"domain":      elsewhere,
 	"descriptors": elsewhere,
 }, Free: "x-"}, []key[*File]{
-	shown[*File]("version", orEnv("number", `{"const": 1}`), about{
+	shown[*File]("version", orEnv("number", `{"const": 1}`), yamlread.About{
 		Text:    "The version of the format: 1.",
 		Instead: required, Examples: `[1]`,
 	}),
@@ -19,13 +19,13 @@ var fileTable = tableOf(yamlread.Kind{What: "the file", Hints: map[string]string
 		"URL, or mapping, see [store](#store)",
 		`{"anyOf": [{"type": "string", "pattern": "^(redis|rediss|valkey|valkeys|unix)://"}, {"$ref": "#/$defs/env"}, ` +
 			`{"$ref": "#/$defs/store"}]}`,
-	}, about{
+	}, yamlread.About{
 		Text:    "Where the states of [shared policies](shared.md) are kept: `redis://host:6379/0`.",
 		Instead: unset,
 		Examples: `["redis://redis:6379/0", "${REDIS_URL}", ` +
 			`{"addresses": ["10.0.0.1:26379", "10.0.0.2:26379"], "master": "mymaster"}]`,
 	}),
-	shown[*File](keyCluster, defined("mapping, see [cluster](#cluster)", keyCluster), about{
+	shown[*File](keyCluster, defined("mapping, see [cluster](#cluster)", keyCluster), yamlread.About{
 		Text:     "How this process takes part in the cluster that owns the policies with `durability: cluster`.",
 		Instead:  "none",
 		Examples: `[{"directory": "/var/lib/weir"}, {"endpoints": ["https://10.0.0.1:2379"], "address": "10.0.0.4:7091"}]`,
@@ -34,7 +34,7 @@ var fileTable = tableOf(yamlread.Kind{What: "the file", Hints: map[string]string
 		"mapping",
 		`{"type": ["object", "null"], "maxProperties": 10000, "propertyNames": {"pattern": "^[ -.0-~]{1,128}$"}, ` +
 			`"additionalProperties": {"$ref": "#/$defs/policy"}}`,
-	}, about{
+	}, yamlread.About{
 		Text: "Policies by name, up to 10,000. A name has 1 to 128 printable ASCII characters and no `/`. A reload " +
 			"keeps the state of a name.",
 		Instead: unset, Examples: `[{"per-client": {"limit": "100/s", "key": "client.ip"}}]`,
@@ -42,7 +42,7 @@ var fileTable = tableOf(yamlread.Kind{What: "the file", Hints: map[string]string
 	shown[*File]("rules", shape{
 		"list",
 		`{"type": ["array", "null"], "maxItems": 100000, "items": {"$ref": "#/$defs/rule"}}`,
-	}, about{
+	}, yamlread.About{
 		Text:    "Rules in order, up to 100,000.",
 		Instead: unset, Examples: `[[{"name": "all", "limits": "per-client"}]]`,
 	}),

@@ -13,7 +13,7 @@ var storeTable = tableOf(yamlread.Kind{What: "a store", Hints: map[string]string
 	"master_set": `did you mean "master"?`,
 	"user":       `did you mean "username"?`,
 }}, []key[*Store]{
-	shown[*Store]("url", orEnv("URL", `{"type": "string", "pattern": "^(redis|rediss|valkey|valkeys|unix)://"}`), about{
+	shown[*Store]("url", orEnv("URL", `{"type": "string", "pattern": "^(redis|rediss|valkey|valkeys|unix)://"}`), yamlread.About{
 		Text: "`redis://user:password@host:port/database`, `rediss://` over TLS, or `unix:///path?db=0`. " +
 			"`?addr=host:port` adds a server of a cluster, or a sentinel; `master_set=name` says that they are sentinels. " +
 			"Certificates are checked against those of the system, or on Linux of the file in `SSL_CERT_FILE`; " +
@@ -21,90 +21,91 @@ var storeTable = tableOf(yamlread.Kind{What: "a store", Hints: map[string]string
 		Instead:  "this or `addresses` is required",
 		Examples: `["redis://redis:6379/0", "rediss://weir:${REDIS_PASSWORD}@redis.example.com:6379"]`,
 	}),
-	shown[*Store]("addresses", oneOrManyURLs("host:port, or a list", `{"type": "string", "pattern": ":[0-9]+$"}`), about{
+	shown[*Store]("addresses", oneOrManyURLs("host:port, or a list", `{"type": "string", "pattern": ":[0-9]+$"}`), yamlread.About{
 		Text:     "A server, some servers of a cluster, or sentinels.",
 		Examples: `[["10.0.0.1:6379", "10.0.0.2:6379"]]`,
 	}),
-	shown[*Store]("master", textual("name", ""), about{
+	shown[*Store]("master", textual("name", ""), yamlread.About{
 		Text:    "The set that the sentinels at `addresses` watch.",
 		Instead: "none, they are servers", Examples: `["mymaster"]`,
 	}),
-	shown[*Store](keyTLS, boolean.shape, about{
+	shown[*Store](keyTLS, boolean.shape, yamlread.About{
 		Text:    "Whether the servers at `addresses` are reached over TLS.",
 		Default: no, Examples: yes,
 	}),
-	custom(keyUsername, textual("text", ""), about{
+	custom(keyUsername, textual("text", ""), yamlread.About{
 		Text:    "The user.",
 		Instead: "that of `url`, or none", Examples: `["weir"]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.Username = d.user(v) }),
-	custom(keyPassword, shape{"text", `{"type": ["string", "number", "boolean"]}`}, about{
+	custom(keyPassword, shape{"text", `{"type": ["string", "number", "boolean"]}`}, yamlread.About{
 		Text:    "The password of the user. It is never shown.",
 		Instead: "that of `url`, or none", Examples: `["${REDIS_PASSWORD}"]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.Password = d.secret(v, redisPassword) }),
-	custom("sentinel_username", textual("text", ""), about{
+	custom("sentinel_username", textual("text", ""), yamlread.About{
 		Text:    "The user for the sentinels.",
 		Instead: unset, Examples: `["weir"]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.SentinelUsername = d.user(v) }),
-	custom("sentinel_password", shape{"text", `{"type": ["string", "number", "boolean"]}`}, about{
+	custom("sentinel_password", shape{"text", `{"type": ["string", "number", "boolean"]}`}, yamlread.About{
 		Text:    "The password for the sentinels. It is never shown.",
 		Instead: unset, Examples: `["${SENTINEL_PASSWORD}"]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.SentinelPassword = d.secret(v, redisPassword) }),
-	read("database", number(0, 1<<16-1, "the number of a database"), about{
+	read("database", number(0, 1<<16-1, "the number of a database"), yamlread.About{
 		Text:    "The number of the database. A cluster has 0 only.",
 		Instead: "that of `url`, or 0", Examples: `[0]`,
 	}, func(s *Store, n int64) { s.Database = int(n) }),
-	custom("prefix", textual("1 to 128 bytes without braces", `"maxLength": 128, "pattern": "^[^{}]*$|\\$\\{[A-Za-z_]"`), about{
-		Text:    "Begins the names of all keys. Processes with the same prefix share their limits.",
-		Instead: "`weir:`", Examples: `["weir:"]`,
-	}, (*decoder).storePrefix),
-	read("timeout", duration(time.Millisecond, time.Minute), about{
+	custom("prefix",
+		textual("1 to 128 bytes without braces", `"maxLength": 128, "pattern": "^[^{}]*$|\\$\\{[A-Za-z_]"`), yamlread.About{
+			Text:    "Begins the names of all keys. Processes with the same prefix share their limits.",
+			Instead: "`weir:`", Examples: `["weir:"]`,
+		}, (*decoder).storePrefix),
+	read("timeout", duration(time.Millisecond, time.Minute), yamlread.About{
 		Text:    "How long a decision waits for the store. Then `fail` of the policy counts.",
 		Default: `"100ms"`, Examples: `["50ms"]`,
 	}, func(s *Store, t time.Duration) { s.Timeout = t }),
-	read("max_in_flight", number(1, 1<<20, "a number of requests"), about{
+	read("max_in_flight", number(1, 1<<20, "a number of requests"), yamlread.About{
 		Text:    "How many requests may be waiting for the store. For others it is unavailable at once.",
 		Default: `10000`, Examples: `[10000]`,
 	}, func(s *Store, n int64) { s.MaxInFlight = int(n) }),
-	custom("connections", orEnv("1, 2, 4 or 8", `{"enum": [1, 2, 4, 8]}`), about{
+	custom("connections", orEnv("1, 2, 4 or 8", `{"enum": [1, 2, 4, 8]}`), yamlread.About{
 		Text:    "How many connections to each server the requests share.",
 		Default: `2`, Examples: `[2]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.Connections = d.connections(v) }),
-	read("replicas", number(1, 10_000, "a number of processes"), about{
+	read("replicas", number(1, 10_000, "a number of processes"), yamlread.About{
 		Text:    "How many processes `fail: local` assumes in a server that starts while the store is unavailable.",
 		Default: `1`, Examples: `[3]`,
 	}, func(s *Store, n int64) { s.Replicas = int(n) }),
-	custom("leased", defined("mapping, see [leased](#leased)", "leased"), about{
+	custom("leased", defined("mapping, see [leased](#leased)", "leased"), yamlread.About{
 		Text:     "Options of leased policies.",
 		Examples: `[{"term": "1s"}]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { fill(d, v, leasedTable, s) }),
-	custom("optimistic", defined("mapping, see [optimistic](#optimistic)", "optimistic"), about{
+	custom("optimistic", defined("mapping, see [optimistic](#optimistic)", "optimistic"), yamlread.About{
 		Text:     "Options of optimistic policies.",
 		Examples: `[{"interval": "100ms", "drift": "10%"}]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { fill(d, v, optimisticTable, s) }),
 })
 
 var leasedTable = tableOf(yamlread.Kind{What: "leased"}, []key[*Store]{
-	read("term", duration(10*time.Millisecond, time.Minute), about{
+	read("term", duration(10*time.Millisecond, time.Minute), yamlread.About{
 		Text: "How long, at most, a process holds permits unspent. What comes back to a token bucket in a term is taken " +
 			"off its burst, so the term must be the same in all processes.",
 		Default: `"1s"`, Examples: `["1s"]`,
 	}, func(s *Store, t time.Duration) { s.Leased.Term = t }),
-	read(keyMaxKeys, keysAtATime, about{
+	read(keyMaxKeys, keysAtATime, yamlread.About{
 		Text:    "How many keys a process has blocks of at a time. For others the store is asked each time.",
 		Default: million, Examples: fewer,
 	}, func(s *Store, n int64) { s.Leased.MaxKeys = int(n) }),
 })
 
 var optimisticTable = tableOf(yamlread.Kind{What: "optimistic"}, []key[*Store]{
-	read("interval", duration(time.Millisecond, time.Minute), about{
+	read("interval", duration(time.Millisecond, time.Minute), yamlread.About{
 		Text:    "How often a process tells the store what it has allowed.",
 		Default: `"100ms"`, Examples: `["100ms"]`,
 	}, func(s *Store, t time.Duration) { s.Optimistic.Interval = t }),
-	custom("drift", orEnv("1% to 100%", `{"type": "string", "pattern": "^[0-9][0-9_]*%$"}`), about{
+	custom("drift", orEnv("1% to 100%", `{"type": "string", "pattern": "^[0-9][0-9_]*%$"}`), yamlread.About{
 		Text:    "How much of a limit a process admits that the store does not know of yet.",
 		Default: `"10%"`, Examples: `["10%"]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.Optimistic.Drift = d.percent(v) }),
-	read(keyMaxKeys, keysAtATime, about{
+	read(keyMaxKeys, keysAtATime, yamlread.About{
 		Text:    "How many keys a process knows at a time. For others the store is asked each time.",
 		Default: million, Examples: fewer,
 	}, func(s *Store, n int64) { s.Optimistic.MaxKeys = int(n) }),

@@ -305,7 +305,7 @@ func (k Key) escape(b []byte, start int) []byte {
 	return keytext.Escape(b, start)
 }
 
-// Text is the key as a policy has it: it answers the same as FromRequest.
+// Text is the key as a policy has it: it returns the same as FromRequest.
 func (k Key) Text() (policy.Text, error) { //nolint:ireturn // a policy wants the interface
 	texts := make([]policy.Text, 0, len(k.parts))
 	for _, p := range k.parts {
@@ -359,11 +359,11 @@ func (l *Limit) Set(name string) (*policy.Set, error) {
 	}, nil
 }
 
-// FromRecord returns the key of a request in an access log: the one that FromRequest answered when it was made, as far
+// FromRecord returns the key of a request in an access log: the one that FromRequest returned when it was made, as far
 // as the log tells. A client that is logged by its name instead of its address is known by the name.
 func (k Key) FromRecord(rec *accesslog.Record) string { return string(k.AppendRecord(nil, rec)) }
 
-// AppendRecord appends to b what FromRecord answers. It allocates nothing if b has room, unless the path is percent-encoded
+// AppendRecord appends to b what FromRecord returns. It allocates nothing if b has room, unless the path is percent-encoded
 // or a part is long.
 func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 	for i, p := range k.parts {
@@ -407,7 +407,7 @@ func appendPath(b, logged []byte) []byte {
 		return keytext.AppendPart(b, logged)
 	}
 	decoded, err := url.PathUnescape(string(logged))
-	if err != nil { // net/http answers 400 to such a path; the log has it nevertheless
+	if err != nil { // net/http refuses such a path with 400; the log has it nevertheless
 		decoded = string(logged)
 	}
 	return keytext.AppendPart(b, keytext.CleanPath(decoded))

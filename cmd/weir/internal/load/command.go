@@ -1,4 +1,4 @@
-// Package load is the command that measures how many requests a second a server answers, and how fast.
+// Package load is the command that measures how many requests a second a server decides, and how fast.
 package load
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// quotaHistory is what the server answers.
+// quotaHistory is what the server sends.
 type quotaHistory struct {
 	Policy      string       `json:"policy"`
 	Key         string       `json:"key"`

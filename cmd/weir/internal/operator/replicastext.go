@@ -15,7 +15,7 @@ func lead(out terminal.Output, what, text string, bad bool) string {
 	return out.Bold(what) + ": " + text
 }
 
-// StoreState reports whether a store answers, as it tells of itself, and whether that is bad.
+// StoreState returns in words whether a store replies, by its own report, and whether that is bad.
 func StoreState(status any) (text string, bad bool) {
 	s, _ := status.(map[string]any)
 	since := ""

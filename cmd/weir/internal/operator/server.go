@@ -23,7 +23,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// defaultServer is where a server answers that was told nothing else.
+// defaultServer is where a server listens without further flags.
 const defaultServer = "http://127.0.0.1:7070"
 
 // ExitStatus is the end of the help of commands that ask a server.

@@ -132,7 +132,7 @@ func shellCommand(format string, args ...string) string {
 const shellSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:,@%+="
 
 // shellQuote is s as a word for a shell of POSIX. What does not print is replaced, so that it cannot move the cursor: then the
-// command will not find the key, and harms nobody.
+// command will not find the key, which does no harm.
 func shellQuote(s string) string {
 	s = Printable(s)
 	if s != "" && strings.Trim(s, shellSafe) == "" && s[0] != '-' && s[0] != '=' {

@@ -158,7 +158,7 @@ func (x *exchange) write(status int, text []byte) {
 	h["X-Content-Type-Options"] = noSniff
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	x.out.WriteHeader(status)
-	_, _ = x.out.Write(text) // if the client is gone, nobody is there to be told
+	_, _ = x.out.Write(text) // a client that has gone is not told
 	if x.body == nil {       // nobody else reads what is left of it
 		httplimit.Drain(x.out.ResponseWriter, x.in)
 	}

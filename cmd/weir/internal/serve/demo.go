@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -115,6 +116,7 @@ func ask(ctx context.Context, url string) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		if answer, err := client.Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
 			_ = answer.Body.Close()
 		}
 	}

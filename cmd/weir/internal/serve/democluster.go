@@ -376,17 +376,17 @@ func (t *demoTraffic) kills() int {
 func (t *demoTraffic) tell(out io.Writer, owner, next *demoNode) error {
 	t.undecided = max(t.undecided, time.Since(t.last))
 	took := t.last.Sub(t.begun)
-	most := demoBurst + int(demoPerSecond*took.Seconds())
+	limit := demoBurst + int(demoPerSecond*took.Seconds())
 	for _, line := range [][2]string{
 		{"owner", owner.name + ", then " + next.name},
 		{"undecided", fmt.Sprintf("for %.1f s after the kill", t.undecided.Seconds())},
 		{"allowed", fmt.Sprintf("%d requests in %.1f s", t.allowed, took.Seconds())},
-		{"at most", fmt.Sprintf("%d in that time by the limit, %d/s burst %d", most, demoPerSecond, demoBurst)},
+		{"at most", fmt.Sprintf("%d in that time by the limit, %d/s burst %d", limit, demoPerSecond, demoBurst)},
 	} {
 		fmt.Fprintf(out, "%s  %s\n", terminal.Of(out).Bold(fmt.Sprintf("%9s", line[0])), line[1])
 	}
-	if t.allowed > most {
-		return fmt.Errorf("%d requests were allowed, and the limit allows %d", t.allowed, most)
+	if t.allowed > limit {
+		return fmt.Errorf("%d requests were allowed, and the limit allows %d", t.allowed, limit)
 	}
 	return nil
 }

@@ -245,5 +245,5 @@ func write(w http.ResponseWriter, kind string, text []byte) {
 	header.Set("Content-Type", kind)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(text) // if the client is gone, nobody is there to be told
+	_, _ = w.Write(text) // a client that has gone is not told
 }

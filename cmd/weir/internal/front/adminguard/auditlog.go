@@ -31,7 +31,7 @@ const (
 const (
 	AuditStart       = "start"        // the log begins
 	AuditStop        = "stop"         // the log ends
-	AuditLoginFailed = "login-failed" // somebody has shown a wrong token
+	AuditLoginFailed = "login-failed" // a wrong token was shown
 )
 
 // AuditOK is the result of what was done.

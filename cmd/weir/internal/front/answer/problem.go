@@ -24,7 +24,7 @@ type Problem struct {
 	Mistakes []string `json:"mistakes,omitempty"`
 }
 
-// Write answers with p.
+// Write writes p as the response.
 func (p *Problem) Write(w http.ResponseWriter) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	body, err := json.Marshal(p)
@@ -36,7 +36,7 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // if the client is gone, nobody is there to be told
+	_, _ = w.Write(body) // a client that has gone is not told
 }
 
 // BadField is the problem with a part of the request. value is what stands there, as [Excerpt] has it, "" if nothing does.

@@ -11,9 +11,9 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// OfRefusal is the problem detail of a refusal. seconds are those of Retry-After, as [Fields.Tell] answers them. Its Status is
-// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made, and 403 if a rule
-// denies the request. Only if tells is set it names policies and tells their limits.
+// OfRefusal is the problem detail of a refusal. seconds are those of Retry-After, as [Fields.Tell] returns them. Its Status is
+// 429 if the client used up its quota, 503 if there is no room for any client or the decision could not be made, and 403 if a
+// rule denies the request. Only if tells is set it names policies and tells their limits.
 func OfRefusal(v *policy.Verdict, seconds int64, tells bool) httplimit.Problem {
 	d := v.Decision()
 	if d.Reason == weir.ReasonDenied {

@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
 // explain serves POST /v1/explain.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	var described policy.Request
 	if _, p := readDescribed(r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
 		return p
@@ -33,14 +34,14 @@ func (h *Handler) Explain(w http.ResponseWriter, r *http.Request) {
 }
 
 // status serves GET /v1/status.
-func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
+func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *answer.Problem {
 	status := h.limits.Status()
 	for i := range status.Policies {
 		status.Policies[i].Difference = operator.SpellDifference(status.Policies[i].Difference)
 	}
 	text, err := json.Marshal(status)
 	if err != nil {
-		return &problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+		return &answer.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	}
 	all := map[string]any{"rejected": h.Rejected(), "reservations": h.holds.Len()}
 	if h.extra != nil {
@@ -48,14 +49,14 @@ func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
 	}
 	more, err := json.Marshal(all)
 	if err != nil {
-		return &problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+		return &answer.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	}
 	text = append(append(text[:len(text)-1], ','), more[1:]...)
 	return writeJSON(w, json.RawMessage(text))
 }
 
 // reload serves POST /v1/reload.
-func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	changed, p := Reload(h.limits, h.audit, adminguard.CallerOf(r), "")
 	if p != nil {
 		return p
@@ -67,12 +68,12 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // Begin notes what is about to be changed. The problem is that it must not be, as nobody would know of it.
-func Begin(log *adminguard.AuditLog, e *operator.AuditEntry) *problem {
+func Begin(log *adminguard.AuditLog, e *operator.AuditEntry) *answer.Problem {
 	if log == nil {
 		return nil
 	}
 	if err := log.Begin(*e); err != nil {
-		return &problem{
+		return &answer.Problem{
 			Status: http.StatusServiceUnavailable,
 			Detail: "nothing can be changed, as the audit log cannot be written: " + strings.TrimPrefix(err.Error(), "weir: "),
 		}
@@ -80,8 +81,10 @@ func Begin(log *adminguard.AuditLog, e *operator.AuditEntry) *problem {
 	return nil
 }
 
-// Reload reads a configuration again for somebody.
-func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller, reason string) (operator.Changed, *problem) {
+// Reload reads a configuration again for a caller.
+func Reload(
+	limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller, reason string,
+) (operator.Changed, *answer.Problem) {
 	entry := operator.AuditEntry{Who: by.Who, From: by.From, Action: "reload", Reason: reason}
 	p := Begin(log, &entry)
 	if p != nil {
@@ -92,9 +95,9 @@ func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller,
 	entry.Detail, entry.Result = fmt.Sprintf("version %d, %d changes", version, changes), adminguard.AuditOK
 	switch {
 	case errors.Is(err, live.ErrFixed):
-		p = &problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
+		p = &answer.Problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
 	case err != nil:
-		p = &problem{
+		p = &answer.Problem{
 			Status:   http.StatusUnprocessableEntity,
 			Detail:   "the configuration cannot be used, the one before stays in force",
 			Mistakes: limits.Status().Mistakes,
@@ -116,16 +119,16 @@ func Reload(limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller,
 const APICause = "API"
 
 // writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, v any) *problem {
+func writeJSON(w http.ResponseWriter, v any) *answer.Problem {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return &problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+		return &answer.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	}
 	text = append(text, '\n')
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Cache-Control"] = []string{"no-store"}
 	header["Content-Length"] = []string{strconv.Itoa(len(text))}
-	_, _ = w.Write(text) // if the client is gone, nobody is there to be told
+	_, _ = w.Write(text) // a client that has gone is not told
 	return nil
 }

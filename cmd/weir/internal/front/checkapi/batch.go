@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
@@ -37,7 +38,7 @@ func (m *batchMemory) end() {
 }
 
 // batch serves POST /v1/batch, or the problem with it.
-func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
@@ -81,7 +82,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 	} else {
 		m.answer = append(append(m.answer[:0], `{"allowed":true`...), m.answer[len(`{"allowed":false`):]...)
 	}
-	_, _ = w.Write(append(m.answer, "]}\n"...)) // if the client is gone, nobody is there to be told
+	_, _ = w.Write(append(m.answer, "]}\n"...)) // a client that has gone is not told
 	return nil
 }
 
@@ -116,7 +117,7 @@ func (a *asking) appendTo(b []byte, v *policy.Verdict, request int) []byte {
 // together decides on all checks as one. It returns the decision that binds.
 func (h *Handler) together(
 	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
-) (allowed bool, d weir.Decision, wrong *problem) {
+) (allowed bool, d weir.Decision, wrong *answer.Problem) {
 	m.requests, m.pointers = m.requests[:0], m.pointers[:0]
 	probes, described := 0, -1
 	for i := range checks {
@@ -200,7 +201,7 @@ func (m *batchMemory) copyTold() {
 // oneByOne decides on the checks one after the other. It returns the decision that binds among them.
 func (h *Handler) oneByOne(
 	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
-) (allowed bool, binding weir.Decision, wrong *problem) {
+) (allowed bool, binding weir.Decision, wrong *answer.Problem) {
 	m.requests = append(m.requests[:0], policy.Request{}, policy.Request{})
 	q, v, engine := &m.requests[0], &m.verdict, h.limits.Engine()
 	allowed, told := true, false

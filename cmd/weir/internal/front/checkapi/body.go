@@ -7,6 +7,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 )
 
 // readBody reads the body into space, or into a larger one, if it has no more than most bytes.
-func readBody(r *http.Request, space []byte, most int) ([]byte, *problem) {
+func readBody(r *http.Request, space []byte, most int) ([]byte, *answer.Problem) {
 	if r.ContentLength > int64(most) {
 		return nil, tooLarge(most)
 	}
@@ -34,12 +36,12 @@ func readBody(r *http.Request, space []byte, most int) ([]byte, *problem) {
 		case errors.Is(err, io.EOF):
 			return body, nil
 		default:
-			return nil, &problem{Status: http.StatusBadRequest, Detail: "the body could not be read: " + err.Error()}
+			return nil, &answer.Problem{Status: http.StatusBadRequest, Detail: "the body could not be read: " + err.Error()}
 		}
 	}
 }
 
-func tooLarge(most int) *problem {
+func tooLarge(most int) *answer.Problem {
 	return newProblem(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
 }
 
@@ -49,7 +51,7 @@ var sameOrigin = http.NewCrossOriginProtection()
 // contentProblem is what is wrong with the type of the content, if anything. It should be JSON in UTF-8, which a web
 // page of another origin cannot send unless the server allows it. No type, and that which curl -d sends for lack of a
 // better one, are taken for JSON too, but not from such a page: nobody's permits are used up by a page that he visits.
-func contentProblem(r *http.Request) *problem {
+func contentProblem(r *http.Request) *answer.Problem {
 	values := r.Header["Content-Type"]
 	if len(values) == 1 && values[0] == "application/json" {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -36,7 +37,7 @@ func (x *exchange) end() {
 var jsonType = []string{"application/json"}
 
 // check serves POST /v1/check, or the problem with it.
-func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
@@ -67,13 +68,13 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	var few [64]byte
 	name := append(few[:0], ask.Policy...)
 	h.tell(w, &x.verdict)
-	// If the client is gone, nobody is there to be told.
+	// A client that has gone is not told.
 	_, _ = w.Write(append(appendChecked(x.space[:0], &x.verdict, 0, name), "}\n"...))
 	return nil
 }
 
 // named checks what a check names, and fills in what it does not.
-func (h *Handler) named(a *request) *problem {
+func (h *Handler) named(a *request) *answer.Problem {
 	if a.Policy == nil {
 		a.Policy = []byte(defaultPolicy)
 	}
@@ -140,7 +141,7 @@ func (h *Handler) policyNames() []string {
 	return names
 }
 
-func unknownPolicy(name []byte, names []string) *problem {
+func unknownPolicy(name []byte, names []string) *answer.Problem {
 	p := problemOf(http.StatusNotFound, &fault{
 		field: policyName, value: excerpt(name),
 		wrong: "there is no such policy", accepted: "must be one of: " + strings.Join(names, ", "),

@@ -3,11 +3,12 @@ package checkapi
 import (
 	"net/http"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/policy"
 )
 
 // decide serves POST /v1/decide, or the problem with it.
-func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	x := begin()
 	defer x.end()
 	how, p := readDescribed(r, x.space[:0], &x.request)
@@ -21,13 +22,13 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 		return nil
 	}
 	h.tell(w, &x.verdict)
-	// If the client is gone, nobody is there to be told.
+	// A client that has gone is not told.
 	_, _ = w.Write(append(appendVerdict(x.space[:0], &x.verdict, 0), "}\n"...))
 	return nil
 }
 
 // readDescribed reads a body that describes a request, and how to decide on it.
-func readDescribed(r *http.Request, space []byte, into *policy.Request) (how way, wrong *problem) {
+func readDescribed(r *http.Request, space []byte, into *policy.Request) (how way, wrong *answer.Problem) {
 	if p := contentProblem(r); p != nil {
 		return way{}, p
 	}

@@ -112,7 +112,7 @@ type page struct {
 	path    string
 	methods string // post or get
 	admin   bool   // it is for those whom Admin lets in
-	answer  func(*Handler, http.ResponseWriter, *http.Request) *problem
+	answer  func(*Handler, http.ResponseWriter, *http.Request) *answer.Problem
 }
 
 // pages are all of them.
@@ -160,7 +160,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, apart bool) {
 }
 
 // serve serves a request. apart tells that it came to the pages of admin, apart from others.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *problem {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *answer.Problem {
 	at := byPath[r.URL.Path]
 	switch {
 	case at == nil:
@@ -191,11 +191,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *pro
 }
 
 // missing answers at all other paths.
-func missing() *problem {
+func missing() *answer.Problem {
 	names := make([]string, len(pages))
 	for i := range pages {
 		method, _, _ := strings.Cut(pages[i].methods, ",")
 		names[i] = method + " " + pages[i].path
 	}
-	return &problem{Status: http.StatusNotFound, Detail: "there is no such page; there are " + strings.Join(names, ", ")}
+	return &answer.Problem{Status: http.StatusNotFound, Detail: "there is no such page; there are " + strings.Join(names, ", ")}
 }

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/policy"
 )
 
 // health handles GET /healthz and GET /healthcheck.
-func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *problem {
+func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *answer.Problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	if h.draining.Load() {
@@ -26,7 +27,7 @@ func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *problem {
 }
 
 // ready handles GET /readyz. Why it is not ready is for operators: in the log and the status.
-func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if h.draining.Load() || h.isReady == nil || h.isReady() == nil {
 		return h.health(w, r)
 	}
@@ -38,7 +39,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // about serves GET /.
-func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) about(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
@@ -52,7 +53,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // aboutAdmin serves GET / where the admin pages are apart.
-func aboutAdmin(w http.ResponseWriter) *problem {
+func aboutAdmin(w http.ResponseWriter) *answer.Problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+operator.UIPath+", GET "+
 		openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" shows whether the server is up.\n")
@@ -92,7 +93,7 @@ func Example(address string, set *policy.Set) string {
 	return fmt.Sprintf("curl -i -d '%s' http://%s%s", body, address, path)
 }
 
-func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *problem {
+func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *answer.Problem {
 	w.Header().Set("Allow", allowed)
 	return newProblem(http.StatusMethodNotAllowed, "method", excerpt([]byte(r.Method)),
 		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)

@@ -7,30 +7,27 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
-// problem is what is answered to a request that cannot be.
-type problem = answer.Problem
-
 // problemWithin says in which field of the request the problem is.
-func problemWithin(p *problem, field string) *problem {
+func problemWithin(p *answer.Problem, field string) *answer.Problem {
 	p.Field = field + "." + p.Field
 	p.Detail = field + "." + p.Detail
 	return p
 }
 
 // newProblem returns the problem with a part of the request.
-func newProblem(status int, field, value, accepted string) *problem {
+func newProblem(status int, field, value, accepted string) *answer.Problem {
 	return problemOf(status, &fault{field: field, value: value, accepted: accepted})
 }
 
-func problemOf(status int, f *fault) *problem {
-	return &problem{Status: status, Detail: f.Error(), Field: f.field, Value: f.value, Accepted: f.accepted}
+func problemOf(status int, f *fault) *answer.Problem {
+	return &answer.Problem{Status: status, Detail: f.Error(), Field: f.field, Value: f.value, Accepted: f.accepted}
 }
 
 // badBody returns the problem that decode found.
-func badBody(err error) *problem {
+func badBody(err error) *answer.Problem {
 	var f *fault
 	if !errors.As(err, &f) {
-		return &problem{Status: http.StatusBadRequest, Detail: err.Error()}
+		return &answer.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
 	return problemOf(http.StatusBadRequest, f)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
@@ -84,7 +85,7 @@ type quotaLimit struct {
 }
 
 // limitsOf are the limits that a name means: those of a policy, or the one that is named policy/limit.
-func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *problem) {
+func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *answer.Problem) {
 	of, one, single := strings.Cut(name, "/")
 	set := h.limits.Engine().Set()
 	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == of })
@@ -117,7 +118,7 @@ func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *problem) {
 }
 
 // asked reads the parameters of a page, of which policy is required. A key is that which is spelled so, as in the admin API.
-func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
+func asked(r *http.Request, accepted ...string) (url.Values, *answer.Problem) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, newProblem(http.StatusBadRequest, "query", excerpt([]byte(r.URL.RawQuery)),
@@ -144,7 +145,7 @@ func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 }
 
 // quota serves GET /v1/quota.
-func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := asked(r, policyName, keyName)
 	if p != nil {
 		return p
@@ -155,16 +156,16 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	name, _, _ := strings.Cut(limits[0].name, "/")
-	answer := quotaJSON{Policy: name, Key: operator.SpellKey(key)}
+	reply := quotaJSON{Policy: name, Key: operator.SpellKey(key)}
 	for i := range limits {
 		l := &limits[i]
 		state, err := store.Inspect(r.Context(), h.quotas, l.charge)
 		if err != nil {
 			return h.quotaProblem(w, err)
 		}
-		answer.Limits = append(answer.Limits, h.quotaOf(l, &state))
+		reply.Limits = append(reply.Limits, h.quotaOf(l, &state))
 	}
-	return writeJSON(w, &answer)
+	return writeJSON(w, &reply)
 }
 
 // quotaOf is what is told of a limit.
@@ -192,7 +193,7 @@ type adjustBody struct {
 }
 
 // check finds what is wrong with it.
-func (b *adjustBody) check() *problem {
+func (b *adjustBody) check() *answer.Problem {
 	switch {
 	case b.Policy == "":
 		return newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
@@ -216,7 +217,7 @@ func isSign(s string) bool {
 }
 
 // adjust serves POST /v1/quota/adjust.
-func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
@@ -281,10 +282,10 @@ func (h *Handler) noteAdjust(entry operator.AuditEntry, err error) {
 }
 
 // readAdjust reads the body of an adjustment, and checks it.
-func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
+func readAdjust(r *http.Request) (body adjustBody, wrong *answer.Problem) {
 	text, wrong := readBody(r, nil, maxBody)
 	if wrong == nil && !utf8.Valid(text) {
-		wrong = &problem{
+		wrong = &answer.Problem{
 			Status: http.StatusBadRequest, Detail: `the body must be UTF-8: of a key that is not, the byte e9 is "\\xe9"`,
 		}
 	}
@@ -299,7 +300,7 @@ func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
 }
 
 // decodeAdjust decodes the body of an adjustment, strictly.
-func decodeAdjust(text []byte, into *adjustBody) *problem {
+func decodeAdjust(text []byte, into *adjustBody) *answer.Problem {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
@@ -312,7 +313,7 @@ func decodeAdjust(text []byte, into *adjustBody) *problem {
 		return newProblem(http.StatusBadRequest, "permits", kind.Value, acceptedPermits)
 	}
 	if err != nil {
-		return &problem{
+		return &answer.Problem{
 			Status: http.StatusBadRequest,
 			Detail: "the body must be a JSON object with policy, key, permits, by and reason: " +
 				strings.TrimPrefix(err.Error(), "json: "),
@@ -329,7 +330,7 @@ func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJS
 }
 
 // adjustments serves GET /v1/quota/adjustments.
-func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	values, p := asked(r, policyName, keyName, "limit")
 	if p != nil {
 		return p
@@ -369,11 +370,11 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // quotaProblem is why the owner of the limits has not answered.
-func (h *Handler) quotaProblem(w http.ResponseWriter, err error) *problem {
+func (h *Handler) quotaProblem(w http.ResponseWriter, err error) *answer.Problem {
 	text := strings.TrimPrefix(h.limits.Clean(err.Error()), "weir: ")
 	if _, wrong := errors.AsType[*weir.OptionError](err); wrong {
-		return &problem{Status: http.StatusUnprocessableEntity, Detail: text}
+		return &answer.Problem{Status: http.StatusUnprocessableEntity, Detail: text}
 	}
 	w.Header().Set("Retry-After", "1")
-	return &problem{Status: http.StatusServiceUnavailable, Detail: text}
+	return &answer.Problem{Status: http.StatusServiceUnavailable, Detail: text}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 )
 
@@ -30,7 +31,7 @@ func decodeReserve(body []byte) (a asking, err error) {
 }
 
 // reserve serves POST /v1/reserve, or the problem with it.
-func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
@@ -63,13 +64,13 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	header := w.Header()
 	h.fields.Tell(header, v)
-	answer := ask.appendTo(make([]byte, 0, 512), v, 0)
+	reply := ask.appendTo(make([]byte, 0, 512), v, 0)
 	if !v.Allowed {
 		status := refusal(v.Decision())
 		h.holds.Drop(v)
 		header["Content-Type"] = jsonType
 		w.WriteHeader(status)
-		_, _ = w.Write(append(answer, '\n')) //nolint:gosec // it is JSON, and says so
+		_, _ = w.Write(append(reply, '\n')) //nolint:gosec // it is JSON, and says so
 		return nil
 	}
 	expires := min(ask.expires, holds.Longest(v))
@@ -80,12 +81,12 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 		return keptProblem(w, err)
 	}
 	header["Content-Type"] = jsonType
-	answer = append(answer[:len(answer)-1], `,"id":"`...)
-	answer = append(answer, id...)
-	answer = append(answer, `","expires_in":`...)
-	answer = appendSeconds(answer, expires)
+	reply = append(reply[:len(reply)-1], `,"id":"`...)
+	reply = append(reply, id...)
+	reply = append(reply, `","expires_in":`...)
+	reply = appendSeconds(reply, expires)
 	// If the client is gone, it expires.
-	_, _ = w.Write(append(answer, "}\n"...)) //nolint:gosec // it is JSON, and says so
+	_, _ = w.Write(append(reply, "}\n"...)) //nolint:gosec // it is JSON, and says so
 	return nil
 }
 
@@ -96,23 +97,25 @@ func callerOf(r *http.Request) netip.Addr {
 }
 
 // keptProblem is why a reservation is not kept.
-func keptProblem(w http.ResponseWriter, err error) *problem {
+func keptProblem(w http.ResponseWriter, err error) *answer.Problem {
 	w.Header().Set("Retry-After", "1")
-	return &problem{Status: http.StatusServiceUnavailable, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
+	return &answer.Problem{Status: http.StatusServiceUnavailable, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
 }
 
 // commit serves POST /v1/commit, or the problem with it.
-func (h *Handler) commit(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) commit(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return h.settle(w, r, commitDialect, "committed", func(a *asking) error { return h.holds.Commit(string(a.id), a.Cost) })
 }
 
 // cancel serves POST /v1/cancel, or the problem with it.
-func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) *problem {
+func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	return h.settle(w, r, cancelDialect, "canceled", func(a *asking) error { return h.holds.Cancel(string(a.id)) })
 }
 
 // settle ends a reservation.
-func (h *Handler) settle(w http.ResponseWriter, r *http.Request, d dialect, settled string, how func(*asking) error) *problem {
+func (h *Handler) settle(
+	w http.ResponseWriter, r *http.Request, d dialect, settled string, how func(*asking) error,
+) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}

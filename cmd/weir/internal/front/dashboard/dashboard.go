@@ -32,7 +32,7 @@ type file struct {
 	packedLength      string
 }
 
-// handler answers the files, by their paths below [operator.UIPath]. It is not changed once it is made.
+// handler serves the files, by their paths below [operator.UIPath]. It is not changed once it is made.
 type handler map[string]*file
 
 // Handler returns the files of the dashboard under [operator.UIPath], to everybody: they hold no data. Browsers keep them, and
@@ -123,7 +123,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Type", f.kind)
 	header.Set("Content-Length", length)
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(text) // if the client is gone, nobody is there to be told
+		_, _ = w.Write(text) // a client that has gone is not told
 	}
 }
 

@@ -42,7 +42,7 @@ type Options struct {
 	// X-Forwarded-For are stepped over. Default: none, nobody may ask.
 	Trusted []netip.Prefix
 	// Status is that of refusals: from 400 to 499. At the address for nginx it is 403 unless it is 401. Default: 0, which is
-	// 429, or 503 where the server has no room for anybody, but 429 for Envoy: it would take 503 for a failure of the server
+	// 429, or 503 where the server has no room for any client, but 429 for Envoy: it would take 503 for a failure of the server
 	// itself. A request that a rule denies has 403 whatever Status is.
 	Status int
 	// Fields are the header fields in which limits are told. With ratelimitfields.NoFields the bodies of refusals name no policy
@@ -187,7 +187,7 @@ func send(w http.ResponseWriter, status int, body []byte) {
 	header["X-Content-Type-Options"] = noSniff
 	header["Content-Length"] = []string{strconv.Itoa(len(body) + 1)}
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // if the server is gone, nobody is there to be told
+	_, _ = w.Write(append(body, '\n')) // a server that has gone is not told
 }
 
 var (
