@@ -9,7 +9,8 @@ import (
 // overload learns from leases.
 func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
 	inside.Keyed, inside.Observe = newKeyed[string], observe
-	inside.Law = func(l Limit) (algo.Law, error) { return l.law("Limit", 0) }
+	inside.Law = func(l Limit) (algo.Law, error) { return l.in().law("Limit", 0) }
+	inside.MadeOf = func(l Limit) *inside.Made { return &l.in().made }
 	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
 	inside.Members = membersOf
 }

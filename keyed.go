@@ -39,7 +39,7 @@ type keys[K comparable] struct {
 // NewKeyed returns a limiter without any key, or an *[OptionError] that names what cannot be used. A limit [AtOnce] is refused:
 // its permits come back when they are released, see [NewKeyedConcurrency].
 func NewKeyed[K comparable](limit Limit, o KeyedOptions) (*Keyed[K], error) {
-	if !limit.returnsByTime() {
+	if !limit.in().returnsByTime() {
 		return nil, byRelease("NewKeyed limit", limit)
 	}
 	return newKeyed[K](limit, o, nil)
@@ -65,7 +65,7 @@ func NewKeyedFunc[K comparable](limit Limit, o KeyedOptions, limitOf func(key K)
 	if limitOf == nil {
 		return nil, &OptionError{"NewKeyedFunc.limitOf", "nil", "a function"}
 	}
-	if !limit.returnsByTime() {
+	if !limit.in().returnsByTime() {
 		return nil, byRelease("NewKeyedFunc limit", limit)
 	}
 	return newKeyed(limit, o, limitOf)

@@ -92,7 +92,7 @@ func (k *keyed) freshAt(state []uint64, tag uint16) int64 {
 // forgotten keeps what must outlive the state of a key: a Mark of it is worth nothing in the state that comes after.
 func (k *keyed) forgotten(state []uint64, tag uint16) {
 	t := k.termsWith(tag)
-	if k.base.limit.algorithm == AlgorithmTokenBucket {
+	if k.base.limit.Algorithm() == AlgorithmTokenBucket {
 		returned := int64(state[len(state)-1])
 		for {
 			old := k.returned.Load()
@@ -117,12 +117,12 @@ func (k *keyed) count(granted bool) {
 // compile checks a limit for keys.
 func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
 	t, err := l.compile(of, k.origin, narrow, k.clock != nil)
-	if err == nil && l.algorithm == AlgorithmTokenBucket {
+	if err == nil && l.Algorithm() == AlgorithmTokenBucket {
 		debt := k.debt(t)
 		k.raiseMostDebt(debt)
 		t.most = t.lacks(debt)
 	}
-	if err == nil && l.algorithm != AlgorithmConcurrency {
+	if err == nil && l.Algorithm() != AlgorithmConcurrency {
 		k.learn(t)
 	}
 	return t, err
@@ -146,7 +146,7 @@ func (k *keyed) invalid() Decision {
 }
 
 // returns reports whether permits come back on release, not with time.
-func (k *keyed) returns() bool { return k.base.limit.algorithm == AlgorithmConcurrency }
+func (k *keyed) returns() bool { return k.base.limit.Algorithm() == AlgorithmConcurrency }
 
 // mayWait reports whether a caller may wait in a queue that does not exist yet: ReasonLimited if it may, otherwise why not.
 func (k *keyed) mayWait(ctx context.Context, retryAfter time.Duration, n int64) Reason {
@@ -248,11 +248,15 @@ func (r *resetLog) since(h table.Hash, count uint64) bool {
 func (k *keyed) learn(t *terms) {
 	for {
 		old := k.fastest.Load()
-		if old != nil && !faster(t.limit.rate, old.limit.rate) || k.fastest.CompareAndSwap(old, t) {
+		if old != nil && !faster(t.limit.Rate(), old.limit.Rate()) || k.fastest.CompareAndSwap(old, t) {
 			break
 		}
 	}
-	if base := k.base; base != nil && (t.limit.rate.Period != base.limit.rate.Period || t.limit.calendar != base.limit.calendar) {
+	if k.base == nil {
+		return
+	}
+	one, base := t.limit.in(), k.base.limit.in()
+	if one.rate.Period != base.rate.Period || one.calendar != base.calendar {
 		k.mixed.Store(true)
 	}
 }
@@ -273,7 +277,7 @@ func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
 	switch {
 	case same || k.returns():
 		t.law.Cancel(state, now, n, c.mark)
-	case k.base.limit.algorithm == AlgorithmTokenBucket:
+	case k.base.limit.Algorithm() == AlgorithmTokenBucket:
 		t.law.CancelAcross(k.fastest.Load().law, state, now, n, c.mark)
 	case !k.mixed.Load() || moved <= 1 && c.under.terms != t:
 		t.law.CancelAcross(c.under.terms.law, state, now, n, c.mark)
@@ -393,14 +397,14 @@ func (k *keyed) alike(of string, l Limit) (*terms, error) {
 		return nil, err
 	}
 	base := k.base.limit
-	if l.algorithm != base.algorithm {
+	if l.Algorithm() != base.Algorithm() {
 		return nil, &OptionError{
-			of + ".Algorithm", l.algorithm.String(), base.algorithm.String() + ", as for all keys",
+			of + ".Algorithm", l.Algorithm().String(), base.Algorithm().String() + ", as for all keys",
 		}
 	}
-	if l.algorithm == AlgorithmSlidingWindow && l.segments != base.segments {
+	if l.Algorithm() == AlgorithmSlidingWindow && l.Segments() != base.Segments() {
 		return nil, &OptionError{
-			of + ".Segments", strconv.Itoa(l.segments), strconv.Itoa(base.segments) + ", as for all keys",
+			of + ".Segments", strconv.Itoa(l.Segments()), strconv.Itoa(base.Segments()) + ", as for all keys",
 		}
 	}
 	return t, nil

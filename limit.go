@@ -6,9 +6,12 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+	"weak"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 )
 
 // Algorithm is how a [Limit] counts.
@@ -50,12 +53,84 @@ func (a Algorithm) String() string {
 //
 // A constructor takes any parameters: those that cannot be used are an error of [Limit.Check], and of [New], [NewKeyed] and all
 // others that take a limit. The zero Limit cannot be used. Limits can be compared with ==.
+//
+// A Limit has the size of a pointer. Those with equal parameters are one for as long as any of them is used, so that what is made
+// of a limit is made once in a process.
 type Limit struct {
+	is *compiled // nil for the zero Limit
+}
+
+// parameters are what a limit is made of.
+type parameters struct {
 	algorithm Algorithm
 	segments  int
 	rate      Rate
 	permits   int64 // 0 for windows of a rate, which have its permits
 	calendar  algo.Calendar
+}
+
+// compiled is a limit with what packages of this repository have made of it.
+type compiled struct {
+	parameters
+
+	made inside.Made
+}
+
+// Those of the zero Limit, and of all others.
+var (
+	zeroLimit = new(compiled)
+	limits    limitTable
+)
+
+// limitTable finds limits by their parameters. One that is not used any more is forgotten.
+type limitTable struct {
+	lock  sync.RWMutex
+	known map[parameters]weak.Pointer[compiled]
+	swept int // how many there may be before the next sweep
+}
+
+// limit is the limit with these parameters.
+func (t *limitTable) limit(p parameters) Limit {
+	if p == (parameters{}) {
+		return Limit{}
+	}
+	t.lock.RLock()
+	c := t.known[p].Value()
+	t.lock.RUnlock()
+	if c != nil {
+		return Limit{c}
+	}
+	made := &compiled{parameters: p}
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if c := t.known[p].Value(); c != nil {
+		return Limit{c}
+	}
+	if len(t.known) >= t.swept { // also before the first
+		t.sweep()
+	}
+	t.known[p] = weak.Make(made)
+	return Limit{made}
+}
+
+// sweep forgets the limits that are not used any more. It is called once for each doubling of their number, so that a new limit
+// costs the looking at two others.
+func (t *limitTable) sweep() {
+	used := map[parameters]weak.Pointer[compiled]{}
+	for p, c := range t.known {
+		if c.Value() != nil {
+			used[p] = c
+		}
+	}
+	t.known, t.swept = used, max(firstSweep, 2*len(used))
+}
+
+// in is the compiled limit.
+func (l Limit) in() *compiled {
+	if l.is == nil {
+		return zeroLimit
+	}
+	return l.is
 }
 
 // TokenBucket is a limit of burst permits that come back evenly at a rate: from 1 to 10^15, such that an empty bucket is full
@@ -70,7 +145,7 @@ func TokenBucket(rate Rate, burst int64) Limit {
 	if burst == 0 {
 		burst = rate.Permits
 	}
-	return Limit{algorithm: AlgorithmTokenBucket, rate: rate, permits: burst}
+	return limits.limit(parameters{algorithm: AlgorithmTokenBucket, rate: rate, permits: burst})
 }
 
 // FixedWindow is a limit of rate.Permits in each window of the length rate.Period. Windows follow one another without a gap from
@@ -78,7 +153,9 @@ func TokenBucket(rate Rate, burst int64) Limit {
 //
 // It is the simplest algorithm, and the coarsest: around the border of two windows up to twice the permits are allowed in an
 // arbitrarily short time (TestFixedWindowBorder). Where that matters, use a [SlidingWindow] or a [TokenBucket].
-func FixedWindow(rate Rate) Limit { return Limit{algorithm: AlgorithmFixedWindow, rate: rate} }
+func FixedWindow(rate Rate) Limit {
+	return limits.limit(parameters{algorithm: AlgorithmFixedWindow, rate: rate})
+}
 
 // SlidingWindow is a limit of rate.Permits in a window of the length rate.Period that moves with time, in steps of one segment. A
 // permit comes back at most one window after it was taken, when its segment leaves the window. The window is cut into segments,
@@ -90,13 +167,15 @@ func SlidingWindow(rate Rate, segments int) Limit {
 	if segments == 0 {
 		segments = defaultSegments
 	}
-	return Limit{algorithm: AlgorithmSlidingWindow, rate: rate, segments: segments}
+	return limits.limit(parameters{algorithm: AlgorithmSlidingWindow, rate: rate, segments: segments})
 }
 
 const defaultSegments = 10
 
 // SlidingCounter is an approximate [SlidingWindow], by two counters: see [algo.SlidingCounter] for what it gets wrong.
-func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingCounter, rate: rate} }
+func SlidingCounter(rate Rate) Limit {
+	return limits.limit(parameters{algorithm: AlgorithmSlidingCounter, rate: rate})
+}
 
 // CalendarWindow is a limit of so many permits, from 1 to 10^15, in each window of a calendar, such as [Month]: in each month of
 // a zone, however long it is, from its 15th at 08:00, say. RetryAfter and ResetAfter are exact, also where the clocks are
@@ -108,113 +187,117 @@ func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingC
 // correction takes effect within a second, for callers that wait as well. One that sets the clock back returns nothing that was
 // used in a window that has begun already. See [algo.Window] for corrections by more than a window.
 func CalendarWindow(permits int64, c algo.Calendar) Limit {
-	return Limit{algorithm: AlgorithmCalendarWindow, permits: permits, calendar: c}
+	return limits.limit(parameters{algorithm: AlgorithmCalendarWindow, permits: permits, calendar: c})
 }
 
 // AtOnce is a limit of so many permits at a time, from 1 to 10^15. They come back when they are released, not with time: see
 // [Concurrency] and [KeyedConcurrency].
-func AtOnce(permits int64) Limit { return Limit{algorithm: AlgorithmConcurrency, permits: permits} }
+func AtOnce(permits int64) Limit {
+	return limits.limit(parameters{algorithm: AlgorithmConcurrency, permits: permits})
+}
 
 // Algorithm is how the limit counts.
-func (l Limit) Algorithm() Algorithm { return l.algorithm }
+func (l Limit) Algorithm() Algorithm { return l.in().algorithm }
 
 // Rate is how fast permits come back: of a token bucket evenly, of a window Rate.Permits in each window of the length
 // Rate.Period. It is zero for [AtOnce] and [CalendarWindow].
-func (l Limit) Rate() Rate { return l.rate }
+func (l Limit) Rate() Rate { return l.in().rate }
 
 // Permits is how many permits can be taken at once: the burst of a token bucket, the permits of a window, or how many can be out.
 func (l Limit) Permits() int64 {
-	if l.permitsOfRate() {
-		return l.rate.Permits
+	c := l.in()
+	if c.permitsOfRate() {
+		return c.rate.Permits
 	}
-	return l.permits
+	return c.permits
 }
 
 // Segments is into how many segments a [SlidingWindow] is cut, 0 for all others.
-func (l Limit) Segments() int { return l.segments }
+func (l Limit) Segments() int { return l.in().segments }
 
 // Calendar says where the windows of a [CalendarWindow] begin. It is zero for all others.
-func (l Limit) Calendar() algo.Calendar { return l.calendar }
+func (l Limit) Calendar() algo.Calendar { return l.in().calendar }
 
 // permitsOfRate reports whether the limit is a window of a rate.
-func (l Limit) permitsOfRate() bool {
-	return l.algorithm == AlgorithmFixedWindow || l.algorithm == AlgorithmSlidingWindow || l.algorithm == AlgorithmSlidingCounter
+func (p *parameters) permitsOfRate() bool {
+	return p.algorithm == AlgorithmFixedWindow || p.algorithm == AlgorithmSlidingWindow || p.algorithm == AlgorithmSlidingCounter
 }
 
 // Check returns an *[OptionError] that names the parameter of l that is out of range, or nil.
 func (l Limit) Check() error {
-	_, err := l.law("Limit", 0)
+	_, err := l.in().law("Limit", 0)
 	return err
 }
 
 // law checks l, whose name is of in errors. Windows begin at origin, and those of a calendar go by Unix nanoseconds.
-func (l Limit) law(of string, origin int64) (algo.Law, error) { //nolint:ireturn // one for each algorithm
-	if l.algorithm >= algorithms {
+func (p *parameters) law(of string, origin int64) (algo.Law, error) { //nolint:ireturn // one for each algorithm
+	if p.algorithm >= algorithms {
 		return nil, &OptionError{
-			of + ".Algorithm", l.algorithm.String(),
+			of + ".Algorithm", p.algorithm.String(),
 			"token-bucket, fixed-window, sliding-window, sliding-counter, concurrency or calendar-window",
 		}
 	}
-	if l.returnsByTime() && l.algorithm != AlgorithmCalendarWindow {
-		if err := l.rate.option(of + ".Rate"); err != nil {
+	if p.returnsByTime() && p.algorithm != AlgorithmCalendarWindow {
+		if err := p.rate.option(of + ".Rate"); err != nil {
 			return nil, err
 		}
 	}
-	n, window := l.rate.Permits, l.rate.Period
-	switch l.algorithm {
+	n, window := p.rate.Permits, p.rate.Period
+	switch p.algorithm {
 	case AlgorithmTokenBucket:
-		a, err := algo.NewTokenBucket(n, window, l.permits)
+		a, err := algo.NewTokenBucket(n, window, p.permits)
 		return a.Law(), optionError(of, err)
 	case AlgorithmFixedWindow:
 		a, err := algo.NewFixedWindow(n, window, origin)
 		return a.Law(), optionError(of, err)
 	case AlgorithmSlidingWindow:
-		a, err := l.sliding(of, origin)
+		a, err := p.sliding(of, origin)
 		return a.Law(), optionError(of, err)
 	case AlgorithmSlidingCounter:
 		a, err := algo.NewSlidingCounter(n, window, origin)
 		return a.Law(), optionError(of, err)
 	case AlgorithmCalendarWindow:
-		a, err := l.window(of)
+		a, err := p.window(of)
 		return a.Law(), err
 	default: // AlgorithmConcurrency
-		a, err := algo.NewConcurrency(l.permits)
+		a, err := algo.NewConcurrency(p.permits)
 		if err != nil {
-			err = &OptionError{of + ".Permits", strconv.FormatInt(l.permits, 10), "from 1 to 10^15"}
+			err = &OptionError{of + ".Permits", strconv.FormatInt(p.permits, 10), "from 1 to 10^15"}
 		}
 		return a.Law(), err
 	}
 }
 
 // sliding returns the algorithm of a sliding window, whose segments must not be shorter than the clock counts.
-func (l Limit) sliding(of string, origin int64) (a algo.SlidingWindow, err error) {
-	if most := int64(l.rate.Period); most < int64(l.segments) && l.segments <= algo.MaxSegments {
+func (p *parameters) sliding(of string, origin int64) (a algo.SlidingWindow, err error) {
+	if most := int64(p.rate.Period); most < int64(p.segments) && p.segments <= algo.MaxSegments {
 		accepted := fmt.Sprintf("from 1 to %d, as a segment is at least 1ns long", most)
-		return a, &OptionError{of + ".Segments", strconv.Itoa(l.segments), accepted}
+		return a, &OptionError{of + ".Segments", strconv.Itoa(p.segments), accepted}
 	}
-	return algo.NewSlidingWindow(l.rate.Permits, l.rate.Period, l.segments, origin)
+	return algo.NewSlidingWindow(p.rate.Permits, p.rate.Period, p.segments, origin)
 }
 
 // returnsByTime reports whether permits come back with time, not when they are released.
-func (l Limit) returnsByTime() bool { return l.algorithm != AlgorithmConcurrency }
+func (p *parameters) returnsByTime() bool { return p.algorithm != AlgorithmConcurrency }
 
 // Quota is what the limit promises over a longer time: as many permits as are allowed at once, and the window in which they come
 // back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond. The window is 0 for
 // [AtOnce], and for a [CalendarWindow] where windows from now on differ in length, as months do, and days in a
 // zone whose clocks are changed. It is 0 as well for a limit that cannot be used: see [Limit.Check].
 func (l Limit) Quota() (permits int64, window time.Duration) {
-	switch l.algorithm {
+	c := l.in()
+	switch c.algorithm {
 	case AlgorithmTokenBucket:
-		return l.permits, l.rate.fill(l.permits)
+		return c.permits, c.rate.fill(c.permits)
 	case AlgorithmConcurrency:
-		return l.permits, 0
+		return c.permits, 0
 	case AlgorithmCalendarWindow:
-		if l.calendar.Unit > algo.CalendarWeek {
-			return l.permits, 0
+		if c.calendar.Unit > algo.CalendarWeek {
+			return c.permits, 0
 		}
-		return l.permits, l.lengthFrom(time.Now().UnixNano())
+		return c.permits, c.lengthFrom(time.Now().UnixNano())
 	default:
-		return l.rate.Permits, l.rate.Period
+		return c.rate.Permits, c.rate.Period
 	}
 }
 
@@ -257,8 +340,8 @@ func Year(zone *time.Location) algo.Calendar {
 }
 
 // window is the algorithm of a calendar window, whose name is of in errors.
-func (l Limit) window(of string) (algo.Window, error) {
-	w, err := algo.NewCalendarWindow(l.permits, l.calendar)
+func (p *parameters) window(of string) (algo.Window, error) {
+	w, err := algo.NewCalendarWindow(p.permits, p.calendar)
 	if wrong, ok := errors.AsType[*algo.ParameterError](err); ok {
 		option := "Permits"
 		if field, named := strings.CutPrefix(wrong.Parameter, "calendar."); named {
@@ -270,14 +353,14 @@ func (l Limit) window(of string) (algo.Window, error) {
 }
 
 // byWall is the law of a calendar window that has been checked, at times of the process clock.
-func (l Limit) byWall(law algo.Law) *wallLaw {
-	w, _ := l.window("")
+func (p *parameters) byWall(law algo.Law) *wallLaw {
+	w, _ := p.window("")
 	return &wallLaw{law, w, new(wallClock)}
 }
 
 // lengthFrom is how long all windows of a calendar from a time on are, 0 if they differ or it cannot be used.
-func (l Limit) lengthFrom(now int64) time.Duration {
-	w, err := l.window("")
+func (p *parameters) lengthFrom(now int64) time.Duration {
+	w, err := p.window("")
 	if err != nil {
 		return 0
 	}

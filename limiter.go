@@ -32,7 +32,7 @@ var _ Acquirer = (*Limiter)(nil)
 // refused: its permits come back when they are released, see [NewConcurrency].
 func New(limit Limit, o Options) (*Limiter, error) {
 	const of = "Options"
-	if !limit.returnsByTime() {
+	if !limit.in().returnsByTime() {
 		return nil, byRelease("New limit", limit)
 	}
 	if err := limit.Check(); err != nil {
@@ -43,29 +43,29 @@ func New(limit Limit, o Options) (*Limiter, error) {
 	if err := l.setUp(options); err != nil {
 		return nil, err
 	}
-	law, err := limit.law("Limit", l.born)
+	law, err := limit.in().law("Limit", l.born)
 	if err != nil {
 		return nil, err
 	}
-	if limit.algorithm == AlgorithmSlidingWindow {
-		a, _ := limit.sliding("Limit", l.born)
+	if limit.Algorithm() == AlgorithmSlidingWindow {
+		a, _ := limit.in().sliding("Limit", l.born)
 		law = a.LawWithTotal()
 	}
 	l.meter.apply(law)
 	law.Begin(l.meter.state, l.born, 0)
-	switch limit.algorithm {
+	switch limit.Algorithm() {
 	case AlgorithmTokenBucket:
-		bucket, _ := algo.NewTokenBucket(limit.rate.Permits, limit.rate.Period, limit.permits)
+		bucket, _ := algo.NewTokenBucket(limit.Rate().Permits, limit.Rate().Period, limit.in().permits)
 		if l.fast.fit(&l.gate, bucket, l.born) {
 			l.word = &l.fast
 			l.fast.lower()
 		}
 	case AlgorithmFixedWindow:
 		l.window = new(windowWord)
-		l.window.fit(&l.gate, limit.rate)
+		l.window.fit(&l.gate, limit.Rate())
 	case AlgorithmCalendarWindow:
 		if o.Clock == nil {
-			l.meter.law = limit.byWall(law)
+			l.meter.law = limit.in().byWall(law)
 		}
 	default:
 	}

@@ -14,19 +14,20 @@ import (
 // String is the limit in words, which [ParseLimit] reads: "10/s, burst 20", "fixed-window 100/min",
 // "sliding-window 100/min in 10 segments", "sliding-counter 100/min", "1000 per month from day 15, Europe/Vienna", "4 at once".
 func (l Limit) String() string {
-	switch l.algorithm {
+	c := l.in()
+	switch c.algorithm {
 	case AlgorithmTokenBucket:
-		return fmt.Sprintf("%v, burst %d", l.rate, l.permits)
+		return fmt.Sprintf("%v, burst %d", c.rate, c.permits)
 	case AlgorithmSlidingWindow:
-		return fmt.Sprintf("%v %v in %d segments", l.algorithm, l.rate, l.segments)
+		return fmt.Sprintf("%v %v in %d segments", c.algorithm, c.rate, c.segments)
 	case AlgorithmConcurrency:
-		return strconv.FormatInt(l.permits, 10) + atOnce
+		return strconv.FormatInt(c.permits, 10) + atOnce
 	case AlgorithmFixedWindow, AlgorithmSlidingCounter:
-		return fmt.Sprintf("%v %v", l.algorithm, l.rate)
+		return fmt.Sprintf("%v %v", c.algorithm, c.rate)
 	case AlgorithmCalendarWindow:
-		return strconv.FormatInt(l.permits, 10) + perWindow + l.calendar.String()
+		return strconv.FormatInt(c.permits, 10) + perWindow + c.calendar.String()
 	default:
-		return l.algorithm.String()
+		return c.algorithm.String()
 	}
 }
 

@@ -28,23 +28,24 @@ type terms struct {
 // compile checks l, whose name is of in errors, for keys under the process clock or one that was given. Windows begin at origin.
 // Buckets take two words where they can if they may be narrow.
 func (l Limit) compile(of string, origin int64, narrow, given bool) (*terms, error) {
-	law, err := l.law(of, origin)
+	c := l.in()
+	law, err := c.law(of, origin)
 	if err != nil {
 		return nil, err
 	}
-	t := &terms{limit: l, permits: l.Permits(), refill: l.rate.Period, law: law}
-	switch l.algorithm {
+	t := &terms{limit: l, permits: l.Permits(), refill: c.rate.Period, law: law}
+	switch c.algorithm {
 	case AlgorithmTokenBucket:
-		t.bucket, err = algo.NewTokenBucket(l.rate.Permits, l.rate.Period, l.permits)
+		t.bucket, err = algo.NewTokenBucket(c.rate.Permits, c.rate.Period, c.permits)
 		t.refill, t.law = t.bucket.FillTime(), t.bucket.TableLaw(narrow)
 	case AlgorithmSlidingCounter:
-		t.refill = 2 * l.rate.Period
+		t.refill = 2 * c.rate.Period
 	case AlgorithmCalendarWindow:
 		now := origin
 		if !given {
-			now, t.law = time.Now().UnixNano(), l.byWall(law)
+			now, t.law = time.Now().UnixNano(), c.byWall(law)
 		}
-		t.refill = l.lengthFrom(now)
+		t.refill = c.lengthFrom(now)
 	default:
 	}
 	return t, err

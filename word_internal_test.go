@@ -63,7 +63,7 @@ func TestBucketsBeyondTheBoundOfTheWord(t *testing.T) {
 	} {
 		t.Run(l.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newBucketPair(t, l.rate, l.permits)
+				p := newBucketPair(t, l.Rate(), l.Permits())
 				if p.contend != nil {
 					t.Error("the bucket is kept in a word")
 				}

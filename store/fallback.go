@@ -13,7 +13,6 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/limits"
-	"github.com/weirhq/weir/internal/memo"
 )
 
 // FallbackOptions configure what a [Fleet] does for charges of FailLocal while the store is unavailable.
@@ -53,8 +52,6 @@ type fallback struct {
 
 	lock      sync.Mutex // before that of the memory
 	debts     map[memoryKey]*debt
-	dividedBy int
-	divided   map[weir.Limit]weir.Limit
 	charges   []Charge // those of FailLocal
 	decisions []weir.Decision
 }
@@ -175,28 +172,19 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 
 // divide is the limit of one process. The fallback must be locked.
 func (f *fallback) divide(l weir.Limit) weir.Limit {
-	live := max(f.live(), 1)
-	if live == 1 {
-		return l
+	if live := f.live(); live > 1 {
+		return dividedLimit(l, int64(live))
 	}
-	if f.dividedBy != live || len(f.divided) >= memo.Max {
-		f.dividedBy, f.divided = live, make(map[weir.Limit]weir.Limit)
-	}
-	d, ok := f.divided[l]
-	if !ok {
-		d = dividedLimit(l, int64(live))
-		f.divided[l] = d
-	}
-	return d
+	return l
 }
 
 // dividedLimit is a limit that by processes together keep to about l: permits are rounded down, but to at least one, and the
 // rate of a token bucket is exact as long as its period does not have to be longer than any may be.
 func dividedLimit(l weir.Limit, by int64) weir.Limit {
 	share := func(n int64) int64 { return max(n/by, 1) }
-	divided, rate := limits.WithPermits(l, share(l.Permits())), l.Rate()
+	permits, rate := share(l.Permits()), l.Rate()
 	if l.Algorithm() != weir.AlgorithmTokenBucket {
-		return divided
+		return limits.WithPermits(l, permits)
 	}
 	switch {
 	case rate.Permits%by == 0:
@@ -206,7 +194,7 @@ func dividedLimit(l weir.Limit, by int64) weir.Limit {
 	default:
 		rate.Permits = share(rate.Permits)
 	}
-	return limits.WithRate(divided, rate)
+	return weir.TokenBucket(rate, permits)
 }
 
 // refund gives permits back in this process, and the store is not told of them.

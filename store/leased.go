@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/internal/memo"
 )
 
 // LeasedOptions configure a [Leased].
@@ -83,7 +82,6 @@ type Leased struct {
 	near[leasedKey]
 
 	term      time.Duration
-	plans     memo.Table[weir.Limit, *leasePlan]
 	returning chan struct{} // has room for as many calls that give back
 	ahead     atomic.Int64  // calls that are under way, and that no request waits for
 	stats     leasedCounts
@@ -157,7 +155,7 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	defer s.lock.Unlock()
 	e := s.find(hash, c.Policy, c.Key)
 	switch {
-	case e == nil || s.closed || e.plan.given != c.Limit:
+	case e == nil || s.closed || e.plan.terms.limit != c.Limit:
 		return false
 	case e.first == nil && e.spend(c.N, now):
 		e.allowed(d, c.Policy, now)

@@ -150,11 +150,11 @@ func TestLeasedResetOnTheWay(t *testing.T) {
 // TestLeasedFlightOfManyLargeRequests has so many wait for so much that it adds up to more than a number holds: a block is asked for
 // nevertheless, as otherwise they would wait forever.
 func TestLeasedFlightOfManyLargeRequests(t *testing.T) {
-	p, err := newLeasePlan(weir.FixedWindow(weir.Per(algo.MaxPermits, 1000*time.Hour)), time.Second)
+	limit, err := termsOf(weir.FixedWindow(weir.Per(algo.MaxPermits, 1000*time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &leasedKey{plan: p}
+	e := &leasedKey{plan: limit.leased(time.Second)}
 	for range 10_000 {
 		e.wait(&leasedPart{charge: &Charge{N: algo.MaxPermits}})
 	}

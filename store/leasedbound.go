@@ -60,39 +60,53 @@ func (o LeasedOptions) Bound(l weir.Limit) LeasedBound {
 	if err != nil {
 		return LeasedBound{}
 	}
-	p, err := newLeasePlan(l, o.Term)
+	t, err := termsOf(l)
 	if err != nil {
 		return LeasedBound{}
 	}
-	return p.bound
+	return t.leased(o.Term).bound
 }
 
 // leasePlan is how a limit is leased.
 type leasePlan struct {
-	given   weir.Limit // as the caller wrote it
-	lowered weir.Limit // as the inner store is asked
+	terms   *terms
+	term    time.Duration // of the Leased
+	next    *leasePlan    // for another term
+	lowered weir.Limit    // as the inner store is asked
 	bound   LeasedBound
 	most    int64 // permits that can be granted at once
 	span    int64 // how long permits may be held, at most
 	longest int64 // how long a refusal is believed, at most
-	terms   *terms
 	segment int64 // segments of a window, if it has any
 	steady  bool  // permits come back one by one, at the rate of the limit or more slowly
 	drips   bool  // and each in less than a pause
 }
 
-// newLeasePlan checks a limit and says how it is leased.
-func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
-	t, err := termsOf(given)
-	if err != nil {
-		return nil, err
+// leased is how a limit is leased for a term.
+func (t *terms) leased(term time.Duration) *leasePlan {
+	for {
+		first := t.leases.Load()
+		for p := first; p != nil; p = p.next {
+			if p.term == term {
+				return p
+			}
+		}
+		p := t.newLeasePlan(term)
+		p.next = first
+		if t.leases.CompareAndSwap(first, p) {
+			return p
+		}
 	}
-	p := &leasePlan{given: given, lowered: given, most: t.most, terms: t, longest: int64(term)}
+}
+
+// newLeasePlan says how a limit is leased for a term.
+func (t *terms) newLeasePlan(term time.Duration) *leasePlan {
+	p := &leasePlan{terms: t, term: term, lowered: t.limit, most: t.most, longest: int64(term)}
 	p.bound = LeasedBound{Limit: t.most, Lowered: t.most}
 	span, window := int64(term), int64(t.limit.Rate().Period)
 	switch t.limit.Algorithm() {
 	case weir.AlgorithmConcurrency:
-		return p, nil
+		return p
 	case weir.AlgorithmTokenBucket: // the time in which a quarter of the bucket is filled
 		span = min(span, muldiv(t.most, window, 4*t.limit.Rate().Permits))
 	case weir.AlgorithmSlidingWindow:
@@ -104,9 +118,8 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 		span = min(span, window)
 	}
 	if t.most < leastLeased || span < int64(leastSpan) {
-		return p, nil
+		return p
 	}
-	p.lowered = t.limit
 	if t.limit.Algorithm() == weir.AlgorithmTokenBucket {
 		p.most -= muldiv(t.limit.Rate().Permits, span, window) + 1
 		p.lowered = limits.WithPermits(p.lowered, p.most)
@@ -116,7 +129,7 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 	p.drips = t.limit.Algorithm() == weir.AlgorithmTokenBucket && int64(limits.Interval(t.limit.Rate())) <= p.pause()
 	p.bound.Lowered, p.bound.Leased, p.bound.Term = p.most, true, time.Duration(span)
 	p.bound.Block = max(1, p.most/blockShare)
-	return p, nil
+	return p
 }
 
 // muldiv is a x b / c rounded down, for a, b >= 0 and c > 0, or the largest int64 if it is no less.
@@ -164,5 +177,9 @@ func untilSegmentEnds(t, window, segments int64) int64 {
 
 // plan is how a limit is leased here.
 func (l *Leased) plan(limit weir.Limit) (*leasePlan, error) {
-	return l.plans.Of(limit, func(limit weir.Limit) (*leasePlan, error) { return newLeasePlan(limit, l.term) })
+	t, err := termsOf(limit)
+	if err != nil {
+		return nil, err
+	}
+	return t.leased(l.term), nil
 }

@@ -4,21 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/memo"
 )
 
 // terms are a limit that has been checked.
 type terms struct {
-	limit  weir.Limit        // with its defaults filled in
+	limit  weir.Limit
 	law    algo.Law          // windows begin at multiples of their length since 1970
 	bucket *algo.TokenBucket // nil for all other algorithms
 	most   int64             // permits that can be granted at once
 	text   string            // the binary form of the limit: equal for equal limits
+	leases atomic.Pointer[leasePlan]
 }
 
 // newTerms checks a limit.
@@ -79,14 +82,11 @@ func zoneIsNamed(z *time.Location) bool {
 	return true
 }
 
-// The limits of all stores of the process, by what they are and by their binary form.
-var (
-	compiled memo.Table[weir.Limit, *terms] //nolint:gochecknoglobals // so that a charge costs one look
-	written  memo.Table[string, *terms]     //nolint:gochecknoglobals // the same for records
-)
-
 // termsOf checks a limit, unless it was checked before.
-func termsOf(l weir.Limit) (*terms, error) { return compiled.Of(l, newTerms) }
+func termsOf(l weir.Limit) (*terms, error) { return limits.Made(l, inside.MadeByStore, newTerms) }
+
+// written are the limits of records by their binary form, so that a zone is not loaded for each record.
+var written memo.Table[string, *terms] //nolint:gochecknoglobals // limits are those of the process
 
 // readTerms is the terms of a limit in its binary form.
 func readTerms(text string) (*terms, bool) {

@@ -5,6 +5,7 @@ package inside
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,3 +67,18 @@ var (
 	ErrTableFull        = errors.New("weir: no room for another key: raise MaxKeys")
 	ErrTooManyOverrides = errors.New("weir: 65536 keys are overridden already: restore some")
 )
+
+// Made is what packages of this repository make of a limit, each in its own place: once, when it is first needed. See
+// limits.Made.
+type Made [makers]atomic.Value
+
+// The places in a Made.
+const (
+	MadeByStore = iota
+	MadeByRedis
+
+	makers
+)
+
+// MadeOf is a func(weir.Limit) *Made.
+var MadeOf any //nolint:gochecknoglobals // set once, before anything uses it

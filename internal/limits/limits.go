@@ -89,3 +89,21 @@ var membersOf = inside.Members.(func(limiter any) (members []weir.Acquirer, ok b
 
 // Members returns the limiters of a chain, in its order. The slice is a copy. ok is false for all that is no chain.
 func Members(limiter any) (members []weir.Acquirer, ok bool) { return membersOf(limiter) }
+
+//nolint:errcheck,forcetypeassert,gochecknoglobals // as above
+var madeOf = inside.MadeOf.(func(weir.Limit) *inside.Made)
+
+// Made returns what f makes of a limit, or has made of it before: all calls for a place have the same f. Nothing is remembered
+// of an error.
+func Made[T any](l weir.Limit, place int, f func(weir.Limit) (*T, error)) (*T, error) {
+	at := &madeOf(l)[place]
+	if made := at.Load(); made != nil {
+		return made.(*T), nil //nolint:errcheck,forcetypeassert // of the same f
+	}
+	made, err := f(l)
+	if err != nil {
+		return nil, err
+	}
+	at.CompareAndSwap(nil, made)
+	return at.Load().(*T), nil //nolint:errcheck,forcetypeassert // of the same f
+}

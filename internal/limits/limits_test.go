@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/limits"
 )
 
@@ -89,5 +90,36 @@ func TestMembers(t *testing.T) {
 		if got, ok := limits.Members(of); ok || got != nil {
 			t.Errorf("the members of a %T are %v, %v, want none", of, got, ok)
 		}
+	}
+}
+
+// TestMade: what is made of a limit is made once, also for one that is written a second time, and nothing is kept of an error.
+func TestMade(t *testing.T) {
+	calls := 0
+	permits := func(l weir.Limit) (*int64, error) {
+		calls++
+		n := l.Permits()
+		return &n, l.Check()
+	}
+	first, err := limits.Made(weir.AtOnce(71), inside.MadeByStore, permits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := limits.Made(weir.AtOnce(71), inside.MadeByStore, permits)
+	if err != nil || first != second || *first != 71 || calls != 1 {
+		t.Errorf("%v, %v, %v after %d calls, want one value and one call", *first, *second, err, calls)
+	}
+	other, err := limits.Made(weir.AtOnce(71), inside.MadeByRedis, permits)
+	if err != nil || other == first {
+		t.Errorf("%v: two places have one value", err)
+	}
+	calls = 0
+	for range 2 {
+		if _, err := limits.Made(weir.AtOnce(-71), inside.MadeByStore, permits); err == nil {
+			t.Error("a limit that cannot be used has no error")
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls, want 2: an error is kept", calls)
 	}
 }

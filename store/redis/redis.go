@@ -12,7 +12,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/internal/memo"
+	"github.com/weirhq/weir/internal/inside"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -37,7 +38,6 @@ const (
 type Store struct {
 	options  Options
 	dispatch *dispatcher
-	laws     memo.Table[weir.Limit, *law]
 	cluster  bool
 	// split has the limits of a request go to different slots by themselves even where the server is no cluster: for tests.
 	split bool
@@ -134,7 +134,7 @@ func (s *Store) parts(charges []store.Charge) ([]part, error) {
 	list := make([]*law, len(charges))
 	for i := range charges {
 		var err error
-		if list[i], err = s.laws.Of(charges[i].Limit, newLaw); err != nil {
+		if list[i], err = limits.Made(charges[i].Limit, inside.MadeByRedis, newLaw); err != nil {
 			return nil, err
 		}
 	}

@@ -62,7 +62,7 @@ type planCache struct {
 
 // A limit has its place in one set, where two are kept: that which came last, and one before it.
 const (
-	cacheBits = 10
+	cacheBits = 13
 	cacheSets = 1 << cacheBits
 )
 
