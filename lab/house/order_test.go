@@ -54,17 +54,18 @@ type listedPackage struct {
 //
 //nolint:tagliatelle // the names are those of go mod edit
 type moduleFile struct {
-	Module  modulePathOnly   `json:"Module"`
-	Require []modulePathOnly `json:"Require"`
+	Module  moduleVersion   `json:"Module"`
+	Require []moduleVersion `json:"Require"`
 	Replace []struct {
-		Old modulePathOnly `json:"Old"`
+		Old moduleVersion `json:"Old"`
 	} `json:"Replace"`
-	Tool []modulePathOnly `json:"Tool"`
+	Tool []moduleVersion `json:"Tool"`
 }
 
-//nolint:tagliatelle // the name is that of go mod edit
-type modulePathOnly struct {
-	Path string `json:"Path"`
+//nolint:tagliatelle // the names are those of go mod edit
+type moduleVersion struct {
+	Path    string `json:"Path"`
+	Version string `json:"Version"`
 }
 
 // runGo runs go in dir outside of any workspace and returns what it prints.
@@ -352,5 +353,33 @@ func TestWorkspaceHoldsEveryModule(t *testing.T) {
 				t.Errorf("%s requires %s, which is for development only", dir, r.Path)
 			}
 		}
+	}
+}
+
+// TestModulesAgreeOnVersions fails where two modules require different versions of a third. Then a package is compiled twice, and
+// a module by itself runs other code than in the workspace. `go work sync`, and `go mod tidy` in each module, mend it.
+func TestModulesAgreeOnVersions(t *testing.T) {
+	type requirement struct{ dir, version string }
+
+	first := map[string]requirement{}
+
+	repositoryFiles(t, func(name string) {
+		dir := path.Dir(name)
+		if path.Base(name) != "go.mod" || dir == "lab/tools" {
+			return
+		}
+
+		for _, r := range readModule(t, dir).Require {
+			switch other, known := first[r.Path]; {
+			case !known:
+				first[r.Path] = requirement{dir, r.Version}
+			case other.version != r.Version:
+				t.Errorf("%s requires %s %s, and %s requires %s", dir, r.Path, r.Version, other.dir, other.version)
+			}
+		}
+	})
+
+	if len(first) == 0 {
+		t.Error("found no requirement")
 	}
 }

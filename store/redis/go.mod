@@ -7,6 +7,9 @@ require (
 	github.com/weirhq/weir v0.0.0
 )
 
-require golang.org/x/sys v0.47.0 // indirect
+require (
+	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
 
 replace github.com/weirhq/weir => ../..
