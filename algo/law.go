@@ -41,7 +41,7 @@ func (b TokenBucket) Law() Law { //nolint:ireturn // one for each algorithm
 
 // Law is the window with states of three words: Window, Used and Excess.
 func (w Window) Law() Law { //nolint:ireturn // as above
-	return &law[WindowState, Window, windowWords]{w, windowWords(w.calendar != nil)}
+	return &windowLaw{law[WindowState, Window, windowWords]{w, windowWords(w.calendar != nil)}}
 }
 
 // Law is the window with states of one word for Segment, and one for each segment.
@@ -178,6 +178,22 @@ func (l *bucketLaw) Take(words []uint64, now, n int64) Result {
 	}
 	return r
 }
+
+// windowLaw takes in place, too.
+type windowLaw struct {
+	law[WindowState, Window, windowWords]
+}
+
+func (l *windowLaw) Take(words []uint64, now, n int64) Result {
+	s := l.layout.load(words, now)
+	r := l.algorithm.takeIn(&s, now, n)
+	if n > 0 {
+		l.layout.save(words, s)
+	}
+	return r
+}
+
+func (l *windowLaw) Grant(words []uint64, now int64) bool { return l.Take(words, now, 1).Allowed }
 
 // slidingLaw takes in place, as a state is large.
 type slidingLaw struct {

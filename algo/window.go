@@ -94,25 +94,30 @@ func (w Window) SameWindows(x Window) bool {
 
 // Take implements [Algorithm].
 func (w Window) Take(s WindowState, now, n int64) (WindowState, Result) {
-	var r Result
-	x := w.at(s, now)
-	over := x.Used + max(n, 1) - w.limit
-	switch {
-	case n < 0 || n > w.limit:
+	r := w.takeIn(&s, now, n)
+	return s, r
+}
+
+// takeIn is Take on a state in place, which is cheaper.
+func (w *Window) takeIn(s *WindowState, now, n int64) (r Result) {
+	x := w.at(*s, now)
+	if n < 0 || n > w.limit {
 		r.RetryAfter = Never
 		r.Remaining, r.ResetAfter = w.left(x, now)
-		return s, r
-	case over > 0:
+		return r
+	}
+	if over := x.Used + max(n, 1) - w.limit; over > 0 {
 		r.RetryAfter = time.Duration(elapsed(now, w.borne(x.Window, over)))
-	default:
+	} else {
 		r.Allowed = true
 		if n > 0 {
 			x.Used += n
 			r.Mark = Mark{At: x.Window}
 		}
 	}
+	*s = x
 	r.Remaining, r.ResetAfter = w.left(x, now)
-	return x, r
+	return r
 }
 
 // left is how many permits remain in the state x, and in how long all do.
