@@ -218,11 +218,10 @@ type pass struct {
 
 func (p pass) probe() bool { return stateOf(p.word) == BreakerHalfOpen }
 
-// enter lets a call through, or returns why not.
-func (b *Breaker) enter(ctx context.Context) (pass, error) {
-	p := pass{word: b.word.Load()}
-	if stateOf(p.word) != BreakerClosed {
-		if err := b.enterOpen(ctx, &p); err != nil {
+// enter lets a call through that does not fail fast, or returns why not.
+func (b *Breaker) enter(ctx context.Context) (p pass, err error) {
+	if p.word = b.word.Load(); stateOf(p.word) != BreakerClosed {
+		if p.word, err = b.enterOpen(ctx); err != nil {
 			return p, err
 		}
 	}
@@ -234,29 +233,24 @@ func (b *Breaker) enter(ctx context.Context) (pass, error) {
 }
 
 // enterOpen is enter for a breaker that is not closed.
-func (b *Breaker) enterOpen(ctx context.Context, p *pass) error {
-	now := b.clock.Now()
+func (b *Breaker) enterOpen(ctx context.Context) (word uint64, err error) {
 	switch {
 	case b.closed.Load():
-		return ErrClosed
-	case now < b.until.Load():
-		b.fastFailed.Add(1)
-		return errOpen
+		return 0, ErrClosed
 	case ctx.Err() != nil: // it would not tell anything about the store
-		return notTaken(ctx.Err())
+		return 0, notTaken(ctx.Err())
 	}
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	if b.state() == BreakerClosed {
-		p.word = b.word.Load()
-		return nil
+		return b.word.Load(), nil
 	}
+	now := b.clock.Now()
 	if now < b.until.Load() { // another call is the probe
 		b.fastFailed.Add(1)
-		return errOpen
+		return 0, errOpen
 	}
-	p.word = b.turn(BreakerHalfOpen, now+int64(b.o.MaxCooldown))
-	return nil
+	return b.turn(BreakerHalfOpen, now+int64(b.o.MaxCooldown)), nil
 }
 
 // turn changes the state. The breaker must be locked.
@@ -383,15 +377,18 @@ func (b *Breaker) probed(p pass, what outcome, err error) {
 }
 
 // Do implements [Home]. A call without charges asks nothing, and says nothing about the store.
-func (b *Breaker) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
+func (b *Breaker) Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (h Hold, err error) {
 	if len(charges) == 0 {
 		return b.inner.Do(ctx, ask, charges, decisions)
 	}
+	if b.failsFast() {
+		return h, errOpen
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
-		return Hold{}, err
+		return h, err
 	}
-	h, err := b.inner.Do(ctx, ask, charges, decisions)
+	h, err = b.inner.Do(ctx, ask, charges, decisions)
 	return h, b.leave(ctx, p, err)
 }
 
@@ -399,6 +396,9 @@ func (b *Breaker) Do(ctx context.Context, ask Ask, charges []Charge, decisions [
 func (b *Breaker) Settle(ctx context.Context, h Hold, actual []int64) error {
 	if h.ID == "" && !h.lent() {
 		return b.inner.Settle(ctx, h, actual)
+	}
+	if b.failsFast() {
+		return errOpen
 	}
 	p, err := b.enter(ctx)
 	if err != nil {
