@@ -408,8 +408,8 @@ func (c *cell) turnAway(d *Decision, n int64) {
 // claim makes l a lease that gives back what was taken.
 func (c *cell) claim(l *Lease) {
 	if l.decision.Allowed && l.permits > 0 && !c.full {
-		l.claim, l.generation = newClaim(c.k, l.permits, c.mark)
-		l.claim.under = c.under
+		of := l.bind(c.k, l.permits)
+		of.mark, of.under = c.mark, c.under
 	}
 }
 

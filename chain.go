@@ -181,13 +181,12 @@ func (c *Chain) invalid(n int64) Lease {
 	return Lease{decision: Decision{Reason: ReasonInvalid, RetryAfter: Never, Policy: c.name}, permits: n}
 }
 
-// claim is a claim with a part for every link, which counts as reserved until the request is granted.
-func (c *Chain) claim(n int64) (*claim, uint64) {
-	cl, generation := newClaim(c, n, algo.Mark{})
-	cl.parts = slices.Grow(cl.parts[:0], c.links)[:c.links]
-	clear(cl.parts)
-	cl.reserved = true
-	return cl, generation
+// claim gives l a claim with a part for every link, which counts as reserved until the request is granted.
+func (c *Chain) claim(l *Lease) {
+	of := l.bind(c, l.permits)
+	of.parts = slices.Grow(of.parts[:0], c.links)[:c.links]
+	clear(of.parts)
+	of.reserved = true
 }
 
 // try decides in one step. If the caller is ready to wait until ctx ends, a refusal is final only if there is nothing
@@ -208,7 +207,7 @@ func (c *Chain) try(ctx context.Context, l *Lease, n int64, reserve bool) (final
 	}
 	var foreign strictest
 	if len(c.foreign) > 0 {
-		l.claim, l.generation = c.claim(n)
+		c.claim(l)
 		c.reserveForeign(l.claim, n, &foreign)
 	}
 	c.lock()
@@ -278,7 +277,7 @@ func (c *Chain) addPart(l *Lease, place int, part Lease) {
 		return
 	}
 	if l.claim == nil {
-		l.claim, l.generation = c.claim(l.permits)
+		c.claim(l)
 	}
 	l.claim.parts[place] = part
 }
@@ -324,7 +323,7 @@ func (c *Chain) settle(cl *claim, how settlement, actual int64) {
 		case drop:
 			part.Drop()
 		case ignore:
-			part.settle(ignore, part.permits)
+			part.claim.settle(part.generation, ignore, part.permits)
 		case commit:
 			part.Commit(actual)
 		case cancel:
@@ -406,7 +405,7 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 	defer c.unregister(&stop)
 
 	l := Lease{permits: n}
-	l.claim, l.generation = c.claim(n)
+	c.claim(&l)
 	l.claim.parts = l.claim.parts[:0]
 	verdict := strictest{}
 	for i, limit := range c.limits {

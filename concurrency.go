@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inside"
@@ -19,6 +20,9 @@ import (
 // A weighted semaphore would hand out too much if released too often, and lets a large request wait for ever behind
 // small ones if it does not keep order. Here each lease gives back what it took, and the queue is strict: no caller
 // overtakes.
+//
+// While no caller waits, the permits are one word that calls exchange by compare-and-swap (TestWordEqualsLock). While permits
+// come back all the time, Stats.Idle may begin up to a millisecond late.
 type Concurrency struct{ pool }
 
 var _ Acquirer = (*Concurrency)(nil)
@@ -93,148 +97,193 @@ func (p *pool) setUp(o gateOptions) error {
 	return nil
 }
 
-// free is the state of a pool in one word: the permits that are free, as an int64 shifted left by one; bit 0 is raised. Below
-// zero it is how many more permits are out than the limit, which was lowered.
+// free is the state of a pool in one word:
+//
+//	bits 63..9  the permits that are free; below zero, how many more are out than the limit, which was lowered
+//	bit      8  permits have come back since watch looked
+//	bit      7  watched: it looks from time to time, and releases need not read the clock
+//	bits  6..1  how many requests were granted: see countedWord
+//	bit      0  raised: the state is in the meter, under the lock
 //
 // That the word holds what is free, and not what is out, makes the limit a part of it: who exchanges it needs to know
 // no limit, so a limit that changes meanwhile cannot be exceeded.
 type free struct {
-	_         [64]byte
-	word      atomic.Uint64
-	granted   atomic.Int64
-	_         [48]byte
+	countedWord
+
 	refused   tally.Tally
 	idleSince atomic.Int64
+	often     atomic.Int64 // how often in a row all permits have come back soon after they had
 	owner     *pool
+	timer     *time.Timer // of watch, while that goes on; under the lock, like
+	cameBack  bool        // bit 8 of words that were raised since watch looked
 }
 
-func wordOfFree(left int64) uint64 { return uint64(left) << 1 }
-
-func (f *free) take(n int64) (left int64, v verdict) {
-	for {
-		old := f.word.Load()
-		left = int64(old) >> 1
-		switch {
-		case old == held:
-			runtime.Gosched()
-		case old&raised != 0:
-			return 0, locked
-		case left < n:
-			return left, short
-		case f.word.CompareAndSwap(old, wordOfFree(left-n)):
-			return left - n, taken
-		}
-	}
-}
+const (
+	freeWatched  = 1 << 7
+	freeCameBack = 1 << 8
+	freeShift    = 9
+)
 
 // release gives n permits back; not ok if it needs the lock.
 func (f *free) release(n int64) (ok bool) {
 	for {
-		limit := f.owner.limit.Load()
 		old := f.word.Load()
-		if old == held {
+		next := old + uint64(n)<<freeShift
+		switch {
+		case old == held:
 			runtime.Gosched()
-			continue
-		}
-		if old&raised != 0 {
+		case old&raised != 0:
 			return false
-		}
-		left := int64(old)>>1 + n
-		if left == limit {
-			f.touch() // before the permits are back: Stats must not see an old time
-		}
-		if f.word.CompareAndSwap(old, wordOfFree(left)) {
-			if f.owner.limit.Load() != limit { // the permits may have been the last that were out
-				f.touch()
+		case old&freeWatched == 0:
+			if f.releaseTimed(old, next) {
+				return true
 			}
+		case f.word.CompareAndSwap(old, next|freeCameBack):
 			return true
 		}
 	}
 }
 
-// touch moves idleSince forward to now.
-func (f *free) touch() {
+// releaseTimed exchanges the word for one that may have all permits, and notes the time if so.
+func (f *free) releaseTimed(old, next uint64) (ok bool) {
+	limit, often := f.owner.limit.Load(), false
+	if int64(next)>>freeShift == limit {
+		often = f.touch() < oftenIdle // before the permits are back: Stats must not see an old time
+	}
+	if !f.word.CompareAndSwap(old, next) {
+		return false
+	}
+	if f.owner.limit.Load() != limit { // the permits may have been the last that were out
+		f.touch()
+	}
+	switch {
+	case !often:
+		f.often.Store(0)
+	case f.often.Add(1) == watchedAfter:
+		f.owner.watch()
+	}
+	return true
+}
+
+// touch moves idleSince forward to now, and returns by how much.
+func (f *free) touch() (by time.Duration) {
 	now := f.owner.now()
 	for {
 		old := f.idleSince.Load()
 		if old >= now || f.idleSince.CompareAndSwap(old, now) {
-			return
+			return time.Duration(now - old)
 		}
 	}
 }
 
+// A pool is watched if all permits have come back watchedAfter times in a row with less than oftenIdle between one time and
+// the next. Reading the clock would take as long as all the rest. So idleSince may be late by watchPeriod, and is never early.
+const (
+	watchedAfter = 64
+	oftenIdle    = 10 * time.Microsecond
+	watchPeriod  = time.Millisecond
+)
+
+// watch begins to look from time to time whether permits have come back.
+func (p *pool) watch() {
+	p.lock()
+	defer p.unlock()
+	if p.fast.timer == nil && p.clock == nil {
+		p.fast.timer = time.AfterFunc(watchPeriod, p.look)
+	}
+}
+
+// look goes on with watch while permits come back. They have come back now at the latest, as raise says.
+func (p *pool) look() {
+	p.lock()
+	defer p.unlock()
+	f := &p.fast
+	if f.cameBack {
+		f.cameBack = false
+		f.timer.Reset(watchPeriod)
+	} else {
+		f.timer = nil
+		f.often.Store(0)
+	}
+}
+
 func (f *free) raise() {
-	if old, ok := seize(&f.word); ok {
-		f.owner.meter.state[0] = uint64(f.owner.limit.Load() - int64(old)>>1)
+	old, ok := f.seize()
+	if !ok {
+		return
+	}
+	f.owner.meter.state[0] = uint64(f.owner.limit.Load() - int64(old)>>freeShift)
+	if old&freeCameBack != 0 {
+		f.cameBack = true
+		f.touch()
 	}
 }
 
 func (f *free) lower() {
-	f.word.Store(wordOfFree(f.owner.limit.Load() - int64(f.owner.meter.state[0])))
-}
-
-func (f *free) counts() (granted, refused int64) { return f.granted.Load(), f.refused.Sum() }
-
-// tell says in d what became of a call for n permits under a limit that may have changed meanwhile, and how many are left.
-func (f *free) tell(d *Decision, limit, n, left int64, v verdict) {
-	d.Limit, d.Policy = limit, f.owner.policy
-	if v == taken {
-		d.Allowed, d.Remaining = true, min(left, limit-n)
-		return
+	next := uint64(f.owner.limit.Load()-int64(f.owner.meter.state[0])) << freeShift
+	if f.timer != nil {
+		next |= freeWatched
 	}
-	d.Reason, d.Remaining = ReasonLimited, min(max(left, 0), limit)
+	f.word.Store(next)
 }
+
+func (f *free) counts() (granted, refused int64) { return f.sum(), f.refused.Sum() }
 
 // ask implements sharer.
 func (f *free) ask(d *Decision, _, n int64) (old, next uint64, v verdict) {
 	limit := f.owner.limit.Load()
-	old = f.word.Load()
+	old = f.load()
 	if old&raised != 0 || n > limit {
 		return old, 0, locked
 	}
-	left := int64(old) >> 1
-	if v = short; left >= n {
-		v = taken
-		left -= n
-		next = wordOfFree(left)
+	left := int64(old) >> freeShift
+	d.Limit, d.Policy = limit, f.owner.policy
+	if left < n {
+		d.Reason, d.Remaining = ReasonLimited, min(max(left, 0), limit)
+		return old, 0, short
 	}
-	f.tell(d, limit, n, left, v)
-	return old, next, v
+	d.Allowed, d.Remaining = true, min(left, limit)-n // the limit may have changed meanwhile
+	return old, old - uint64(n)<<freeShift + oneGrant, taken
 }
 
 // mark implements sharer.
 func (*free) mark(uint64, int64) algo.Mark { return algo.Mark{} }
 
-// count implements sharer.
+// count implements sharer. The word counts what is granted.
 func (f *free) count(granted bool) {
-	if granted {
-		f.granted.Add(1)
-	} else {
+	if !granted {
 		f.refused.Add()
 	}
 }
 
 // try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
 func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
-	limit := p.limit.Load()
-	if n <= 0 || n > limit {
+	if n <= 0 {
 		return false
 	}
-	left, v := p.fast.take(n)
-	if v == locked || v == short && !refuse {
-		return false
+	for l.permits = n; ; l.decision = (Decision{}) {
+		old, next, v := p.fast.ask(&l.decision, 0, n)
+		switch {
+		case v == taken:
+			l.bind(p.owner, n)
+			if !p.fast.word.CompareAndSwap(old, next) {
+				continue
+			}
+			if p.grants != nil {
+				p.grants.granted(l.claim, l.decision)
+			}
+			return true
+		case old == held:
+			runtime.Gosched()
+		default:
+			l.unbind()
+			if v == locked || !refuse {
+				return false
+			}
+			p.fast.refused.Add()
+			return true
+		}
 	}
-	l.permits = n
-	p.fast.tell(&l.decision, limit, n, left, v)
-	p.fast.count(v == taken)
-	if v == short {
-		return true
-	}
-	l.claim, l.generation = newClaim(p.owner, n, algo.Mark{})
-	if p.grants != nil {
-		p.grants.granted(l.claim, l.decision)
-	}
-	return true
 }
 
 // TryAcquire implements [Acquirer].

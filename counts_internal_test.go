@@ -6,13 +6,13 @@ import (
 )
 
 // TestStatsWaitForCountsOnTheirWay stops a caller between the exchange of a word whose count is full and the counting:
-// the 63 requests before it have been answered, so Stats must not leave them out.
+// the 63 requests in it have been answered, so Stats must not leave them out.
 func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
 	b, err := New(TokenBucket(PerDay(1), 100), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range grantsPerWord - 1 {
+	for range grantsPerWord {
 		b.Allow()
 	}
 	a := &b.fast
@@ -20,8 +20,8 @@ func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
 	if old&grantBits != grantBits {
 		t.Fatalf("the word counts %d", old&grantBits/oneGrant)
 	}
-	a.folding.Add(1) // what fold does, until the exchange
-	if !a.word.CompareAndSwap(old, (old+uint64(a.one))&^grantBits) {
+	a.folding.Add(1) // what fold does, with the exchange
+	if !a.word.CompareAndSwap(old, old&^grantBits) {
 		t.Fatal("somebody else uses the bucket")
 	}
 	counted := make(chan int64, 1)

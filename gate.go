@@ -228,8 +228,8 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 func (g *gate) lease(n int64, d Decision, m algo.Mark, reserve bool, u under) Lease {
 	l := Lease{decision: d, permits: n}
 	if d.Allowed && n > 0 && (reserve || g.returned) {
-		l.claim, l.generation = newClaim(g.owner, n, m)
-		l.claim.under = u
+		c := l.bind(g.owner, n)
+		c.mark, c.under = m, u
 		if g.grants != nil {
 			g.grants.granted(l.claim, l.decision)
 		}
@@ -476,7 +476,7 @@ func (g *gate) wake() {
 
 // settle implements settler.
 func (g *gate) settle(c *claim, how settlement, actual int64) {
-	if how < commit && !g.returned {
+	if !g.returned && (how < commit || actual == c.permits) {
 		return
 	}
 	now := g.enter()

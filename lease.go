@@ -47,12 +47,36 @@ const (
 	cancel
 )
 
+// claims are those that are used again. What they refer to is kept with them, until they are or the pool forgets them.
 var claims = sync.Pool{New: func() any { return new(claim) }}
 
-func newClaim(s settler, permits int64, mark algo.Mark) (*claim, uint64) {
-	c := claims.Get().(*claim)
-	c.settler, c.permits, c.mark = s, permits, mark
-	return c, c.generation.Load()
+// bind gives l a claim that s settles. Where a word is exchanged for the permits, it is bound before: the exchange waits for
+// what was written, so a caller that copies the lease need not.
+func (l *Lease) bind(s settler, permits int64) *claim {
+	c := l.claim
+	if c == nil {
+		c = claims.Get().(*claim)
+		l.claim, l.generation = c, c.generation.Load()
+	}
+	c.settler, c.permits = s, permits
+	return c
+}
+
+// unbind takes the claim of l, which has no copies, away again.
+func (l *Lease) unbind() {
+	if l.claim != nil {
+		claims.Put(l.claim)
+		l.claim, l.generation = nil, 0
+	}
+}
+
+// settle ends the claim of a lease of this generation, which it is not if the lease or a copy of it has ended before.
+func (c *claim) settle(generation uint64, how settlement, actual int64) {
+	if c == nil || !c.generation.CompareAndSwap(generation, generation+1) {
+		return
+	}
+	c.settler.settle(c, how, actual)
+	claims.Put(c)
 }
 
 // Allowed reports whether the permits were taken.
@@ -74,7 +98,7 @@ func (l Lease) Err() error { return refusal(l.decision, l.permits, nil) }
 
 // Release ends the lease. The permits of a [Concurrency] limiter are given back; of other limiters they are spent, and
 // come back with time: a reserved lease that is released has cost what was reserved.
-func (l Lease) Release() { l.settle(release, l.permits) }
+func (l Lease) Release() { l.claim.settle(l.generation, release, l.permits) }
 
 // Commit ends a reserved lease with what it really cost. If that is less than what was reserved, the rest is refunded
 // as by Cancel. If it is more, the difference is charged at once whether it is available or not: the limiter goes into
@@ -84,30 +108,18 @@ func (l Lease) Release() { l.settle(release, l.permits) }
 // window forgets a debt together with the segment that made it: each of its windows may hold limit + MaxDebt. A
 // negative cost counts as
 // 0. Committing a lease of a Concurrency limiter, or one that was not reserved, is Release.
-func (l Lease) Commit(actual int64) { l.settle(commit, max(actual, 0)) }
+func (l Lease) Commit(actual int64) { l.claim.settle(l.generation, commit, max(actual, 0)) }
 
 // Cancel ends a reserved lease as if nothing had been taken, and gives its permits to callers that wait. Permits that the
 // limiter has regained in the meantime are not given back twice: a window that has ended refunds nothing, and a
 // token bucket refunds what it still lacks of them, so that a cancellation never lets more through than the limit
 // (TestCancelNeverMints). Canceling a lease that was not reserved is Release, except that an overload.Adaptive
 // learns nothing from it.
-func (l Lease) Cancel() { l.settle(cancel, 0) }
+func (l Lease) Cancel() { l.claim.settle(l.generation, cancel, 0) }
 
 // Drop ends the lease like Release, for a request that was lost to an overload of what the limiter protects: it was
 // refused there, or took too long to be of use. An overload.Adaptive then lowers its limit; for all others it is Release.
-func (l Lease) Drop() { l.settle(drop, l.permits) }
-
-func (l Lease) settle(how settlement, actual int64) {
-	c := l.claim
-	if c == nil || !c.generation.CompareAndSwap(l.generation, l.generation+1) {
-		return
-	}
-	c.settler.settle(c, how, actual)
-	c.settler, c.mark, c.under = nil, algo.Mark{}, under{}
-	clear(c.parts)
-	c.parts = c.parts[:0]
-	claims.Put(c)
-}
+func (l Lease) Drop() { l.claim.settle(l.generation, drop, l.permits) }
 
 // waited is the error of a call whose lease needs no release.
 func waited(_ Lease, err error) error { return err }

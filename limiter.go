@@ -57,7 +57,7 @@ func New(limit Limit, o Options) (*Limiter, error) {
 	case AlgorithmTokenBucket:
 		bucket, _ := algo.NewTokenBucket(limit.Rate().Permits, limit.Rate().Period, limit.in().permits)
 		if l.fast.fit(&l.gate, bucket, l.born) {
-			l.word = &l.fast
+			l.word, l.owner = &l.fast, &l.fast
 			l.fast.lower()
 		}
 	case AlgorithmFixedWindow:
@@ -86,14 +86,13 @@ func (l *Limiter) Allow() bool {
 	before, epoch := a.word.Load(), a.epoch.Load()
 	now := clock.Now()
 	start, at := uint64(epoch)*scale, uint64(now-epoch)*scale
-	old := a.word.Load()
+	old := a.load()
 	full := max(old&^lowBits-start, at)
 	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
 		return l.allowContended(now)
 	}
 	if int64(full-at) <= a.room {
-		next := start + full + uint64(a.one) | (old+oneGrant)&grantBits
-		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next, grantsPerWord) {
+		if a.word.CompareAndSwap(old, start+full+uint64(a.one)|(old+oneGrant)&grantBits) {
 			return true
 		}
 	} else if old == before {

@@ -40,6 +40,61 @@ const (
 	taken
 )
 
+// countedWord is a word that counts what is granted from it, up to 63, in its bits 6 to 1: counting costs no second write.
+type countedWord struct {
+	_       [64]byte
+	word    atomic.Uint64
+	granted atomic.Int64 // without those counted in the word
+	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
+	_       [40]byte
+}
+
+const (
+	oneGrant      = 1 << 1
+	grantsPerWord = 63
+	grantBits     = grantsPerWord * oneGrant
+	lowBits       = grantBits | raised
+)
+
+// load returns the word, which can count one more unless it is raised.
+func (w *countedWord) load() (old uint64) {
+	if old = w.word.Load(); old&grantBits == grantBits {
+		old = w.fold()
+	}
+	return old
+}
+
+// fold is load if the count was full: it moves it to granted. A caller that stops in between holds back the count of
+// requests that were answered long before, so sum waits for it.
+//
+//go:noinline
+func (w *countedWord) fold() (old uint64) {
+	w.folding.Add(1)
+	for old = w.word.Load(); old&grantBits == grantBits; old = w.word.Load() {
+		if w.word.CompareAndSwap(old, old&^grantBits) {
+			w.granted.Add(grantsPerWord)
+		}
+	}
+	w.folding.Add(-1)
+	return old
+}
+
+// seize raises the word, and returns what it was; not ok if it is raised already.
+func (w *countedWord) seize() (old uint64, ok bool) {
+	if old, ok = seize(&w.word); ok {
+		w.granted.Add(int64(old & grantBits / oneGrant))
+	}
+	return old, ok
+}
+
+// sum needs a raised word: no caller can begin to fold.
+func (w *countedWord) sum() int64 {
+	for w.folding.Load() > 0 {
+		runtime.Gosched()
+	}
+	return w.granted.Load()
+}
+
 // divisor divides numbers below 2^63 by one that is known long before, by a multiplication: a division would cost as much as the
 // exchange of a word.
 //
@@ -67,18 +122,15 @@ func (v divisor) of(n uint64) uint64 {
 // algo.TokenBucketState calls Last + Ahead.
 //
 //	bits 63..7  the time in units of 1/num nanosecond, modulo 2^57
-//	bits  6..1  how many requests were granted, modulo 64: counting costs no second write
+//	bits  6..1  how many requests were granted: see countedWord
 //	bit      0  raised: the state is in the meter, under the lock
 //
 // The time counts from an epoch that lies behind it by less than the 57 bits. The epoch moves only under the lock; a
 // caller that read the word before and the epoch after such a move fails its exchange, or, if the word came out the
 // same, reads it right.
 type arrival struct {
-	_       [64]byte
-	word    atomic.Uint64
-	granted atomic.Int64 // without those counted in the word
-	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
-	_       [40]byte
+	countedWord
+
 	epoch   atomic.Int64
 	scale   uint64  // one nanosecond in the word
 	one     int64   // one permit in the word
@@ -95,13 +147,9 @@ type arrival struct {
 }
 
 const (
-	oneGrant      = 1 << 1
-	grantBits     = 63 << 1
-	lowBits       = grantBits | raised
-	grantsPerWord = 64
-	arrivalShift  = 7
-	mostAhead     = 1 << 55 // of the units in the word
-	epochLife     = 1 << 54
+	arrivalShift = 7
+	mostAhead    = 1 << 55 // of the units in the word
+	epochLife    = 1 << 54
 )
 
 // fit prepares the word for the bucket of g, and leaves it raised. It reports whether the bucket fits in a word.
@@ -123,20 +171,6 @@ func (a *arrival) fit(g *gate, bucket algo.TokenBucket, now int64) bool {
 	return true
 }
 
-// fold exchanges a word whose count is full, and moves what is counted to granted. Who stops between the two holds back the
-// count of requests that were answered long before, so counts waits for it.
-//
-//go:noinline
-func (a *arrival) fold(old, next uint64, counted int64) bool {
-	a.folding.Add(1)
-	ok := a.word.CompareAndSwap(old, next)
-	if ok {
-		a.granted.Add(counted)
-	}
-	a.folding.Add(-1)
-	return ok
-}
-
 // takeContended takes cost, the cost of some permits, after another caller changed the word at the same time. It tries again with
 // the same time, which is correct though it may be less than generous, and reads the clock anew before it refuses. It returns by
 // how much the bucket is short of full at time now: afterwards if it was taken, otherwise before. It does not count refusals.
@@ -145,7 +179,7 @@ func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict)
 	for before, now = raised, began; ; {
 		epoch := a.epoch.Load()
 		start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
-		old := a.word.Load()
+		old := a.load()
 		full := max(old&^lowBits-start, at)
 		ahead = int64(full - at)
 		switch {
@@ -154,8 +188,7 @@ func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict)
 		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
 			return 0, now, locked
 		case ahead <= a.room+a.one-cost:
-			next := start + full + uint64(cost) | (old+oneGrant)&grantBits
-			if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next, grantsPerWord) {
+			if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
 				return ahead + cost, now, taken
 			}
 		case old == before:
@@ -178,11 +211,10 @@ func (a *arrival) duration(ahead int64) time.Duration {
 }
 
 func (a *arrival) raise() {
-	old, ok := seize(&a.word)
+	old, ok := a.seize()
 	if !ok {
 		return
 	}
-	a.granted.Add(int64(old & grantBits / oneGrant))
 	epoch := a.epoch.Load()
 	s := a.state(old&^lowBits-uint64(epoch)*a.scale, epoch, a.returned.Load())
 	state := a.owner.meter.state // as [algo.TokenBucket.Law] has it
@@ -207,13 +239,7 @@ func (a *arrival) lower() {
 	a.word.Store((last*num + ahead + part) << arrivalShift)
 }
 
-// counts needs a raised word: no caller can begin to fold.
-func (a *arrival) counts() (granted, refused int64) {
-	for a.folding.Load() > 0 {
-		runtime.Gosched()
-	}
-	return a.granted.Load(), a.refused.Sum()
-}
+func (a *arrival) counts() (granted, refused int64) { return a.sum(), a.refused.Sum() }
 
 // state is that of a bucket which is short of full by ahead at time now.
 func (a *arrival) state(ahead uint64, now, returned int64) algo.TokenBucketState {
@@ -225,10 +251,7 @@ func (a *arrival) state(ahead uint64, now, returned int64) algo.TokenBucketState
 // ask implements sharer.
 func (a *arrival) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
 	epoch := a.epoch.Load()
-	old = a.word.Load()
-	if old&grantBits == grantBits && a.fold(old, old&^grantBits, grantsPerWord-1) {
-		old &^= grantBits
-	}
+	old = a.load()
 	if old&raised != 0 || n > a.burst || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
 		return old, 0, locked
 	}
@@ -269,19 +292,18 @@ func (a *arrival) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 		switch {
 		case v == taken:
 			if reserve {
-				m := a.mark(next, now)
-				if a.word.CompareAndSwap(old, next) {
-					l.claim, l.generation = newClaim(a.owner, n, m)
-					return true
-				}
-			} else if a.word.CompareAndSwap(old, next) {
+				l.bind(a, n).mark = a.mark(next, now)
+			}
+			if a.word.CompareAndSwap(old, next) {
 				return true
 			}
 		case old == held:
 			runtime.Gosched()
 		case v == locked || !refuse:
+			l.unbind()
 			return false
 		case old == before:
+			l.unbind()
 			a.refused.Add()
 			return true
 		default:
@@ -289,6 +311,35 @@ func (a *arrival) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 			now = clock.Now()
 		}
 	}
+}
+
+// settle implements settler.
+func (a *arrival) settle(c *claim, how settlement, actual int64) {
+	if how < commit || !a.undo(c.mark, c.permits-actual) {
+		a.owner.settle(c, how, actual)
+	}
+}
+
+// undo gives back n of the permits of m without the lock. It is ok only if they are the last that are missing, of which
+// [algo.TokenBucket.Cancel] gives back all, and if it does not need the lock.
+func (a *arrival) undo(m algo.Mark, n int64) (ok bool) {
+	if n <= 0 {
+		return false
+	}
+	now := clock.Now()
+	epoch := a.epoch.Load()
+	old := a.word.Load()
+	missing := m.At - a.returned.Load() - now
+	if old&raised != 0 || uint64(now-epoch) >= a.horizon || uint64(missing) > 2*a.horizon || a.epoch.Load() != epoch {
+		return false
+	}
+	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
+	ahead := uint64(missing)*a.scale + uint64(m.Part)<<arrivalShift
+	if old&^lowBits != start+at+ahead {
+		return false
+	}
+	ahead -= min(ahead, uint64(n*a.one))
+	return a.word.CompareAndSwap(old, start+at+ahead|old&grantBits)
 }
 
 // count implements sharer. The word counts what is granted.
@@ -434,7 +485,7 @@ func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 	a.tell(&l.decision, used, left, v)
 	a.count(v == taken)
 	if v == taken && reserve {
-		l.claim, l.generation = newClaim(a.owner, n, algo.Mark{At: number})
+		l.bind(a.owner, n).mark = algo.Mark{At: number}
 	}
 	return true
 }
