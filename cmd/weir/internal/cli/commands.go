@@ -8,14 +8,13 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/offline/replay"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/operator/top"
-	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 	"github.com/weirhq/weir/cmd/weir/internal/serve"
 )
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		serve.Command(), serve.DemoCommand(), proxy.Command(), replay.Command(), offline.ConfigCommand(),
+		serve.Command(), serve.DemoCommand(), serve.ProxyCommand(), replay.Command(), offline.ConfigCommand(),
 		offline.UnitTestCommand(),
 		top.Command(), operator.WhyCommand(), operator.AdminCommand(), operator.QuotaCommand(), operator.ClusterCommand(),
 		load.Command(),

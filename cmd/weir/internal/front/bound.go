@@ -79,6 +79,12 @@ func (b *Bounded) Counts() (open int, evicted, refused int64) {
 	return b.open, b.evicted, b.refused
 }
 
+// Tell adds the counts to the status of a front.
+func (b *Bounded) Tell(status map[string]any) {
+	open, evicted, refused := b.Counts()
+	status["connections"], status["connections_evicted"], status["connections_refused"] = open, evicted, refused
+}
+
 // Add gives a place to a connection that was accepted, nil if there is none: then it is to be closed. The connection that makes
 // room for it is closed.
 func (b *Bounded) Add(c net.Conn) *Seat {

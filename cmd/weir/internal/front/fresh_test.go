@@ -3,6 +3,7 @@ package front_test
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ import (
 func TestShutdownDoesNotWaitForUnusedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
-		front.CloseOnShutdown(s)
+		front.NewHTTP(s, nil, nil, slog.New(slog.DiscardHandler))
 		l := fronttest.Pipes()
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()

@@ -25,8 +25,9 @@ type Front interface {
 
 // Listening is a front with what it listens on.
 type Listening struct {
+	Made
+
 	Name     string // of its flag
-	Front    Front
 	Listener net.Listener
 }
 
@@ -36,6 +37,8 @@ type Group struct {
 	Log *slog.Logger
 	// Delay is how long a shutdown lets them go on, Timeout how long requests may take after that.
 	Delay, Timeout time.Duration
+	// OnDrain is called when the shutdown begins, before the fronts drain. Default: nil.
+	OnDrain func()
 	// OnEnd is called when the delay has passed, before they shut down: no request waits for permits any more. Default: nil.
 	OnEnd func()
 }
@@ -67,6 +70,9 @@ func (f *Group) Serve(ctx context.Context) error {
 	case failure = <-failed:
 		left--
 	case <-ctx.Done():
+	}
+	if f.OnDrain != nil {
+		f.OnDrain()
 	}
 	inFlight := int64(0)
 	for _, l := range f.All {

@@ -11,41 +11,59 @@ import (
 	"time"
 )
 
-// HTTPServer is the [Front] of clients that speak HTTP.
-type HTTPServer struct {
-	http    *http.Server
-	drain   *drain
-	idle    <-chan struct{}
-	onDrain func()
+// HTTP is a server of HTTP as all fronts have it: with TLS or without, a bound of its connections, and connections that end with
+// the answer to a request in chunks and, in a shutdown, at once where nothing was asked.
+type HTTP struct {
+	*http.Server
+
+	bound *Bounded
 }
 
-// NewHTTPServer makes one that speaks TLS, unless certificates is nil.
-func NewHTTPServer(h http.Handler, certificates *tls.Config, log *slog.Logger, onDrain func()) *HTTPServer {
-	d := newDrain(h)
-	s := &HTTPServer{http: newHTTPServer(EndOfChunks(d)), drain: d, onDrain: onDrain}
-	s.http.TLSConfig = certificates
-	CloseOnShutdown(s.http)
-	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	return s
-}
-
-// Bound has a bound learn which connections of the server are idle. It is called before the server serves a listener of
-// [Bounded.On].
-func (s *HTTPServer) Bound(b *Bounded) { b.Watch(s.http) }
-
-// Serve implements Front.
-func (s *HTTPServer) Serve(l net.Listener) error {
-	if s.http.TLSConfig != nil {
-		return s.http.ServeTLS(l, "", "")
+// NewHTTP makes one of a server that has a handler and its own bounds and time limits. It speaks TLS unless certificates is nil,
+// and any number of connections may be open if bound is nil.
+func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog.Logger) *HTTP {
+	s.Handler = endOfChunks(s.Handler)
+	s.TLSConfig = certificates
+	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	closeOnShutdown(s)
+	if bound != nil {
+		bound.Watch(s)
 	}
-	return s.http.Serve(l)
+	return &HTTP{s, bound}
+}
+
+// Serve serves the clients of a listener until the server is shut down.
+func (h *HTTP) Serve(l net.Listener) error {
+	if h.bound != nil {
+		l = h.bound.On(l)
+	}
+	if h.TLSConfig != nil {
+		return h.ServeTLS(l, "", "")
+	}
+	return h.Server.Serve(l)
+}
+
+// HTTPServer is the [Front] of clients that speak HTTP and are answered at once.
+type HTTPServer struct {
+	*HTTP
+
+	drain *drain
+	idle  <-chan struct{}
+}
+
+// NewHTTPServer makes one of a handler, with what [NewHTTP] needs.
+func NewHTTPServer(h http.Handler, certificates *tls.Config, bound *Bounded, log *slog.Logger) *HTTPServer {
+	d := newDrain(h)
+	return &HTTPServer{HTTP: NewHTTP(&http.Server{
+		Handler: d, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+	}, certificates, bound, log), drain: d}
 }
 
 // Drain implements Front.
 func (s *HTTPServer) Drain() (inFlight int64) {
-	s.onDrain()
 	// Connections end with the next answer, so that clients look for another server.
-	s.http.SetKeepAlivesEnabled(false)
+	s.SetKeepAlivesEnabled(false)
 	inFlight, s.idle = s.drain.begin()
 	return inFlight
 }
@@ -56,9 +74,9 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	case <-s.idle:
 	case <-ctx.Done():
 	}
-	err := s.http.Shutdown(ctx)
+	err := s.Server.Shutdown(ctx)
 	if err != nil {
-		_ = s.http.Close() // its errors are those of connections that are cut off
+		_ = s.Close() // its errors are those of connections that are cut off
 	}
 	return err
 }
@@ -71,13 +89,6 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 16 << 10
 )
-
-func newHTTPServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-	}
-}
 
 // drain counts the requests in flight, to know when those that were there before the shutdown are answered.
 type drain struct {
@@ -120,8 +131,8 @@ func (d *drain) begin() (inFlight int64, idle <-chan struct{}) {
 	return inFlight, d.idle
 }
 
-// CloseOnShutdown makes Shutdown close such connections. It sets the ConnState of s, and must be called before s serves.
-func CloseOnShutdown(s *http.Server) {
+// closeOnShutdown makes Shutdown close such connections. It sets the ConnState of s, and must be called before s serves.
+func closeOnShutdown(s *http.Server) {
 	c := freshConnections{open: map[net.Conn]struct{}{}}
 	s.ConnState = c.changed
 	s.RegisterOnShutdown(c.close)
@@ -155,10 +166,10 @@ func (c *freshConnections) close() {
 	}
 }
 
-// EndOfChunks makes a connection end with the answer to a request whose body came in chunks. The request may have said how long
+// endOfChunks makes a connection end with the answer to a request whose body came in chunks. The request may have said how long
 // it is as well: net/http goes by the chunks and does not tell. A proxy that has passed it on and goes by the length takes what
 // follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1).
-func EndOfChunks(next http.Handler) http.Handler {
+func endOfChunks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 { // never in HTTP/2
 			w.Header().Set("Connection", "close")

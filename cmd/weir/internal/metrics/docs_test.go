@@ -88,7 +88,7 @@ func prometheusTables(t *testing.T) map[string]string {
 			return "store"
 		case begins(name, "weir_cluster_"):
 			return "cluster"
-		case begins(name, "weir_front_", "weir_resp_", "weir_grpc_", "weir_rlqs_", "weir_forward_", "weir_check_", "weir_certificate_"):
+		case begins(name, "weir_front_", "weir_resp_", "weir_grpc_", "weir_rlqs_", "weir_forward_", "weir_proxy_", "weir_check_", "weir_certificate_"):
 			return "fronts"
 		case begins(name, "weir_admin_", "weir_audit_", "weir_refusals_", "weir_build_", "weir_config_reloads_"):
 			return "server"

@@ -58,12 +58,33 @@ func calls(method string) []told {
 	return all
 }
 
+// ofEach is a number of each front.
+func ofEach(name string) []told {
+	fronts := []string{frontHTTP, frontAdmin, frontRESP, frontGRPC, frontProxy}
+	all := make([]told, len(fronts))
+	for i, front := range fronts {
+		all[i] = told{[]string{front, name}, []string{front}}
+	}
+	return all
+}
+
+// requests are those of the proxy, by what became of them.
+func requests() []told {
+	results := []string{"admitted", "refused", "over_concurrency", "rejected"}
+	all := make([]told, len(results))
+	for i, became := range results {
+		all[i] = told{[]string{frontProxy, "requests", became}, []string{became}}
+	}
+	return all
+}
+
 // The fronts of which several numbers are told, by their names, and a label that many metrics have.
 const (
 	frontHTTP  = "http"
 	frontAdmin = "admin"
 	frontRESP  = "resp"
 	frontGRPC  = "grpc"
+	frontProxy = "proxy"
 	result     = "result"
 
 	// How many connections a front has open, has had no room for, and has closed to make room.
@@ -78,33 +99,18 @@ var byFront = []string{"front"}
 var ofFronts = []family{
 	{
 		name: "weir_front_connections", kind: gauge, labels: byFront,
-		help: "Open connections of each front: http, admin (with a listener of its own), resp and grpc.",
-		each: numbers(
-			told{[]string{frontHTTP, connections}, []string{frontHTTP}},
-			told{[]string{frontAdmin, connections}, []string{frontAdmin}},
-			told{[]string{frontRESP, connections}, []string{frontRESP}},
-			told{[]string{frontGRPC, connections}, []string{frontGRPC}},
-		),
+		help: "Open connections of each front: http, admin (with a listener of its own), resp, grpc and proxy.",
+		each: numbers(ofEach(connections)...),
 	},
 	{
 		name: "weir_front_connections_refused_total", kind: counter, labels: byFront,
 		help: "Connections that were refused because there were too many.",
-		each: numbers(
-			told{[]string{frontHTTP, refusedConnections}, []string{frontHTTP}},
-			told{[]string{frontAdmin, refusedConnections}, []string{frontAdmin}},
-			told{[]string{frontRESP, refusedConnections}, []string{frontRESP}},
-			told{[]string{frontGRPC, refusedConnections}, []string{frontGRPC}},
-		),
+		each: numbers(ofEach(refusedConnections)...),
 	},
 	{
 		name: "weir_front_connections_evicted_total", kind: counter, labels: byFront,
 		help: "Idle connections that were closed to make room for others.",
-		each: numbers(
-			told{[]string{frontHTTP, evictedConnections}, []string{frontHTTP}},
-			told{[]string{frontAdmin, evictedConnections}, []string{frontAdmin}},
-			told{[]string{frontRESP, evictedConnections}, []string{frontRESP}},
-			told{[]string{frontGRPC, evictedConnections}, []string{frontGRPC}},
-		),
+		each: numbers(ofEach(evictedConnections)...),
 	},
 	{
 		name: "weir_resp_connections_total", help: "Connections of clients that speak to Redis.", kind: counter,
@@ -185,5 +191,31 @@ var ofFronts = []family{
 				emit(float64(c.Rejected), "rejected")
 			}
 		},
+	},
+	{
+		name: "weir_proxy_requests_total", kind: counter, labels: []string{result},
+		help: "Requests of the proxy: admitted (passed on), refused, over_concurrency or rejected as invalid.",
+		each: numbers(requests()...),
+	},
+	{
+		name: "weir_proxy_upstream_errors_total", kind: counter,
+		help: "Requests that were passed on and that the service did not answer, or not wholly.",
+		each: numbers(at(frontProxy, "upstream_errors")),
+	},
+	{
+		name: "weir_proxy_aborted_total", help: "Requests of the proxy whose clients went away.", kind: counter,
+		each: numbers(at(frontProxy, "aborted")),
+	},
+	{
+		name: "weir_proxy_in_flight", help: "Requests of the proxy in flight, upgraded connections included.", kind: gauge,
+		each: numbers(at(frontProxy, "in_flight")),
+	},
+	{
+		name: "weir_proxy_upgraded", help: "Connections of the proxy that have left HTTP, such as WebSockets.", kind: gauge,
+		each: numbers(at(frontProxy, "upgraded")),
+	},
+	{
+		name: "weir_proxy_waiting", help: "Requests that wait for a place of --concurrency.", kind: gauge,
+		each: numbers(at(frontProxy, "waiting")),
 	},
 }

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
@@ -20,6 +21,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/policy"
 )
@@ -58,6 +60,10 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 	fatal(t, err)
 	auth, err := forwardauth.New(forwardauth.Options{Decider: l.Engine(), Status: http.StatusTooManyRequests})
 	fatal(t, err)
+	to, err := proxy.ParseUpstream("http://127.0.0.1:1")
+	fatal(t, err)
+	passed, err := proxy.New(proxy.Options{Upstream: to, Engine: l.Engine(), Bound: front.NewBounded(1, 1, quiet), Logger: quiet})
+	fatal(t, err)
 	return metrics.Sources{
 		Limits: l,
 		Status: func() map[string]any {
@@ -65,6 +71,7 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 				"http":  map[string]any{"connections": 3, "connections_evicted": int64(13), "connections_refused": int64(14)},
 				"admin": map[string]any{"connections": 15, "connections_evicted": int64(16), "connections_refused": int64(17)},
 				"resp":  resp.Status(), "grpc": grpc.Status(), "rlqs": quotas.Status(), "forward_auth": auth.Counts(),
+				"proxy":   passed.Status(),
 				"store":   remote.FleetStatus{Store: "redis://127.0.0.1:6379", Reached: true},
 				"cluster": remote.ClusterStatus{Cluster: "etcd at 127.0.0.1:2379", Joined: true},
 			}

@@ -96,7 +96,7 @@ func small(w http.ResponseWriter, r *http.Request) {
 func limited(b *testing.B, to string, burst, concurrency int64) string {
 	b.Helper()
 	return start(b, to, func(o *proxy.Options) {
-		o.Limit, o.UpstreamTimeout = limit(b, burst), time.Minute
+		o.Engine, o.UpstreamTimeout = limit(b, burst), time.Minute
 		o.Concurrency, o.Queue = concurrency, concurrency
 	}).addr
 }

@@ -14,12 +14,12 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
-	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+	"github.com/weirhq/weir/cmd/weir/internal/serve"
 )
 
 // command runs weir proxy until ctx ends.
 func command(ctx context.Context, stdout, log *logLines, args ...string) error {
-	cmd := proxy.Command() //nolint:contextcheck // the context comes with ExecuteContext
+	cmd := serve.ProxyCommand() //nolint:contextcheck // the context comes with ExecuteContext
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
@@ -52,7 +52,7 @@ func TestCommand(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		"msg=proxying listen=http://" + p.addr + " upstream=" + url + "/base limit=\"1/day burst 2\" by=client concurrency=3 queue=0",
+		"msg=proxying listen=http://" + p.addr + " upstream=" + url + "/base concurrency=3 queue=0 limit=\"1/day burst 2\" by=client",
 		"msg=stopping", "msg=stopped admitted=2 refused=1",
 	} {
 		if !strings.Contains(log.String(), want) {
@@ -153,7 +153,7 @@ func TestFailureAtTheStartIsNotMisuse(t *testing.T) {
 		want string
 	}{
 		{[]string{"--upstream", "http://x", "--listen", ln.Addr().String()}, "address already in use"},
-		{[]string{"--upstream", "http://x", "--tls-cert", "/no/c", "--tls-key", "/no/k"}, "--tls-cert /no/c"},
+		{[]string{"--upstream", "http://x", "--tls-cert", "/no/c", "--tls-key", "/no/k"}, "/no/c"},
 		{[]string{"--upstream", "https://x", "--upstream-ca", "/no/ca"}, "/no/ca"},
 		{[]string{"--upstream", "https://x", "--upstream-ca", empty}, "has no certificate"},
 	} {
@@ -166,7 +166,7 @@ func TestFailureAtTheStartIsNotMisuse(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var stdout bytes.Buffer
-	cmd := proxy.Command()
+	cmd := serve.ProxyCommand()
 	cmd.SetOut(&stdout)
 	cmd.SetArgs([]string{"--help"})
 	if err := cmd.Execute(); err != nil {

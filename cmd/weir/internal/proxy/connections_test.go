@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
 
@@ -43,7 +44,7 @@ func TestProxyConnectionsAreBounded(t *testing.T) {
 			_, _ = io.Copy(c, buffered)
 			_ = c.Close()
 		}
-	}), func(o *proxy.Options) { o.Connections = 3 })
+	}), func(o *proxy.Options) { o.Bound = front.NewBounded(3, 0, o.Logger) })
 	for range 3 {
 		connect(t, p)
 	}
@@ -100,7 +101,7 @@ func TestProxyConnectionsOfOneAddress(t *testing.T) {
 	p := start(t, upstream(t, func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}
 		<-finish
-	}), func(o *proxy.Options) { o.Connections, o.ConnectionsPerAddress = 100, 2 })
+	}), func(o *proxy.Options) { o.Bound = front.NewBounded(100, 2, o.Logger) })
 	for range 2 {
 		if _, err := io.WriteString(connect(t, p), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)

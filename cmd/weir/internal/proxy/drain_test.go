@@ -19,7 +19,7 @@ import (
 func TestRefusalsSurviveUnreadBodies(t *testing.T) {
 	const size = 200 << 10
 	for status, change := range map[int]func(*proxy.Options){
-		http.StatusTooManyRequests:       func(o *proxy.Options) { o.Limit = limit(t, 1) },
+		http.StatusTooManyRequests:       func(o *proxy.Options) { o.Engine = limit(t, 1) },
 		http.StatusRequestEntityTooLarge: func(o *proxy.Options) { o.MaxBody = 1 },
 	} {
 		p := start(t, upstream(t, ok), change)

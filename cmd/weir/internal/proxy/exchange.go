@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/httplimit"
 )
 
 // exchange is one request and what becomes of it.
@@ -22,14 +22,15 @@ type exchange struct {
 	out   responseWriter
 	start time.Time // of a request that is logged
 
-	peer, client netip.Addr
-	trusted      bool
+	whole   bool // OPTIONS *, which is about the upstream as a whole
+	peer    netip.Addr
+	trusted bool
 
-	decision weir.Decision // of the limit
-	lease    weir.Lease    // of the place at the upstream
-	upgrade  string        // the protocol that the upstream was asked to switch to
-	body     *requestBody  // nil: none
-	cancel   context.CancelCauseFunc
+	told    told         // of its limits
+	lease   weir.Lease   // of the place at the upstream
+	upgrade string       // the protocol that the upstream was asked to switch to
+	body    *requestBody // nil: none
+	cancel  context.CancelCauseFunc
 
 	upstreamErr error // that has cut the body of the response
 	outcome     outcome
@@ -41,7 +42,7 @@ type outcome string
 
 const (
 	forwarded      outcome = "forwarded"
-	refused        outcome = "refused"
+	refused        outcome = "refused" // until it is something else
 	crowded        outcome = "crowded"
 	rejected       outcome = "rejected"
 	upstreamFailed outcome = "upstream-error"
@@ -57,16 +58,28 @@ var errStopped = errors.New("weir: proxy: stopped")
 var errStalled = errors.New("weir: proxy: the upstream does not read the body of the request")
 
 func (x *exchange) serve() {
-	p := x.proxy
-	// Without an address, as of a connection that is not one of IP, it is the zero Addr.
-	x.peer, _ = clientip.Parse(x.in.RemoteAddr)
-	x.trusted = p.clients.Trusts(x.peer)
-	x.client, _ = p.clients.Client(x.in.RemoteAddr, x.in.Header[forwardedFor])
-	x.decision = p.take(x.in, x.client)
-	if !x.decision.Allowed {
-		x.refuse(refused, x.decision)
+	r := x.in
+	// What a server may read as "/" is that to the rules, too.
+	x.whole = r.Method == http.MethodOptions && r.URL.Path == "*"
+	if x.whole || r.URL.Path == "" && r.URL.Opaque == "" && r.Method != http.MethodConnect {
+		r.URL.Path = "/"
+	}
+	x.proxy.limited.ServeHTTP(&x.out, r)
+	if x.outcome != refused {
 		return
 	}
+	switch x.out.status {
+	case httplimit.StatusClientClosedRequest:
+		x.abort()
+	case http.StatusInternalServerError: // the engine has not decided
+		x.outcome = rejected
+	}
+}
+
+// pass passes on a request that its limits have allowed. r has the context of the gate.
+func (x *exchange) pass(r *http.Request) {
+	p := x.proxy
+	x.in, x.told = r, takeTold(x.out.Header())
 	if status, why := x.wrong(); status != 0 {
 		x.reject(status, why)
 		return
@@ -74,24 +87,12 @@ func (x *exchange) serve() {
 	if !x.enter() {
 		return
 	}
+	// Without an address, as of a connection that is not one of IP, it is the zero Addr.
+	x.peer, _ = clientip.Parse(r.RemoteAddr)
+	x.trusted = p.clients.Trusts(x.peer)
 	x.outcome = forwarded
 	p.totals.admitted.Add(1)
 	p.reverse.ServeHTTP(&x.out, x.passed())
-}
-
-// take takes the permit of a request, or one of each key that its path can be read as.
-func (p *Proxy) take(r *http.Request, client netip.Addr) weir.Decision {
-	key := p.o.By.FromRequest(r, client)
-	others := p.o.By.OtherKeys(r, client)
-	if len(others) == 0 {
-		return p.o.Limit.Take(key, 1)
-	}
-	charges := make([]keyset.Charge, 0, 1+len(others))
-	for _, key := range append(others, key) {
-		charges = append(charges, keyset.Charge{Limiter: p.o.Limit, Key: key, N: 1})
-	}
-	leases, binding := keyset.TryAcquireAll(nil, charges...)
-	return leases[binding].Decision() // of a limit whose leases release nothing
 }
 
 // wrong answers with which status a request is rejected that no upstream may get, 0 if there is nothing wrong with it.
@@ -107,6 +108,9 @@ func (x *exchange) wrong() (status int, why string) {
 	case r.Method == "PRI":
 		// The server hands on the beginning of HTTP/2 without TLS as if it were a request.
 		return http.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1, and HTTP/2 over TLS."
+	case r.URL.Opaque != "", r.URL.Path == "*":
+		// No rule reads it as the path that an upstream may take it for.
+		return http.StatusBadRequest, "The request needs a path that begins with a slash."
 	case o.Upstream.URL.Path != "" && climbs(r.URL.Path):
 		return http.StatusBadRequest, `The path must not contain "..".`
 	case o.MaxBody > 0 && r.ContentLength > o.MaxBody:
@@ -129,7 +133,7 @@ func (x *exchange) enter() bool {
 	lease, err := c.Acquire(x.in.Context(), 1)
 	switch {
 	case errors.Is(err, weir.ErrRefused):
-		x.refuse(crowded, lease.Decision())
+		x.crowd(lease.Decision())
 		return false
 	case err != nil:
 		x.abort()
@@ -187,7 +191,7 @@ func (x *exchange) answered(res *http.Response) error {
 	case res.Body != http.NoBody:
 		res.Body = &responseBody{res.Body, x}
 	}
-	x.proxy.limits.tell(res.Header, x.decision)
+	x.told.tell(res.Header)
 	return nil
 }
 
@@ -274,8 +278,9 @@ func (x *exchange) end() {
 }
 
 func (x *exchange) log() {
+	client, _ := x.proxy.clients.Client(x.in.RemoteAddr, x.in.Header[forwardedFor])
 	x.proxy.o.Logger.LogAttrs(x.in.Context(), slog.LevelInfo, "request",
-		slog.String("client", x.client.String()),
+		slog.String("client", client.String()),
 		slog.String("method", x.in.Method),
 		slog.String("host", x.in.Host),
 		slog.String("path", x.in.URL.EscapedPath()),
@@ -283,7 +288,7 @@ func (x *exchange) log() {
 		slog.Int64("bytes", x.out.written),
 		slog.Float64("duration_ms", float64(time.Since(x.start).Microseconds())/1000),
 		slog.String("outcome", string(x.outcome)),
-		slog.Int64("remaining", x.decision.Remaining),
+		slog.String("limits", strings.Join(x.told.limit, ", ")),
 	)
 }
 

@@ -2,13 +2,10 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"strconv"
 	"strings"
-
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // upstreamValue is a flag value that holds an Upstream.
@@ -51,32 +48,6 @@ func (v *wordValue) Set(s string) error {
 
 // Type implements pflag.Value.
 func (v *wordValue) Type() string { return v.kind }
-
-// proxiesValue is a flag value that holds networks. Each use of the flag adds to them.
-type proxiesValue struct{ proxies }
-
-// String implements pflag.Value.
-func (v *proxiesValue) String() string {
-	words := make([]string, len(v.proxies))
-	for i, p := range v.proxies {
-		words[i] = p.String()
-	}
-	return strings.Join(words, ",")
-}
-
-// Set implements pflag.Value.
-func (v *proxiesValue) Set(s string) error {
-	list, wrong := parseProxies(s)
-	if wrong != nil {
-		return fmt.Errorf("must be addresses or networks such as 10.0.0.0/8, joined by commas; %s is neither",
-			flags.Quote(wrong.word))
-	}
-	v.proxies = append(v.proxies, list...)
-	return nil
-}
-
-// Type implements pflag.Value.
-func (*proxiesValue) Type() string { return "CIDR[,CIDR]" }
 
 // sizeValue is a flag value that holds a number of bytes.
 type sizeValue int64

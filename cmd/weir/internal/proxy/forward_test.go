@@ -168,7 +168,7 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 
 func TestForwardedHeadersCannotBeForged(t *testing.T) {
 	url, requests := recorder(t)
-	p := start(t, url, func(o *proxy.Options) { o.Limit = limit(t, 3) })
+	p := start(t, url, func(o *proxy.Options) { o.Engine = limit(t, 3) })
 	forged := http.Header{
 		"X-Forwarded-For": {"192.0.2.1", "192.0.2.2"}, "X-Forwarded-Host": {"evil.test"}, "X-Forwarded-Proto": {"https"},
 		"X-Forwarded-Port": {"1"}, "X-Forwarded-User": {"root"}, "X-Real-Ip": {"192.0.2.3"}, "Forwarded": {"for=192.0.2.4"},
@@ -207,7 +207,7 @@ func TestForwardedHeadersCannotBeForged(t *testing.T) {
 func TestTrustedProxiesAreBelieved(t *testing.T) {
 	url, requests := recorder(t)
 	p := start(t, url, func(o *proxy.Options) {
-		o.Limit = limit(t, 1)
+		o.Engine = limit(t, 1)
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	for _, c := range []struct {

@@ -17,7 +17,9 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+	"github.com/weirhq/weir/policy"
 )
 
 // patience is how long tests wait for what must happen. It is never waited for if all is well.
@@ -77,14 +79,30 @@ func upstream(tb testing.TB, handler http.HandlerFunc) string {
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
-// limit is a bucket for each key of burst permits, which regains none while a test runs.
-func limit(tb testing.TB, burst int64) *weir.Keyed[string] {
+// limit is a bucket for each client of burst permits, which regains none while a test runs.
+func limit(tb testing.TB, burst int64) *policy.Engine {
 	tb.Helper()
-	l, err := weir.NewKeyed[string](weir.TokenBucket(weir.Per(burst, 24*time.Hour), burst), weir.KeyedOptions{Name: "default"})
+	return limitBy(tb, flags.Client(), burst)
+}
+
+// limitBy is limit for each key.
+func limitBy(tb testing.TB, by flags.Key, burst int64) *policy.Engine {
+	tb.Helper()
+	return engine(tb, flags.Limit{By: by, Rate: weir.Per(burst, 24*time.Hour), Burst: burst, MaxKeys: 1_000_000})
+}
+
+func engine(tb testing.TB, l flags.Limit) *policy.Engine {
+	tb.Helper()
+	set, err := l.Set("default")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return l
+	e, err := policy.NewEngine(set, policy.EngineOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = e.Close() })
+	return e
 }
 
 func options(tb testing.TB, to string, log io.Writer) proxy.Options {
@@ -94,13 +112,18 @@ func options(tb testing.TB, to string, log io.Writer) proxy.Options {
 		tb.Fatal(err)
 	}
 	return proxy.Options{
-		Upstream: u, Limit: limit(tb, 1_000_000), By: flags.Client(),
-		ShutdownTimeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Upstream: u, Engine: limit(tb, 1_000_000), Logger: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }
 
 // start runs a proxy before an upstream until the test ends.
 func start(tb testing.TB, to string, change func(*proxy.Options)) *running {
+	tb.Helper()
+	return startFor(tb, patience, to, change)
+}
+
+// startFor is start with a time for requests to finish when it stops.
+func startFor(tb testing.TB, timeout time.Duration, to string, change func(*proxy.Options)) *running {
 	tb.Helper()
 	r := &running{log: new(logLines), done: make(chan error, 1)}
 	o := options(tb, to, r.log)
@@ -128,7 +151,10 @@ func start(tb testing.TB, to string, change func(*proxy.Options)) *running {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		r.done <- p.Serve(ctx, ln)
+		fronts := front.Group{
+			All: []front.Listening{{Name: "listen", Made: front.Made{Front: p}, Listener: ln}}, Log: o.Logger, Timeout: timeout,
+		}
+		r.done <- fronts.Serve(ctx)
 	}()
 	tb.Cleanup(func() {
 		transport.CloseIdleConnections()

@@ -41,14 +41,15 @@ func problemOf(t *testing.T, a answer) problem {
 }
 
 // spoken is a refusal with the limit as it was configured, and the time as people say it.
-var spoken = regexp.MustCompile(`^The limit is 2/day, burst 2; retry after (11|12) hours( [0-9]+ minutes?)?\.$`)
+var spoken = regexp.MustCompile(`^The limit "default" is 2/day, burst 2, and has 0 remaining, but this request needs 1; ` +
+	`retry after (11|12) hours( [0-9]+ minutes?)?\.$`)
 
 func TestRefusedRequestsDoNotReachTheUpstream(t *testing.T) {
 	var arrived atomic.Int64
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		arrived.Add(1)
 		ok(w, r)
-	}), func(o *proxy.Options) { o.Limit = limit(t, 2) })
+	}), func(o *proxy.Options) { o.Engine = limit(t, 2) })
 	for i := range 2 {
 		res := p.get(t, "/")
 		want := `"default";r=` + string(rune('1'-i)) + `;t=`
@@ -124,7 +125,7 @@ func TestFieldsOfTheUpstreamAreKept(t *testing.T) {
 			p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 				maps.Copy(w.Header(), c.fields)
 				ok(w, r)
-			}), func(o *proxy.Options) { o.Limit = limit(t, 2) })
+			}), func(o *proxy.Options) { o.Engine = limit(t, 2) })
 			res := p.get(t, "/")
 			check := func(name string, want []string, ours string) {
 				t.Helper()
@@ -154,7 +155,7 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, upstream(t, ok), func(o *proxy.Options) { o.Limit, o.By = limit(t, 1), by })
+	p := start(t, upstream(t, ok), func(o *proxy.Options) { o.Engine = limitBy(t, by, 1) })
 	for _, c := range []struct {
 		key, path string
 		status    int
@@ -178,11 +179,7 @@ const reducedCapacity = "https://iana.org/assignments/http-problem-types#tempora
 func TestTableFull(t *testing.T) {
 	p := start(t, upstream(t, ok), func(o *proxy.Options) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-		var err error
-		o.Limit, err = weir.NewKeyed[string](weir.TokenBucket(weir.PerDay(1), 9), weir.KeyedOptions{Name: "default", MaxKeys: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o.Engine = engine(t, flags.Limit{By: flags.Client(), Rate: weir.PerDay(1), Burst: 9, MaxKeys: 1})
 	})
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		req := request(t, http.MethodGet, p.url, nil)
@@ -204,7 +201,7 @@ func TestOneKeyForEveryReadingOfAPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, upstream(t, ok), func(o *proxy.Options) { o.Limit, o.By = limit(t, 1), by })
+	p := start(t, upstream(t, ok), func(o *proxy.Options) { o.Engine = limitBy(t, by, 1) })
 	for i, target := range []string{"/login", "/a%2fb/../login", "/x/%2e%2e/login", `/x/..%5clogin`, "/x/..%252flogin", "//login"} {
 		want := http.StatusTooManyRequests
 		if i == 0 {

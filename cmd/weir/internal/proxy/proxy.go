@@ -14,17 +14,21 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Options configure a [Proxy].
 type Options struct {
 	// Upstream is where admitted requests go. Required.
 	Upstream Upstream
-	// Limit is asked for one permit for each request. Required.
-	Limit *weir.Keyed[string]
-	// By is whose permit that is. Default: all requests share one key.
-	By flags.Key
+	// Engine decides on each request. Required.
+	Engine *policy.Engine
+	// Fields are the header fields in which limits are told. With ratelimitfields.NoFields the bodies of refusals name no policy
+	// either. Default: ratelimitfields.RateLimit11.
+	Fields ratelimitfields.Fields
 	// UpstreamHost is the Host that the upstream sees. Default: the one that the client sent.
 	UpstreamHost string
 	// UpstreamRoots are the certificate authorities of an https upstream. Default: those of the system.
@@ -37,28 +41,30 @@ type Options struct {
 	// Concurrency is how many requests the upstream gets at a time, and Queue how many more wait for that in the order in
 	// which they came. Default: 0, no bound.
 	Concurrency, Queue int64
-	// Connections is how many connections of clients there may be at a time: when there are as many, one on which no request is
-	// under way makes room for the next. ConnectionsPerAddress is how many of them one address may have, or one /64 of IPv6.
-	// Default: 0, no bound.
-	Connections, ConnectionsPerAddress int
+	// Bound bounds the connections of clients. Default: nil, any number may be open.
+	Bound *front.Bounded
 	// MaxBody is the largest body of a request in bytes. Default: 0, no bound.
 	MaxBody int64
 	// TLS makes the proxy speak TLS. It needs a certificate. Default: nil, plain HTTP.
 	TLS *tls.Config
-	// ShutdownTimeout is how long requests may take to finish once Serve has been told to stop. Default: 0, they are cut.
-	ShutdownTimeout time.Duration
+	// Traced puts the trace that requests belong to into their contexts. Default: nil, they belong to none.
+	Traced func(http.Handler) http.Handler
 	// LogRequests makes a line of each request. Default: false.
 	LogRequests bool
 	// Logger gets the log. Required.
 	Logger *slog.Logger
 }
 
-// Proxy is a handler that passes requests on to an upstream as far as its limits allow.
+// Proxy is a [front.Front] that passes requests on to an upstream as far as their limits allow.
 type Proxy struct {
 	o           Options
 	clients     *clientip.Resolver
+	limited     http.Handler      // asks the engine
 	concurrency *weir.Concurrency // nil: no bound
-	limits      limits
+	crowded     *ratelimitfields.Policies
+	headers     ratelimitfields.Headers
+	server      *front.HTTP
+	cut         func() // ends all requests
 	transport   transport
 	reverse     *httputil.ReverseProxy
 	faults      *slog.Logger
@@ -76,8 +82,8 @@ func New(o Options) (*Proxy, error) {
 	switch {
 	case o.Upstream.URL == nil:
 		return nil, errors.New("weir: proxy: Options.Upstream is missing")
-	case o.Limit == nil:
-		return nil, errors.New("weir: proxy: Options.Limit is missing")
+	case o.Engine == nil:
+		return nil, errors.New("weir: proxy: Options.Engine is missing")
 	case o.Logger == nil:
 		return nil, errors.New("weir: proxy: Options.Logger is missing")
 	}
@@ -85,16 +91,19 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{o: o, clients: clients}
-	if o.Concurrency > 0 {
-		if p.concurrency, err = weir.NewConcurrency(o.Concurrency, weir.Options{
-			Name: crowdedPolicy, QueueLimit: o.Queue,
-		}); err != nil {
-			return nil, err
-		}
-	}
-	if p.limits, err = newLimits(o.Limit, p.concurrency); err != nil {
+	p := &Proxy{o: o, clients: clients, headers: ratelimitfields.Headers{Fields: o.Fields}}
+	gate, err := httplimit.NewGate(httplimit.GateOptions{
+		Engine: o.Engine, Clients: clients, Wait: true, Headers: p.headers, OnRefused: tellID, Logger: o.Logger,
+	})
+	if err != nil {
 		return nil, err
+	}
+	p.limited = gate.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out, _ := w.(*responseWriter) // which the gate hands on as it is
+		out.exchange.pass(r)          //nolint:contextcheck // r has the context
+	}))
+	if wrong := p.boundUpstream(); wrong != nil {
+		return nil, wrong
 	}
 	faults, err := newFaultLog(o.Logger.Handler())
 	if err != nil {
@@ -114,7 +123,21 @@ func New(o Options) (*Proxy, error) {
 			exchangeOf(r).failed(r, err)
 		},
 	}
+	p.server = p.newServer()
 	return p, nil
+}
+
+// boundUpstream makes the bound of how many requests the upstream gets at a time, if there is one.
+func (p *Proxy) boundUpstream() (err error) {
+	if p.o.Concurrency == 0 {
+		return nil
+	}
+	p.concurrency, err = weir.NewConcurrency(p.o.Concurrency, weir.Options{Name: crowdedPolicy, QueueLimit: p.o.Queue})
+	if err != nil {
+		return err
+	}
+	p.crowded, err = ratelimitfields.NewPolicies(ratelimitfields.PolicyOf(crowdedPolicy, p.concurrency.Limit()))
+	return err
 }
 
 // ServeHTTP passes a request on, or refuses it. It panics with [http.ErrAbortHandler] where the client must not take a
@@ -122,7 +145,7 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.inFlight.Add(1)
 	defer p.inFlight.Add(-1)
-	x := exchange{proxy: p, in: r, out: responseWriter{ResponseWriter: w}}
+	x := exchange{proxy: p, in: r, out: responseWriter{ResponseWriter: w}, outcome: refused}
 	x.out.exchange = &x
 	if p.o.LogRequests {
 		x.start = time.Now()
@@ -137,10 +160,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In)
 	out, in := pr.Out, pr.In
 	pr.SetURL(p.o.Upstream.URL)
-	if in.URL.Path == "*" { // OPTIONS * is about the upstream as a whole
+	if x.whole {
 		out.URL.Path, out.URL.RawPath = "*", ""
 	}
-	// The proxy reads no parameter of the query, so there is none that the upstream could read differently.
+	// As the client sent it, also what the rules could not read.
 	out.URL.RawQuery = in.URL.RawQuery
 	out.Host = in.Host
 	if p.o.UpstreamHost != "" {
@@ -153,13 +176,16 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 
 // Totals are what has become of the requests so far.
 type Totals struct {
-	// Admitted were passed on to the upstream, Refused by the limit with 429, and Crowded by the bound on concurrency
-	// with 503.
-	Admitted, Refused, Crowded int64
-	// Rejected are those that no upstream may get: bodies that are too large or broken, and wrong methods and paths.
+	// Admitted were passed on to the upstream, Refused by a limit or a rule, and Crowded by the bound on concurrency with 503.
+	Admitted int64
+	Refused  int64
+	Crowded  int64
+	// Rejected are those that no upstream may get: bodies that are too large or broken, wrong methods and paths, and what cannot
+	// be decided.
 	Rejected int64
 	// UpstreamErrors and Aborted are of those admitted, or that waited: the upstream failed; the client went away.
-	UpstreamErrors, Aborted int64
+	UpstreamErrors int64
+	Aborted        int64
 }
 
 type totals struct {
@@ -173,6 +199,31 @@ func (p *Proxy) Totals() Totals {
 		t.admitted.Load(), t.refused.Load(), t.crowded.Load(),
 		t.rejected.Load(), t.upstreamErrors.Load(), t.aborted.Load(),
 	}
+}
+
+// total is what the log says of them.
+func (p *Proxy) total() []any {
+	t := p.Totals()
+	return []any{
+		"admitted", t.Admitted, "refused", t.Refused, "crowded", t.Crowded, "rejected", t.Rejected,
+		"upstream_errors", t.UpstreamErrors, "aborted", t.Aborted,
+	}
+}
+
+// Status is the state of the proxy by names, for the status and the metrics of the server.
+func (p *Proxy) Status() map[string]any {
+	t, c := p.Totals(), p.Concurrency()
+	status := map[string]any{
+		"requests": map[string]any{
+			"admitted": t.Admitted, "refused": t.Refused, "over_concurrency": t.Crowded, "rejected": t.Rejected,
+		},
+		"upstream_errors": t.UpstreamErrors, "aborted": t.Aborted, "in_flight": p.inFlight.Load(),
+		"upgraded": p.upgrades.count(), "waiting": c.Waiters,
+	}
+	if p.o.Bound != nil {
+		p.o.Bound.Tell(status)
+	}
+	return status
 }
 
 // Concurrency returns the state of the bound on concurrency, the zero Stats if there is none.

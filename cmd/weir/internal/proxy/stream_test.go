@@ -221,7 +221,7 @@ func TestExpectContinue(t *testing.T) {
 			return
 		}
 		_, _ = io.Copy(w, r.Body)
-	}), func(o *proxy.Options) { o.Limit = limit(t, 2) })
+	}), func(o *proxy.Options) { o.Engine = limit(t, 2) })
 	const head = " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
 
 	_, reader := p.raw(t, "POST /refused"+head)

@@ -54,7 +54,7 @@ func roundTrip(ctx context.Context, t *testing.T, conn *websocket.Conn, text str
 }
 
 func TestWebSocketsPassWhileNewOnesAreRefused(t *testing.T) {
-	p := start(t, upstream(t, socketEcho), func(o *proxy.Options) { o.Limit, o.Concurrency = limit(t, 2), 2 })
+	p := start(t, upstream(t, socketEcho), func(o *proxy.Options) { o.Engine, o.Concurrency = limit(t, 2), 2 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var conns []*websocket.Conn

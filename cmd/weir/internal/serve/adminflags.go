@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	usualAdmin     = "127.0.0.1:7071"
 	usualAuditSize = 100
 	mostAuditSize  = 100_000
 	usualAuditKept = 10
@@ -27,7 +26,6 @@ const (
 
 // adminFlags say who may look at the server and change it, and what is written down.
 type adminFlags struct {
-	address       string
 	tokenFile     string
 	clientCA      string
 	metricsPublic bool
@@ -42,8 +40,6 @@ type adminFlags struct {
 }
 
 func (f *adminFlags) register(fs *pflag.FlagSet) {
-	fs.Var(flags.Listen(&f.address), "admin",
-		"address of the admin API, the dashboard and the metrics, such as "+usualAdmin+"\n(default: none, they are at --http)")
 	fs.Var(flags.File(&f.tokenFile), "admin-token-file",
 		"file with the token of 16 to 4096 characters that the admin pages need, or\nwith lines of a name and a token, read "+
 			"again when it changes (default: none: the\npages are answered if weir listens on a loopback address)")
@@ -68,8 +64,15 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 		"file with 16 to 1024 bytes that make the hashes of keys in the log\n(default: none: some by chance, others each time)")
 }
 
-// check finds flags that do not go together.
-func (f *adminFlags) check(fs *pflag.FlagSet, withTLS bool) error {
+// check finds flags that do not go together. withTLS says whether fronts speak TLS, withPages whether there are admin pages.
+func (f *adminFlags) check(fs *pflag.FlagSet, withTLS, withPages bool) error {
+	if !withPages {
+		for _, name := range []string{"admin-token-file", "admin-client-ca", "admin-rate", "metrics-public"} {
+			if fs.Changed(name) {
+				return flags.Errorf("--%s needs --%s or --%s, where the admin pages are", name, frontAdmin, frontHTTP)
+			}
+		}
+	}
 	if f.clientCA != "" && !withTLS {
 		return flags.Errorf("--admin-client-ca needs --tls-cert and --tls-key")
 	}

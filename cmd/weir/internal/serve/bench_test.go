@@ -56,7 +56,7 @@ func benchmark(b *testing.B, h http.Handler) {
 	ended := make(chan error, 1)
 	go func() {
 		log := slog.New(slog.DiscardHandler)
-		f := front.Group{All: []front.Listening{{Name: "http", Front: front.NewHTTPServer(h, nil, log, func() {}), Listener: l}}, Log: log, Timeout: time.Minute}
+		f := front.Group{All: []front.Listening{{Name: "http", Made: front.Made{Front: front.NewHTTPServer(h, nil, nil, log)}, Listener: l}}, Log: log, Timeout: time.Minute}
 		ended <- f.Serve(ctx)
 	}()
 	conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", l.Addr().String())

@@ -1,4 +1,4 @@
-// Package serve is the command that serves limits to other programs.
+// Package serve has the commands that serve limits to other programs: serve, and proxy, which stands in front of an HTTP service.
 package serve
 
 import (
@@ -13,9 +13,12 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 )
 
-// options are the flags of the command.
+// options are the flags of a command that serves.
 type options struct {
+	program
+
 	fronts          frontFlags
+	http            httpFlags
 	config          configFlags
 	rates           ratelimitFlags
 	limit           flags.Limit
@@ -25,8 +28,19 @@ type options struct {
 	shutdownDelay   time.Duration
 	shutdownTimeout time.Duration
 
+	running *serving // once it runs
 	// serves is called when the server serves, with its addresses. Default: nil.
-	serves func(http net.Addr)
+	serves func(first net.Addr)
+}
+
+// program is what differs between the commands that serve.
+type program struct {
+	does, doing string // "serves" and "serving", for people and for the log
+	// keyed reports whether requests have the key that --by says where there is no configuration. Otherwise they name it.
+	keyed bool
+	first []string // the flags that help lists first
+	// The default of --shutdown-timeout, and how long it may be.
+	shutdown, longestShutdown time.Duration
 }
 
 const long = `serve decides whether requests are within their limits: for callers of its JSON
@@ -124,7 +138,11 @@ func Command() *cobra.Command { return new(options).command(kinds()) }
 
 // command returns the command with its flags, which serves fronts of those kinds besides HTTP.
 func (o *options) command(kinds []*front.Kind) *cobra.Command {
-	cmd := &cobra.Command{
+	o.program = program{
+		does: "serves", doing: "serving", first: []string{"config", "http", "limit", "burst", "resp", "grpc"},
+		shutdown: 10 * time.Second, longestShutdown: time.Hour,
+	}
+	return o.begin(&cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Answer other programs that ask whether a request is within its limit",
 		Long:  long,
@@ -140,14 +158,17 @@ func (o *options) command(kinds []*front.Kind) *cobra.Command {
   weir serve --http :8443 --tls-cert cert.pem --tls-key key.pem
   curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check
   redis-cli -p 6380 CL.THROTTLE alice 15 30 60`,
-		Args:              flags.NoArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(cmd.Flags()); err != nil {
-				return err
-			}
-			return run(cmd, o)
-		},
+	}, append([]*front.Kind{o.httpKind(defaultHTTP), o.adminKind()}, kinds...))
+}
+
+// begin makes a command one that serves fronts of those kinds.
+func (o *options) begin(cmd *cobra.Command, kinds []*front.Kind) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = flags.NoArguments, cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.check(cmd.Flags()); err != nil {
+			return err
+		}
+		return run(cmd, o)
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
@@ -162,7 +183,11 @@ func (o *options) command(kinds []*front.Kind) *cobra.Command {
 func (o *options) register(fs *pflag.FlagSet) {
 	flags.Group(fs, "addresses, names and TLS", o.fronts.register)
 	flags.Group(fs, "limits, with --config and without", func(fs *pflag.FlagSet) {
-		o.limit.RegisterRate(fs)
+		if o.keyed {
+			o.limit.Register(fs)
+		} else {
+			o.limit.RegisterRate(fs)
+		}
 		o.config.register(fs)
 	})
 	for _, offer := range o.fronts.offers {
@@ -176,11 +201,11 @@ func (o *options) register(fs *pflag.FlagSet) {
 		fs.Var(flags.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
 			"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
 				"from 0s to 1h; longer if requests are in flight")
-		o.shutdownTimeout = 10 * time.Second
-		fs.Var(flags.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
-			"how long requests in flight may take after that before they are cut off, from 0s to 1h")
+		o.shutdownTimeout = o.shutdown
+		fs.Var(flags.Duration(&o.shutdownTimeout, 0, o.longestShutdown), "shutdown-timeout",
+			"how long requests in flight may take after that before they are cut off, from 0s to "+flags.Short(o.longestShutdown))
 	})
-	flags.First(fs, "config", "http", "limit", "burst", "resp", "grpc")
+	flags.First(fs, o.first...)
 }
 
 // check finds flags that do not go together.
@@ -191,7 +216,7 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	if err := o.apart(); err != nil {
 		return err
 	}
-	if err := o.admin.check(fs, o.fronts.tls.Certificate != ""); err != nil {
+	if err := o.admin.check(fs, o.fronts.tls.Certificate != "", o.address(frontHTTP)+o.address(frontAdmin) != ""); err != nil {
 		return err
 	}
 	if err := o.otlp.Check(fs); err != nil {

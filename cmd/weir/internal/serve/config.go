@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/netip"
 
 	"github.com/spf13/pflag"
 
@@ -13,26 +12,18 @@ import (
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
-	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // configFlags are those that hold with --config only.
 type configFlags struct {
-	path          string
-	state         string
-	storeURL      flags.StoreURL
-	store         *config.Store // of storeURL
-	trusted       []netip.Prefix
-	refusalStatus int
-	authHeaders   string
-	explainEvery  int
+	path         string
+	state        string
+	storeURL     flags.StoreURL
+	store        *config.Store // of storeURL
+	explainEvery int
 }
 
-const defaultRefusalStatus = 429
-
 func (f *configFlags) register(fs *pflag.FlagSet) {
-	f.trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	f.refusalStatus = defaultRefusalStatus
 	fs.Var(flags.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
 	fs.Var(&f.storeURL, "store",
 		"Redis or Valkey that shares the policies of the files that are not local, in place of that of --config: "+
@@ -40,14 +31,6 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	fs.Var(flags.Text(&f.state, 1, 4096), "state",
 		"directory for what survives a restart: calendar windows of a day and longer, unless --config has a cluster; or none "+
 			"(default: $STATE_DIRECTORY, or one for this --config below $XDG_STATE_HOME/weir)")
-	fs.Var(flags.Networks(&f.trusted), "trust-proxy",
-		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
-	fs.Var(flags.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
-		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
-	f.authHeaders = headersIETF
-	fs.Var(flags.OneOf(&f.authHeaders, headersNone, headersIETF), "auth-headers",
-		"header fields of answers at /v1/auth: RateLimit and RateLimit-Policy,\nwhich name policies to clients where the proxy "+
-			"passes them on, as bodies of\nrefusals do, or none, without names in bodies")
 	fs.Var(flags.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
@@ -62,7 +45,7 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 		return flags.Errorf("--state needs --config")
 	}
 	if f.path != "" || rates {
-		for _, name := range []string{"limit", "burst", "max-keys"} {
+		for _, name := range []string{"limit", "burst", "max-keys", "by"} {
 			if fs.Changed(name) {
 				return flags.Errorf("--%s cannot stand with --config or --ratelimit-config, which have the limits", name)
 			}
@@ -102,22 +85,6 @@ func (o *options) engine(log *slog.Logger) policy.EngineOptions {
 		e.ExplainEvery, e.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
 	}
 	return e
-}
-
-// status is that of refusals, 0 if it was not given.
-func (f *configFlags) status(fs *pflag.FlagSet) int {
-	if !fs.Changed("auth-refusal-status") {
-		return 0
-	}
-	return f.refusalStatus
-}
-
-// authFields are the header fields of --auth-headers.
-func (f *configFlags) authFields() ratelimitfields.Fields {
-	if f.authHeaders == headersNone {
-		return ratelimitfields.NoFields
-	}
-	return ratelimitfields.RateLimit11
 }
 
 // logExplanation logs an explanation.

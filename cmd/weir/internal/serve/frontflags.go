@@ -13,13 +13,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 )
 
-const (
-	defaultHTTP = "127.0.0.1:7070"
-	frontHTTP   = "http"
-	frontAdmin  = "admin"
-)
-
-// kinds are the fronts besides that of HTTP.
+// kinds are the fronts that do not speak HTTP.
 func kinds() []*front.Kind {
 	return []*front.Kind{
 		respapi.Kind(),
@@ -29,22 +23,11 @@ func kinds() []*front.Kind {
 
 // frontFlags say what is listened on, and how.
 type frontFlags struct {
-	http      string
-	httpNames []string
-	httpBound front.Connections
-	tls       front.TLSFiles
-	offers    []*front.Offer
+	tls    front.TLSFiles
+	offers []*front.Offer
 }
 
-const defaultConnections = 10_000
-
 func (f *frontFlags) register(fs *pflag.FlagSet) {
-	f.http = defaultHTTP
-	fs.Var(flags.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
-	fs.Var(hostNames{&f.httpNames}, "http-names",
-		"names of hosts, joined by commas, under which --http answers on a loopback address besides\nlocalhost and addresses; "+
-			"on other addresses it answers under any name (default: none)")
-	f.httpBound.Register(fs, frontHTTP, ", and of --admin", defaultConnections)
 	for _, o := range f.offers {
 		o.RegisterAddress(fs)
 	}
@@ -54,12 +37,6 @@ func (f *frontFlags) register(fs *pflag.FlagSet) {
 	fs.Var(flags.File(&f.tls.ClientCA), "tls-client-ca",
 		"authorities in PEM of which every client must have a certificate (default: none is needed)")
 }
-
-// What --auth-headers may be.
-const (
-	headersNone = "none"
-	headersIETF = "ietf"
-)
 
 // check finds flags that do not go together.
 func (f *frontFlags) check(fs *pflag.FlagSet) error {
@@ -81,35 +58,22 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 
 // apart finds two fronts with one address.
 func (o *options) apart() error {
-	addresses := o.addresses()
-	for i, a := range addresses {
-		for _, other := range addresses[:i] {
-			if a.at != "" && a.at == other.at && !front.IsAnyPort(a.at) {
+	for i, a := range o.fronts.offers {
+		for _, other := range o.fronts.offers[:i] {
+			if a.Address != "" && a.Address == other.Address && !front.IsAnyPort(a.Address) {
 				return flags.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own",
-					a.name, a.at, other.name)
+					a.Name, a.Address, other.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// address is where a front listens, by the flag of its name.
-type address struct{ name, at string }
-
-// addresses are those of all fronts.
-func (o *options) addresses() []address {
-	all := []address{{frontHTTP, o.fronts.http}}
-	for _, offer := range o.fronts.offers {
-		all = append(all, address{offer.Name, offer.Address})
-	}
-	return append(all, address{frontAdmin, o.admin.address})
-}
-
 // address is that of a front, "" if it is not offered.
 func (o *options) address(name string) string {
-	for _, a := range o.addresses() {
-		if a.name == name {
-			return a.at
+	for _, offer := range o.fronts.offers {
+		if offer.Name == name {
+			return offer.Address
 		}
 	}
 	return ""

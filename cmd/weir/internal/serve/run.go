@@ -79,6 +79,8 @@ func run(cmd *cobra.Command, o *options) error {
 		held:   holds.New(holds.Options{}),
 		fronts: front.Group{Log: log, Delay: o.shutdownDelay, Timeout: o.shutdownTimeout},
 	}
+	s.fronts.OnDrain = s.drain
+	o.running = s
 	defer s.end()
 	var err error
 	if s.secrets, err = o.secrets(log); err != nil {
@@ -90,7 +92,7 @@ func run(cmd *cobra.Command, o *options) error {
 	if err = s.open(ctx); err != nil {
 		return s.invalid(err)
 	}
-	if err = s.listen(ctx, cmd); err != nil {
+	if err = s.listen(ctx); err != nil {
 		s.fronts.Close()
 		return err
 	}
@@ -109,11 +111,16 @@ func run(cmd *cobra.Command, o *options) error {
 		o.serves(s.fronts.All[0].Listener.Addr())
 	}
 	err = s.fronts.Serve(ctx)
+	var total []any
+	for i := range s.fronts.All {
+		if of := s.fronts.All[i].Total; of != nil {
+			total = append(total, of()...)
+		}
+	}
 	report := s.limits.Status()
 	s.end()
-	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", s.check.Rejected(),
-		"reloads", report.Reloads, "reloads_refused", report.Refused,
-		"uptime", time.Since(s.started).Round(time.Millisecond).String())
+	log.Info("stopped", append(total, "reloads", report.Reloads, "reloads_refused", report.Refused,
+		"uptime", time.Since(s.started).Round(time.Millisecond).String())...)
 	return err
 }
 
@@ -149,15 +156,25 @@ func (s *serving) open(ctx context.Context) (err error) {
 	return err
 }
 
+// fixedPolicy is the policy of the command line.
+const fixedPolicy = "default"
+
 // fixed are the limits of the command line.
 func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Limits, error) {
-	limiter, err := o.limit.New("default", nil) // its errors name the flags
+	limiter, err := o.limit.New(fixedPolicy, nil) // its errors name the flags
 	if err != nil {
 		return nil, err
 	}
 	_ = limiter.Close() // it is always nil
+	if o.keyed {
+		set, err := o.limit.Set(fixedPolicy)
+		if err != nil {
+			return nil, err
+		}
+		return live.Fixed(set, engine, log)
+	}
 	return live.Fixed(&policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: policy.NamedKey(), MaxKeys: o.limit.MaxKeys,
+		Name: fixedPolicy, Key: policy.NamedKey(), MaxKeys: o.limit.MaxKeys,
 		Limits: []policy.Limit{{Limit: weir.TokenBucket(o.limit.EffectiveRate(), o.limit.EffectiveBurst())}},
 	}}}, engine, log)
 }
@@ -176,56 +193,65 @@ func (s *serving) end() {
 	s.unobserve()
 }
 
-// listen makes the fronts, and listens.
-func (s *serving) listen(ctx context.Context, cmd *cobra.Command) error {
-	if err := s.listenHTTP(ctx, cmd); err != nil {
-		return err
-	}
+// listen listens, and makes the fronts.
+func (s *serving) listen(ctx context.Context) error {
+	var offers []*front.Offer
 	for _, o := range s.o.fronts.offers {
 		if o.Address == "" {
 			continue
 		}
-		if err := s.offer(ctx, o); err != nil {
+		l, err := front.Listen(ctx, o.Name, o.Address, o.Usual)
+		if err != nil {
+			return err
+		}
+		offers = append(offers, o)
+		s.fronts.All = append(s.fronts.All, front.Listening{Name: o.Name, Listener: l})
+	}
+	if err := s.pages(); err != nil {
+		return err
+	}
+	for i, o := range offers {
+		if err := s.offer(o, &s.fronts.All[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *serving) add(name string, f front.Front, l net.Listener) {
-	s.fronts.All = append(s.fronts.All, front.Listening{Name: name, Front: f, Listener: l})
+// listener is that of a front, nil if it is not offered.
+func (s *serving) listener(name string) net.Listener {
+	for i := range s.fronts.All {
+		if s.fronts.All[i].Name == name {
+			return s.fronts.All[i].Listener
+		}
+	}
+	return nil
 }
 
-// offer makes a front, and listens.
-func (s *serving) offer(ctx context.Context, o *front.Offer) error {
+// offer makes a front.
+func (s *serving) offer(o *front.Offer, at *front.Listening) (err error) {
 	shared := front.Shared{
 		Limits: s.limits, Holds: s.held, Alone: s.read.cluster != nil && s.read.cluster.File != "",
-		TLS: s.secrets.certificates.of, Log: s.log,
+		TLS: s.secrets.certificates.of, Traced: s.metrics.Traced, Log: s.log, Address: at.Listener.Addr(),
 		MaxConnections: o.Bound.Most, ConnectionsPerAddress: o.Bound.OfOne, IdleTimeout: o.Idle,
 	}
 	if s.o.rates.path != "" {
 		shared.Descriptors = s.tree
 	}
-	made, err := o.New(shared)
-	if err != nil {
+	if at.Made, err = o.New(shared); err != nil {
 		return err
 	}
-	if made.Close != nil {
-		s.closing = append(s.closing, made.Close)
+	if at.Close != nil {
+		s.closing = append(s.closing, at.Close)
 	}
-	listener, err := front.Listen(ctx, o.Name, o.Address, o.Usual)
-	if err != nil {
-		return err
-	}
-	if o.Unguarded != nil && !isLoopback(listener.Addr()) && s.o.fronts.tls.ClientCA == "" {
+	if o.Unguarded != nil && !isLoopback(shared.Address) && s.o.fronts.tls.ClientCA == "" {
 		if advice := o.Unguarded(); advice != "" {
-			s.log.Warn("every client that reaches --"+o.Name+" may use it: "+advice, o.Name, listener.Addr().String())
+			s.log.Warn("every client that reaches --"+o.Name+" may use it: "+advice, o.Name, shared.Address.String())
 		}
 	}
-	for name, status := range made.Status {
+	for name, status := range at.Status {
 		s.told = append(s.told, teller{name, status})
 	}
-	s.add(o.Name, made.Front, listener)
 	return nil
 }
 
@@ -257,23 +283,27 @@ func (s *serving) announce() {
 	o, set := s.o, s.limits.Engine().Set()
 	var attributes []any
 	printed := !s.forPeople || !terminal.Of(s.stdout).Interactive // otherwise the lines for people have them
-	for _, l := range s.fronts.All {
-		name, address := l.Name, l.Listener.Addr().String()
-		if name == frontHTTP {
-			name = "address"
-			if printed && front.IsAnyPort(o.fronts.http) {
-				fmt.Fprintln(s.stdout, address)
+	for i, l := range s.fronts.All {
+		address := l.Listener.Addr().String()
+		if printed && front.IsAnyPort(o.address(l.Name)) {
+			if i > 0 {
+				fmt.Fprint(s.stdout, l.Name, " ")
 			}
-		} else if printed && front.IsAnyPort(o.address(name)) {
-			fmt.Fprintln(s.stdout, name, address)
+			fmt.Fprintln(s.stdout, address)
 		}
-		attributes = append(attributes, name, address)
+		if l.Told == nil {
+			l.Told = []any{l.Name, address}
+		}
+		attributes = append(attributes, l.Told...)
 	}
-	if o.configured() {
+	switch {
+	case o.configured():
 		attributes = append(attributes, "config", cmp.Or(o.config.path, o.rates.path), "policies", len(set.Policies),
 			"rules", len(set.Rules))
-	} else {
-		attributes = append(attributes, "policy", "default", "limit", o.limit.EffectiveRate().String(),
+	case o.keyed:
+		attributes = append(attributes, "limit", o.limit.String(), "by", o.limit.By.String())
+	default:
+		attributes = append(attributes, "policy", fixedPolicy, "limit", o.limit.EffectiveRate().String(),
 			"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys)
 	}
 	if s.read.store != nil {
@@ -282,20 +312,23 @@ func (s *serving) announce() {
 	if s.read.needed {
 		attributes = append(attributes, "cluster", s.read.cluster.String())
 	}
-	try := checkapi.Example(front.Reachable(s.fronts.All[0].Listener.Addr()), set)
-	if o.fronts.tls.Certificate != "" {
-		try = strings.Replace(try, "http://", "https://", 1)
-	}
 	if s.forPeople {
 		s.welcome(set)
 		return
 	}
-	if o.log.Format == "json" {
-		s.log.Info("serving", append(attributes, "try", try)...)
+	try := ""
+	if first := s.fronts.All[0]; first.Name == frontHTTP {
+		try = checkapi.Example(front.Reachable(first.Listener.Addr()), set)
+		if o.fronts.tls.Certificate != "" {
+			try = strings.Replace(try, "http://", "https://", 1)
+		}
+	}
+	if try != "" && o.log.Format == "json" {
+		s.log.Info(o.doing, append(attributes, "try", try)...)
 		return
 	}
-	s.log.Info("serving", attributes...)
-	if s.log.Enabled(context.Background(), slog.LevelInfo) {
+	s.log.Info(o.doing, attributes...)
+	if try != "" && s.log.Enabled(context.Background(), slog.LevelInfo) {
 		fmt.Fprintln(s.stderr, "try:", try)
 	}
 }
@@ -311,26 +344,26 @@ func (s *serving) welcome(set *policy.Set) {
 	if o.fronts.tls.Certificate != "" {
 		scheme = "https://"
 	}
-	operators := s.fronts.All[0].Listener
 	var where []string
-	for _, l := range s.fronts.All {
+	for i, l := range s.fronts.All {
 		address := front.Reachable(l.Listener.Addr())
-		switch l.Name {
-		case frontHTTP:
+		switch {
+		case i == 0:
 			where = append(where, scheme+address)
-		case frontAdmin:
-			operators = l.Listener
-		default:
+		case l.Name != frontAdmin:
 			where = append(where, l.Name+" "+address)
 		}
 	}
-	dashboard := scheme + front.Reachable(operators.Addr()) + operator.UIPath
+	dashboard := "none: --admin " + usualAdmin + " has one"
+	if l := cmp.Or(s.listener(frontAdmin), s.listener(frontHTTP)); l != nil {
+		dashboard = scheme + front.Reachable(l.Addr()) + operator.UIPath
+	}
 	for _, line := range [][2]string{
-		{"weir serves", what},
+		{"weir " + o.does, what},
 		{"at", strings.Join(where, ", ")},
 		{"dashboard", dashboard},
 		{"to stop", "Ctrl-C; --log-level info logs what happens"},
 	} {
-		fmt.Fprintf(s.stderr, "%s  %s\n", out.Bold(fmt.Sprintf("%11s", line[0])), line[1])
+		fmt.Fprintf(s.stderr, "%s  %s\n", out.Bold(fmt.Sprintf("%*s", len("weir ")+len(o.does), line[0])), line[1])
 	}
 }

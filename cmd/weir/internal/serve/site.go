@@ -1,14 +1,11 @@
 package serve
 
 import (
-	"crypto/tls"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
@@ -85,19 +82,6 @@ func (p *operatorPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // wantsHTML reports whether a browser asks for a page.
 func wantsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
-// addHTTP adds a server of HTTP, whose connections are bounded.
-func (s *serving) addHTTP(name string, h http.Handler, certificates *tls.Config, l net.Listener, onDrain func()) {
-	server := front.NewHTTPServer(s.metrics.Traced(h), certificates, s.log, onDrain)
-	b := s.o.fronts.httpBound
-	bound := front.NewBounded(b.Most, front.OfOne(b.Most, b.OfOne), s.log)
-	server.Bound(bound)
-	s.told = append(s.told, teller{name, func() any {
-		open, evicted, refused := bound.Counts()
-		return map[string]any{"connections": open, "connections_evicted": evicted, "connections_refused": refused}
-	}})
-	s.add(name, server, bound.On(l))
 }
 
 // programVersion is that of the program.

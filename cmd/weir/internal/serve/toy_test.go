@@ -37,9 +37,8 @@ type lineFront struct {
 
 // Serve implements [front.Front].
 func (l *lineFront) Serve(listener net.Listener) error {
-	bound := front.NewBounded(l.MaxConnections, front.OfOne(l.MaxConnections, l.ConnectionsPerAddress), l.Log)
 	l.mu.Lock()
-	l.listener = bound.On(listener)
+	l.listener = l.Bound().On(listener)
 	l.mu.Unlock()
 	for {
 		c, err := l.listener.Accept()

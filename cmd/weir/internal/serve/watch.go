@@ -23,6 +23,8 @@ type watch struct {
 	metrics *metrics.Metrics
 	guard   *adminguard.Guard
 	admin   *adminapi.Handler
+	// operators are the pages for them.
+	operators *operatorPages
 }
 
 // observe makes it, before there are limits.

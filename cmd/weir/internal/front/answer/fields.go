@@ -34,7 +34,7 @@ const mostTold = 4
 // none. Without a limit nothing is told, nor if a rule denies the request, nor of a limit that was not asked because another one
 // had refused. A policy that applies more than once, with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
-	tellRefusal(h, v.RefusalID)
+	TellRefusal(h, v.RefusalID)
 	if len(v.Parts) == 0 || v.Decision().Reason == weir.ReasonDenied {
 		return 0
 	}

@@ -32,8 +32,8 @@ func ParseRefusal(text string) (id uint64, ok bool) {
 	return id, err == nil
 }
 
-// tellRefusal tells a client the ID of its refusal, if it has one.
-func tellRefusal(h http.Header, id uint64) {
+// TellRefusal tells a client the ID of its refusal, if it has one.
+func TellRefusal(h http.Header, id uint64) {
 	if id != 0 {
 		h[RefusalField] = []string{FormatRefusal(id)}
 	}

@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/internal/regularfile"
+	"github.com/weirhq/weir/ratelimitfields"
+)
+
+const (
+	defaultListen          = "127.0.0.1:8080"
+	defaultConnections     = 10_000
+	defaultUpstreamTimeout = time.Minute
+	longest                = 24 * time.Hour
+	mostPlaces             = 1_000_000 // of --concurrency and --queue
+)
+
+// What --headers may be.
+const (
+	headersNone = "none"
+	headersIETF = "ietf"
+)
+
+// kind are the flags of the front.
+type kind struct {
+	upstream        upstreamValue
+	upstreamHost    string
+	upstreamCA      string
+	upstreamRoots   *x509.CertPool // of upstreamCA
+	upstreamTimeout time.Duration
+	trusted         []netip.Prefix
+	concurrency     int64
+	queue           int64
+	maxBody         sizeValue
+	headers         string
+	logRequests     bool
+}
+
+// Kind is the front as weir proxy has it.
+func Kind() *front.Kind {
+	k := kind{upstreamTimeout: defaultUpstreamTimeout, headers: headersIETF}
+	return &front.Kind{
+		Name: "listen", Bare: true, Default: defaultListen, Usual: defaultListen, Usage: "address to listen on",
+		Connections: defaultConnections, Bounded: "clients", Register: k.register, Check: k.check, New: k.make,
+	}
+}
+
+func (k *kind) register(fs *pflag.FlagSet) {
+	fs.Var(&k.upstream, "upstream", "the service: http://host:port, https://host:port, with a path that is put before all "+
+		"others if you like, or unix:///path/of.sock (default: none, it must be given)")
+	fs.Var(flags.Networks(&k.trusted), "trusted-proxies",
+		"addresses or networks whose X-Forwarded headers are believed, joined by commas (default: none)")
+	fs.Var(flags.Int(&k.concurrency, 0, mostPlaces), "concurrency",
+		"requests that the service gets at a time, up to 1000000; 0 for any number")
+	fs.Var(flags.Int(&k.queue, 0, mostPlaces), "queue", "requests that wait for --concurrency, in their order, up to 1000000")
+	fs.Var(&wordValue{&k.upstreamHost, "HOST"}, "upstream-host",
+		"Host header for the service (default: the one that the client sent)")
+	fs.Var(flags.File(&k.upstreamCA), "upstream-ca",
+		"certificate authorities of an https service, in PEM (default: those of the system)")
+	fs.Var(flags.Duration(&k.upstreamTimeout, 0, longest), "upstream-timeout",
+		"how long the service may take to begin its answer, before the client gets 504; up to 24h, 0 for ever")
+	fs.Var(&k.maxBody, "max-body", "largest body of a request, such as 512KiB or 10MiB; 0 for any (default 0)")
+	fs.Var(flags.OneOf(&k.headers, headersNone, headersIETF), "headers",
+		"header fields of answers: RateLimit and RateLimit-Policy, which name policies to\nclients, as bodies of refusals "+
+			"do, or none, without names in bodies")
+	fs.BoolVar(&k.logRequests, "log-requests", false, "log a line for each request")
+}
+
+// check finds flags that do not go together, and reads the authorities of the service.
+func (k *kind) check(fs *pflag.FlagSet) error {
+	switch {
+	case k.upstream.URL == nil:
+		return flags.Errorf("--upstream is missing: must be the service, such as http://127.0.0.1:3000")
+	case k.queue > 0 && k.concurrency == 0:
+		return flags.Errorf("--queue needs --concurrency")
+	case k.upstreamHost != "" && !isHost(k.upstreamHost):
+		return flags.BadValue("upstream-host", k.upstreamHost, "must be a host, with a port or not")
+	case k.upstreamCA != "" && k.upstream.URL.Scheme != schemeHTTPS:
+		return flags.Errorf("--upstream-ca needs an --upstream that begins with https://")
+	}
+	if err := k.apart(fs); err != nil || k.upstreamCA == "" {
+		return err
+	}
+	pem, err := regularfile.Read(k.upstreamCA, maxPEM)
+	if err != nil {
+		return flags.Inputf("weir: --upstream-ca: %s", err)
+	}
+	k.upstreamRoots = x509.NewCertPool()
+	if !k.upstreamRoots.AppendCertsFromPEM(pem) {
+		return flags.Inputf("weir: --upstream-ca %s: has no certificate", k.upstreamCA)
+	}
+	return nil
+}
+
+// maxPEM is how long a file of authorities may be.
+const maxPEM = 4 << 20
+
+// apart makes sure that the service is none of the addresses that are listened on: a request would come back again and again, or
+// get at the pages for operators of this machine.
+func (k *kind) apart(fs *pflag.FlagSet) (err error) {
+	listens := (*flags.HostPort)(nil).Type()
+	fs.VisitAll(func(f *pflag.Flag) {
+		if at := f.Value.String(); f.Value.Type() == listens && at != "" && leadsTo(k.upstream.address(), at) {
+			err = flags.BadValue("upstream", k.upstream.String(), "must not be the address that the proxy listens on, "+at)
+		}
+	})
+	return err
+}
+
+// fields are the header fields of --headers.
+func (k *kind) fields() ratelimitfields.Fields {
+	if k.headers == headersNone {
+		return ratelimitfields.NoFields
+	}
+	return ratelimitfields.RateLimit11
+}
+
+func (k *kind) make(s front.Shared) (front.Made, error) {
+	o := Options{
+		Upstream: k.upstream.Upstream, Engine: s.Limits.Engine(), Fields: k.fields(),
+		UpstreamHost: k.upstreamHost, UpstreamRoots: k.upstreamRoots, UpstreamTimeout: k.upstreamTimeout,
+		TrustedProxies: k.trusted, Concurrency: k.concurrency, Queue: k.queue, MaxBody: int64(k.maxBody),
+		Bound: s.Bound(), TLS: s.TLS("h2", "http/1.1"), Traced: s.Traced, LogRequests: k.logRequests, Logger: s.Log,
+	}
+	p, err := New(o)
+	if err != nil {
+		return front.Made{}, err
+	}
+	// The transport has no logger of its own: what an upstream sends unasked goes to the default one.
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+	slog.SetDefault(p.faults)
+	return front.Made{
+		Front: p, Status: map[string]func() any{"proxy": func() any { return p.Status() }},
+		Told: k.told(s.Address, o.TLS != nil), Total: p.total,
+	}, nil
+}
+
+// told is what the log says when the proxy serves.
+func (k *kind) told(at net.Addr, secure bool) []any {
+	scheme := schemeHTTP
+	if secure {
+		scheme = schemeHTTPS
+	}
+	attributes := []any{"listen", scheme + "://" + at.String(), "upstream", k.upstream.String()}
+	if k.concurrency > 0 {
+		attributes = append(attributes, "concurrency", k.concurrency, "queue", k.queue)
+	}
+	return attributes
+}
