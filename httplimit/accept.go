@@ -4,6 +4,9 @@ import "strings"
 
 // prefersText reports whether a client would rather have text/plain than JSON, from the values of its Accept fields.
 func prefersText(accept []string) bool {
+	if len(accept) == 0 || len(accept) == 1 && accept[0] == "*/*" {
+		return false
+	}
 	var text, problem preference
 	for _, field := range accept {
 		for item := range strings.SplitSeq(field, ",") {

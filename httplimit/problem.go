@@ -49,13 +49,58 @@ type Problem struct {
 	RetryAfter int64 `json:"retry-after,omitempty"` //nolint:tagliatelle // that of the header field
 }
 
-// json is p as JSON. Bytes that are not UTF-8 are replaced.
+// json is p as JSON. Bytes that are not UTF-8 are replaced. A flood of refusals must cost little, so what needs no care is written
+// without package json, to the same bytes.
 func (p *Problem) json() []byte {
+	if text, ok := p.appendPlain(make([]byte, 0, 512)); ok {
+		return append(text, '\n')
+	}
 	text, err := json.Marshal(p)
 	if err != nil { // a struct of strings and integers can always be encoded
 		return []byte("{}")
 	}
 	return append(text, '\n')
+}
+
+// appendPlain appends p as JSON, unless there is more to escape than quotes.
+func (p *Problem) appendPlain(b []byte) (_ []byte, ok bool) {
+	ok = true
+	write := func(before, s string) {
+		b = append(append(b, before...), '"')
+		for i := range len(s) {
+			switch c := s[i]; {
+			case c == '"', c == '\\':
+				b = append(b, '\\')
+			case c < ' ', c > '~', c == '<', c == '>', c == '&':
+				ok = false
+			}
+			b = append(b, s[i])
+		}
+		b = append(b, '"')
+	}
+	write(`{"type":`, p.Type)
+	write(`,"title":`, p.Title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Status), 10)
+	if p.Detail != "" {
+		write(`,"detail":`, p.Detail)
+	}
+	if p.Instance != "" {
+		write(`,"instance":`, p.Instance)
+	}
+	for i, name := range p.ViolatedPolicies {
+		before := ","
+		if i == 0 {
+			before = `,"violated-policies":[`
+		}
+		write(before, name)
+	}
+	if len(p.ViolatedPolicies) > 0 {
+		b = append(b, ']')
+	}
+	if p.RetryAfter != 0 {
+		b = strconv.AppendInt(append(b, `,"retry-after":`...), p.RetryAfter, 10)
+	}
+	return append(b, '}'), ok
 }
 
 // text is p in one line.
