@@ -61,7 +61,7 @@ type Shared struct {
 	Traced func(http.Handler) http.Handler
 	Log    *slog.Logger
 
-	// Address is where the front listens, after it was begun to.
+	// Address is where the front listens.
 	Address                               net.Addr
 	MaxConnections, ConnectionsPerAddress int
 	IdleTimeout                           time.Duration

@@ -64,7 +64,8 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 		"file with 16 to 1024 bytes that make the hashes of keys in the log\n(default: none: some by chance, others each time)")
 }
 
-// check finds flags that do not go together. withTLS says whether fronts speak TLS, withPages whether there are admin pages.
+// check finds flags that do not go together. withTLS reports whether fronts speak TLS, withPages whether there
+// are admin pages.
 func (f *adminFlags) check(fs *pflag.FlagSet, withTLS, withPages bool) error {
 	if !withPages {
 		for _, name := range []string{"admin-token-file", "admin-client-ca", "admin-rate", "metrics-public"} {

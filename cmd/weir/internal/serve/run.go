@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -67,7 +68,7 @@ func run(cmd *cobra.Command, o *options) error {
 	ctx := cmd.Context()
 	// On a terminal a person reads along: a few lines for people take the place of what is only informative, unless that is asked
 	// for.
-	logs := cmd.Flags().Changed("log-level") || cmd.Flags().Changed("log-format")
+	logs := slices.ContainsFunc([]string{"log-level", "log-format", "log-requests", "explain-every"}, cmd.Flags().Changed)
 	forPeople := terminal.Of(cmd.ErrOrStderr()).Interactive && !logs
 	if forPeople {
 		o.log.Level = "warn"
