@@ -3,13 +3,16 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,12 +50,11 @@ type pass struct {
 	modules int       // at a time
 }
 
-// passes lists what runs. There is one module more at a time than processors, and of each of them one package: many tests wait,
-// or are the last of their module, while others compute. The contention tests are those with Contention
-// in their name, and those with Million in it need as many of something. The race detector slows them down by an order of
-// magnitude, so they run once more without it, one package at a time so that nothing else competes for the processors. Tests that
-// compute in one goroutine are in files that are not built with the race detector: it finds nothing there, and they run only
-// without.
+// passes lists what runs. As many modules are tested at a time as there are processors, and of each of them one package. The
+// contention tests are those with Contention in their name, and those with Million in it need as many of something. The race
+// detector slows them down by an order of magnitude, so they run once more without it, one package at a time so that nothing else
+// competes for the processors. Tests that compute in one goroutine are in files that are not built with the race detector: it
+// finds nothing there, and they run only without.
 func passes(opts testOptions) []pass {
 	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
 
@@ -100,6 +102,8 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	files, end := testFiles(ctx)
 	defer end()
 
+	modules = largestFirst(modules)
+
 	for _, p := range passes(opts) {
 		headingf(out, "%s", p.title)
 
@@ -121,6 +125,46 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	}
 
 	return nil
+}
+
+// largestFirst returns the modules in the order of how long their tests are, so that none that takes long begins when all others
+// are done.
+func largestFirst(modules []string) []string {
+	sizes := make(map[string]int64, len(modules))
+	for _, module := range modules {
+		sizes[module] = testBytes(module)
+	}
+
+	return slices.SortedStableFunc(slices.Values(modules), func(a, b string) int { return cmp.Compare(sizes[b], sizes[a]) })
+}
+
+// testBytes returns how long the sources of a module's tests are. What cannot be read counts nothing: go test says why.
+func testBytes(module string) int64 {
+	var sum int64
+
+	//nolint:gosec // the caller names the directory
+	_ = filepath.WalkDir(module, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // see above
+		case entry.IsDir() && path != module && isModule(path):
+			return fs.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			if info, err := entry.Info(); err == nil {
+				sum += info.Size()
+			}
+		}
+
+		return nil
+	})
+
+	return sum
+}
+
+func isModule(directory string) bool {
+	_, err := os.Stat(filepath.Join(directory, "go.mod"))
+
+	return err == nil
 }
 
 // testFiles returns the arguments of go test with which tests that begin have their files in memory, if there is room for them,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -163,6 +164,24 @@ func TestRunTestsGoesOnInTheNextModule(t *testing.T) {
 	err := runTests(t.Context(), &out, testOptions{}, []string{filepath.Join(good, "missing"), good})
 	if !errors.Is(err, errFailed) || lastLine(out.String()) != "1 passed, 1 failed" {
 		t.Errorf("error %v after:\n%s", err, out.String())
+	}
+}
+
+// TestLargestFirst: a module counts without those below it, and one that is not there comes last.
+func TestLargestFirst(t *testing.T) {
+	small := module(t, map[string]string{"a_test.go": "package a\n", "a.go": "package a\n" + strings.Repeat("\n", 1000)})
+	large := module(t, map[string]string{"b/a_test.go": "package b\n\n// It is longer.\n"})
+
+	below := filepath.Join(small, "below")
+	if err := os.Rename(module(t, map[string]string{"a_test.go": "package a\n" + strings.Repeat("\n", 1000)}), below); err != nil {
+		t.Fatal(err)
+	}
+
+	missing := filepath.Join(small, "missing")
+	want := []string{below, large, small, missing}
+
+	if got := largestFirst([]string{missing, small, large, below}); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
