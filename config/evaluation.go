@@ -47,13 +47,19 @@ func (e *evaluation) eval(r *policy.Request) (ref.Val, error) { //nolint:ireturn
 type celText struct {
 	evaluation
 
-	parts textParts
+	closure stringOf // nil if only CEL evaluates it, here and below
+	parts   textParts
 }
 
 // Parts returns what the text is computed from: see [policy.Text].
 func (t *celText) Parts() (parts []policy.Text, all bool) { return t.parts.texts, t.parts.all }
 
 func (t *celText) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
+	if t.closure != nil {
+		if s, ok := t.closure(r); ok {
+			return keytext.AppendPart(b, s), nil
+		}
+	}
 	out, err := t.eval(r)
 	if err != nil {
 		return b, err
@@ -66,9 +72,18 @@ func (t *celText) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
 }
 
 // celCondition is an expression of the type bool.
-type celCondition struct{ evaluation }
+type celCondition struct {
+	evaluation
+
+	closure boolOf
+}
 
 func (c *celCondition) Holds(r *policy.Request) (bool, error) {
+	if c.closure != nil {
+		if yes, ok := c.closure(r); ok {
+			return yes, nil
+		}
+	}
 	out, err := c.eval(r)
 	if err != nil {
 		return false, err
@@ -81,9 +96,18 @@ func (c *celCondition) Holds(r *policy.Request) (bool, error) {
 }
 
 // celNumber is an expression of the type int.
-type celNumber struct{ evaluation }
+type celNumber struct {
+	evaluation
+
+	closure intOf
+}
 
 func (n *celNumber) Int(r *policy.Request) (int64, error) {
+	if n.closure != nil {
+		if i, ok := n.closure(r); ok {
+			return permits(i, n.source, n.secret)
+		}
+	}
 	out, err := n.eval(r)
 	if err != nil {
 		return 0, err
@@ -193,18 +217,45 @@ func (l *lookup) find(name string) (string, bool) {
 	r := l.of.request
 	switch l.what {
 	case headersOf:
-		name = textproto.CanonicalMIMEHeaderKey(name)
-		if name == "Host" {
-			return keytext.CleanHost(r.Host), r.Host != ""
-		}
-		return r.HeaderValue(name)
+		return headerOf(r, textproto.CanonicalMIMEHeaderKey(name))
 	case wildcardsOf:
-		text := r.PathValue(name)
-		return text, text != ""
+		return wildcardOf(r, name)
 	default:
-		text, ok := r.Attributes[name]
-		return text, ok
+		return attributeOf(r, name)
 	}
+}
+
+// headerOf is the first value of a header field, by its canonical name.
+func headerOf(r *policy.Request, name string) (string, bool) {
+	if name == "Host" {
+		return keytext.CleanHost(r.Host), r.Host != ""
+	}
+	return r.HeaderValue(name)
+}
+
+func wildcardOf(r *policy.Request, name string) (string, bool) {
+	text := r.PathValue(name)
+	return text, text != ""
+}
+
+func attributeOf(r *policy.Request, name string) (string, bool) {
+	text, ok := r.Attributes[name]
+	return text, ok
+}
+
+// finder returns how a text is found in one of the maps of a request, nil if the variable is none of them.
+func finder(variable, name string) func(r *policy.Request) (string, bool) {
+	find := attributeOf
+	switch variable {
+	case nameHeaders:
+		find, name = headerOf, textproto.CanonicalMIMEHeaderKey(name)
+	case nameWildcards:
+		find = wildcardOf
+	case nameAttributes:
+	default:
+		return nil
+	}
+	return func(r *policy.Request) (string, bool) { return find(r, name) }
 }
 
 // Get is that of traits.Indexer.

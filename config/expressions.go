@@ -276,7 +276,7 @@ func (d *decoder) textExpression(v yamlread.Value, must string) policy.Text { //
 	case c.text != nil:
 		return c.text
 	}
-	return &celText{d.evaluation(s, c), c.parts}
+	return &celText{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).text), c.parts}
 }
 
 // when reads a condition.
@@ -285,7 +285,7 @@ func (d *decoder) when(v yamlread.Value) policy.Condition { //nolint:ireturn // 
 	if c == nil {
 		return nil
 	}
-	return &celCondition{d.evaluation(s, c)}
+	return &celCondition{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).condition)}
 }
 
 // cost reads a number of permits.
@@ -308,7 +308,7 @@ func (d *decoder) cost(v yamlread.Value) policy.Number { //nolint:ireturn // one
 	if number := nativeNumber(c.ast.NativeRep().Expr()); number != nil && !s.FromEnv {
 		return number
 	}
-	return &celNumber{d.evaluation(s, c)}
+	return &celNumber{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).number)}
 }
 
 func (d *decoder) evaluation(s yamlread.Scalar, c *compiled) evaluation {
