@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -51,7 +52,9 @@ func sections() []section {
 	for _, row := range Rows() {
 		all = append(all, section{row.ID(), func(ctx context.Context, set Settings, r *Report) error {
 			result, err := row.Measure(ctx, set)
-			r.Rows = append(r.Rows, result)
+			if err == nil {
+				r.Rows = append(r.Rows, result)
+			}
 			return err
 		}})
 	}
@@ -59,7 +62,9 @@ func sections() []section {
 		name := fmt.Sprintf("64 goroutines: %s %s", asked.By, asked.Call)
 		all = append(all, section{name, func(ctx context.Context, set Settings, r *Report) error {
 			result, err := asked.MeasureAll(ctx, set)
-			r.Admission = append(r.Admission, result)
+			if err == nil {
+				r.Admission = append(r.Admission, result)
+			}
 			return err
 		}})
 	}
@@ -68,7 +73,9 @@ func sections() []section {
 			c.callers, int64(c.budget.perSecond()), c.budget.burst, c.patience)
 		all = append(all, section{name, func(ctx context.Context, set Settings, r *Report) error {
 			results, err := c.measure(ctx, cancelable(QueuedLimiters()), set.WallCount)
-			r.Crowds = append(r.Crowds, CrowdResult{name, c.budget.burst, results})
+			if err == nil {
+				r.Crowds = append(r.Crowds, CrowdResult{name, c.budget.burst, results})
+			}
 			return err
 		}})
 	}
@@ -76,15 +83,19 @@ func sections() []section {
 		name := fmt.Sprintf("%d waiters: %d/s, burst %d, again and again", streamCallers, int64(b.perSecond()), b.burst)
 		all = append(all, section{name, func(ctx context.Context, set Settings, r *Report) error {
 			results, err := measureStreams(ctx, streamsOf(b), set.Wall, set.WallCount)
-			share(results, b, set.Wall)
-			r.Streams = append(r.Streams, StreamTable{name, results})
+			if err == nil {
+				share(results, b, set.Wall)
+				r.Streams = append(r.Streams, StreamTable{name, results})
+			}
 			return err
 		}})
 	}
 	relay := fmt.Sprintf("%d waiters: one permit, taken and released", streamCallers)
 	all = append(all, section{relay, func(ctx context.Context, set Settings, r *Report) error {
 		results, err := measureStreams(ctx, streamsOfRelays(), set.Wall/relayPart, set.WallCount)
-		r.Streams = append(r.Streams, StreamTable{relay, results})
+		if err == nil {
+			r.Streams = append(r.Streams, StreamTable{relay, results})
+		}
 		return err
 	}})
 	return slices.Concat(all, keyedSections(), ruleSections(), redisSections(), durableSections(), wireSections())
@@ -108,25 +119,40 @@ func Names() (names []string) {
 	return names
 }
 
-// Run measures everything whose name matches, and calls progress with the name before each.
+// Run measures everything whose name matches, and calls progress with the name before each. A section that fails costs itself
+// only: the report has all others, and the error names it.
 func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(name string)) (Report, error) {
+	return run(ctx, sections(), set, match, progress) //nolint:contextcheck // the limiters of the rows outlive any one measurement
+}
+
+func run(ctx context.Context, all []section, set Settings, match *regexp.Regexp, progress func(name string)) (Report, error) {
 	r := Report{
 		Machine: ThisMachine(), Settings: set, Time: set.Time.Round(time.Microsecond).String(), Count: set.Count, Whole: true,
 	}
 	defer r.Redis.end()
 	defer r.Wire.end()
-	defer r.Durable.end()          //nolint:contextcheck // what ends has contexts of its own
-	for _, s := range sections() { //nolint:contextcheck // the limiters of the rows outlive any one measurement
+	defer r.Durable.end() //nolint:contextcheck // what ends has contexts of its own
+	var failed []error
+	for _, s := range all {
 		if !match.MatchString(s.name) {
 			r.Whole = false
 			continue
 		}
 		progress(s.name)
-		if err := s.measure(ctx, set, &r); err != nil {
-			return r, err
+		err := s.measure(ctx, set, &r)
+		switch {
+		case ctx.Err() != nil:
+			return r, errors.Join(append(failed, ctx.Err())...)
+		case err != nil:
+			failed = append(failed, fmt.Errorf("bench: %s: %w", s.name, err))
+			r.Whole = false
+			// The servers may be in any state: what comes next has new ones.
+			r.Redis.end()
+			r.Wire.end()
+			r.Durable.end() //nolint:contextcheck // as above
 		}
 	}
-	return r, nil
+	return r, errors.Join(failed...)
 }
 
 // Goal is a number that weir is to hold.

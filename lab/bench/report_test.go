@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -237,5 +240,29 @@ func TestRun(t *testing.T) {
 	named := len(keyedSections()) + len(ruleSections()) + len(redisSections()) + len(durableSections()) + len(wireSections())
 	if n := len(Names()); n != len(Rows())+len(AskedLimiters())+len(crowds)+len(streams)+1+named {
 		t.Errorf("there are %d names", n)
+	}
+}
+
+// TestRunGoesOnAfterAFailure: a section that fails costs itself only, and one that is interrupted ends the run.
+func TestRunGoesOnAfterAFailure(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	good := func(_ context.Context, _ Settings, r *Report) error {
+		r.Rows = append(r.Rows, RowResult{})
+		return nil
+	}
+	all := []section{
+		{"first", good},
+		{"bad", func(context.Context, Settings, *Report) error { return io.ErrUnexpectedEOF }},
+		{"second", good},
+		{"interrupted", func(context.Context, Settings, *Report) error {
+			cancel()
+			return io.EOF
+		}},
+		{"never", good},
+	}
+	r, err := run(ctx, all, quick, regexp.MustCompile(""), func(string) {})
+	if len(r.Rows) != 2 || r.Whole || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "bench: bad: ") {
+		t.Errorf("%d rows, whole: %t, %v", len(r.Rows), r.Whole, err)
 	}
 }

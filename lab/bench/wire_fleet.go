@@ -118,6 +118,10 @@ rules:
   - {name: calls, match: {protocol: rls}, limits: default}
 `
 
+// wireConnections is how many connections weir may have, all of them from here: more than are opened. With the default of 10,000,
+// of which one address has nine in ten, the first of 10,000 that are idle make room for the last.
+const wireConnections = "20000"
+
 // startWeir starts weir with all its fronts.
 func (f *wireFleet) startWeir(ctx context.Context) (s *wireServer, err error) {
 	config := filepath.Join(f.dir, "weir.yaml")
@@ -127,7 +131,7 @@ func (f *wireFleet) startWeir(ctx context.Context) (s *wireServer, err error) {
 	const free = "127.0.0.1:0"
 	//nolint:gosec,contextcheck // it was built for this; it outlives the context, as stop ends it
 	cmd := exec.CommandContext(context.Background(), f.program, "serve", "--http", free, "--resp", free, "--grpc", free,
-		"--config", config)
+		"--config", config, "--resp-connections", wireConnections, "--resp-connections-per-address", wireConnections)
 	cmd.Env = wireEnvironment()
 	s = &wireServer{}
 	if s.process, err = startWire(cmd, f.place.onServer); err != nil { //nolint:contextcheck // it outlives the context
