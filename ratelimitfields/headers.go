@@ -123,21 +123,92 @@ const (
 	xResetField     = "X-Ratelimit-Reset"
 )
 
-// fieldValues collects values in one buffer, of which one string is made in the end.
-type fieldValues struct {
-	keys  [6]string
-	ends  [6]int
-	count int
+// Written are the fields of one response. The zero value has none; it can be used again and again, and then allocates nothing.
+type Written struct {
+	buf   []byte // the values, one behind the other
+	parts fieldParts
 }
 
-func (v *fieldValues) add(key string, end int) {
-	v.keys[v.count], v.ends[v.count] = key, end
-	v.count++
+// fieldParts say which parts of a buffer are the values of which fields.
+type fieldParts struct {
+	keys   [6]string
+	ends   [6]int
+	count  int
+	shared string // the value of RateLimit-Policy where it is always the same, so that it needs no copy
+}
+
+// Len returns how many fields there are.
+func (w *Written) Len() int { return w.parts.length() }
+
+func (f *fieldParts) length() int {
+	if f.shared != "" {
+		return f.count + 1
+	}
+	return f.count
+}
+
+// Name returns the name of a field, from 0 to Len, in canonical form.
+func (w *Written) Name(i int) string { return w.parts.name(i) }
+
+func (f *fieldParts) name(i int) string {
+	if i == f.count {
+		return policyField
+	}
+	return f.keys[i]
+}
+
+// AppendValue appends the value of a field, from 0 to Len.
+func (w *Written) AppendValue(dst []byte, i int) []byte {
+	f := &w.parts
+	if i == f.count {
+		return append(dst, f.shared...)
+	}
+	start := 0
+	if i > 0 {
+		start = f.ends[i-1]
+	}
+	return append(dst, w.buf[start:f.ends[i]]...)
+}
+
+// Reset forgets the fields.
+func (w *Written) Reset() { w.buf, w.parts.count, w.parts.shared = w.buf[:0], 0, "" }
+
+func (f *fieldParts) add(key string, end int) {
+	f.keys[f.count], f.ends[f.count] = key, end
+	f.count++
+}
+
+// WriteAdmitted writes what SetAdmitted does for a header without such fields.
+func (h *Headers) WriteAdmitted(to *Written, policies *Policies, states ...State) {
+	to.Reset()
+	to.buf, _ = h.write(to.buf, &to.parts, nil, policies, states, false, 0)
+}
+
+// WriteRefused writes what SetRefused does for a header without such fields.
+func (h *Headers) WriteRefused(to *Written, policies *Policies, retryAfter time.Duration, states ...State) (seconds int64) {
+	to.Reset()
+	to.buf, seconds = h.write(to.buf, &to.parts, nil, policies, states, true, retryAfter)
+	return seconds
 }
 
 func (h *Headers) set(
 	dst http.Header, policies *Policies, states []State, refused bool, retryAfter time.Duration,
 ) (seconds int64) {
+	var (
+		scratch [320]byte
+		parts   fieldParts
+	)
+	buf, seconds := h.write(scratch[:0], &parts, dst, policies, states, refused, retryAfter)
+	if parts.count > 0 {
+		parts.store(dst, string(buf))
+	}
+	return seconds
+}
+
+// write appends the values of the fields that are to be set in dst, and adds their parts to f.
+func (h *Headers) write(
+	buf []byte, f *fieldParts, dst http.Header, policies *Policies, states []State, refused bool, retryAfter time.Duration,
+) (values []byte, seconds int64) {
 	jitter := h.jitter()
 	known := refused && retryAfter > 0 && retryAfter != weir.Never
 	if known {
@@ -146,12 +217,6 @@ func (h *Headers) set(
 		retryAfter = 0
 	}
 	fields := h.fields()
-	var (
-		values  fieldValues
-		scratch [320]byte
-		shared  string // a value that needs no copy
-	)
-	buf := scratch[:0]
 	if fields&RateLimit11 != 0 && len(states) > 0 {
 		for i := range states {
 			if i > 0 {
@@ -159,51 +224,47 @@ func (h *Headers) set(
 			}
 			buf = h.appendState(buf, policies, states, i, retryAfter, jitter)
 		}
-		values.add(rateLimitField, len(buf))
+		f.add(rateLimitField, len(buf))
 		if hasPartitionKey(states) || policies.field == "" {
 			buf = policies.appendField(buf, states)
-			values.add(policyField, len(buf))
+			f.add(policyField, len(buf))
 		} else {
-			shared = policies.field
+			f.shared = policies.field
 		}
 	}
 	if known {
 		buf = appendInteger(buf, seconds)
-		values.add(retryAfterField, len(buf))
+		f.add(retryAfterField, len(buf))
 	}
 	if fields&(XRateLimit|XRateLimitUnix) != 0 && len(states) > 0 {
 		remaining, reset := h.told(states[0], 0, retryAfter, jitter)
 		if refused || !tellsLess(dst, remaining) {
 			buf = appendInteger(buf, policies.items[states[0].Policy].Quota)
-			values.add(xLimitField, len(buf))
+			f.add(xLimitField, len(buf))
 			buf = appendInteger(buf, remaining)
-			values.add(xRemainingField, len(buf))
+			f.add(xRemainingField, len(buf))
 			if fields&XRateLimitUnix != 0 {
 				reset = ceilSeconds(time.Duration(time.Now().UnixNano())) + reset
 			}
 			buf = appendInteger(buf, reset)
-			values.add(xResetField, len(buf))
+			f.add(xResetField, len(buf))
 		}
 	}
-	if values.count > 0 {
-		values.store(dst, string(buf), shared)
-	}
-	return seconds
+	return buf, seconds
 }
 
-func (v *fieldValues) store(dst http.Header, all, policyValue string) {
-	slots := make([]string, v.count, v.count+1)
+// store sets the fields in dst, whose values are parts of one string.
+func (f *fieldParts) store(dst http.Header, all string) {
+	slots := make([]string, f.length())
 	start := 0
-	for i := range v.count {
-		slots[i] = all[start:v.ends[i]]
-		start = v.ends[i]
-	}
-	if policyValue != "" {
-		slots = append(slots, policyValue)
-		v.keys[v.count] = policyField
-	}
 	for i := range slots {
-		switch key := v.keys[i]; key {
+		if i == f.count {
+			slots[i] = f.shared
+		} else {
+			slots[i] = all[start:f.ends[i]]
+			start = f.ends[i]
+		}
+		switch key := f.name(i); key {
 		case rateLimitField, policyField:
 			if old := dst[key]; len(old) > 0 {
 				dst[key] = append(old, slots[i])

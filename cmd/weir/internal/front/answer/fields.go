@@ -35,19 +35,48 @@ const mostTold = 4
 // had refused. A policy that applies more than once, with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	TellRefusal(h, v.RefusalID)
-	if len(v.Parts) == 0 || v.Decision().Reason == weir.ReasonDenied {
-		return 0
-	}
 	var (
-		few    [4]int
-		states [4]ratelimitfields.State
+		last   Last
+		states [mostTold]ratelimitfields.State
 	)
-	order := parts(few[:0], v)
-	prepared := f.prepare(order, v)
-	if prepared == nil {
+	prepared, all := f.states(v, &last, states[:0])
+	switch {
+	case prepared == nil:
+		return 0
+	case v.Allowed:
+		f.Headers.SetAdmitted(h, prepared, all...)
 		return 0
 	}
-	all := states[:0]
+	return f.Headers.SetRefused(h, prepared, v.Decision().RetryAfter, all...)
+}
+
+// Write writes the fields that Tell sets, but for the ID of a refusal. Last is what was written last, and is used again.
+func (f *Fields) Write(to *ratelimitfields.Written, v *policy.Verdict, last *Last) {
+	var states [mostTold]ratelimitfields.State
+	prepared, all := f.states(v, last, states[:0])
+	switch {
+	case prepared == nil:
+		to.Reset()
+	case v.Allowed:
+		f.Headers.WriteAdmitted(to, prepared, all...)
+	default:
+		f.Headers.WriteRefused(to, prepared, v.Decision().RetryAfter, all...)
+	}
+}
+
+// states are what is told of v, and the policies that they are of: nil if nothing is told.
+func (f *Fields) states(
+	v *policy.Verdict, last *Last, all []ratelimitfields.State,
+) (*ratelimitfields.Policies, []ratelimitfields.State) {
+	if len(v.Parts) == 0 || v.Decision().Reason == weir.ReasonDenied {
+		return nil, nil
+	}
+	var few [mostTold]int
+	order := parts(few[:0], v)
+	prepared := f.prepare(order, v, last)
+	if prepared == nil {
+		return nil, nil
+	}
 	for place, i := range order {
 		d := &v.Parts[i].Decision
 		state := ratelimitfields.State{Policy: place, Remaining: d.Remaining, Reset: d.ResetAfter}
@@ -56,11 +85,13 @@ func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 		}
 		all = append(all, state)
 	}
-	if v.Allowed {
-		f.Headers.SetAdmitted(h, prepared, all...)
-		return 0
-	}
-	return f.Headers.SetRefused(h, prepared, v.Decision().RetryAfter, all...)
+	return prepared, all
+}
+
+// Last are the policies of the verdict that was told last: those of the next one are nearly always the same.
+type Last struct {
+	key      [mostTold]quota
+	prepared *ratelimitfields.Policies
 }
 
 // parts appends to order the places of the parts that are told, that which binds first.
@@ -84,7 +115,7 @@ next:
 }
 
 // prepare returns the policies of a verdict, nil if they cannot be told.
-func (f *Fields) prepare(order []int, v *policy.Verdict) *ratelimitfields.Policies {
+func (f *Fields) prepare(order []int, v *policy.Verdict, last *Last) *ratelimitfields.Policies {
 	if len(order) > mostTold {
 		prepared, _ := written(order, v)
 		return prepared
@@ -94,7 +125,11 @@ func (f *Fields) prepare(order []int, v *policy.Verdict) *ratelimitfields.Polici
 		p := told(&v.Parts[i])
 		key[place] = quota{p.Name, p.Quota, p.Window, p.Unit}
 	}
+	if last.prepared != nil && last.key == key {
+		return last.prepared
+	}
 	prepared, _ := f.told.Of(key, func([mostTold]quota) (*ratelimitfields.Policies, error) { return written(order, v) })
+	last.key, last.prepared = key, prepared
 	return prepared
 }
 

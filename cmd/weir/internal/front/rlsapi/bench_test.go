@@ -117,7 +117,7 @@ func (e echo) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest
 }
 
 func serveEcho(l net.Listener, headers bool) error {
-	server := grpc.NewServer(rlsapi.ServerOptions()...)
+	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.NumStreamWorkers(256))
 	var e echo
 	if headers {
 		e.headers = []*corev3.HeaderValue{

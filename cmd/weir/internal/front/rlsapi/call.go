@@ -2,7 +2,6 @@ package rlsapi
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -10,17 +9,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // call is one request with all that is needed to answer it. It is used again.
 type call struct {
 	service *service
 	q       question
-	prefix  [messagePrefix]byte // of its message
-	length  int                 // of its message, in bytes
+	length  int             // of its message, in bytes
+	texts   strings.Builder // what strings of the request are parts of
 
 	descriptors []policy.Request // what they stand for
 	named       []policy.Named   // what they name, if a configuration says so
@@ -39,8 +40,8 @@ type call struct {
 
 	statuses []told // by descriptor
 	over     bool   // the answer
-	header   http.Header
-	path     strings.Builder
+	fields   ratelimitfields.Written
+	last     answer.Last
 	reply    []byte
 }
 
@@ -84,9 +85,27 @@ func (c *call) release() {
 	}
 	clear(c.named)
 	c.q.reset()
-	c.length, c.unfit, c.statuses = 0, false, c.statuses[:0]
+	c.length, c.unfit, c.statuses, c.reply = 0, false, c.statuses[:0], nil
 	c.forget()
-	clear(c.header)
+}
+
+// textsSize is how many bytes of strings are made at a time. They are never written again, so that who keeps a string may do so.
+const textsSize = 4 << 10
+
+// room makes room for n bytes of strings.
+func (c *call) room(n int) {
+	if c.texts.Cap()-c.texts.Len() < n {
+		c.texts = strings.Builder{}
+		c.texts.Grow(max(n, textsSize))
+	}
+}
+
+// keep is b as a string.
+func (c *call) keep(b []byte) string {
+	c.room(len(b))
+	from := c.texts.Len()
+	c.texts.Write(b)
+	return c.texts.String()[from:]
 }
 
 // forget forgets what was prepared and decided.
@@ -149,12 +168,10 @@ func (c *call) outdated() bool {
 
 // prepareNative makes requests for the rules. Their cost cannot be 0, so who charges nothing is asked apart.
 func (c *call) prepareNative() {
-	c.path.Reset()
 	for i := range c.q.descriptors {
-		d, r, from := &c.q.descriptors[i], &c.descriptors[i], c.path.Len()
+		d, r := &c.q.descriptors[i], &c.descriptors[i]
 		hits := c.q.hitsOf(d)
-		native(r, c.q.domain, c.q.entriesOf(d), max(hits, 1), &c.path)
-		r.Path = c.path.String()[from:]
+		c.native(r, c.q.entriesOf(d), max(hits, 1))
 		switch {
 		case d.negative && hits > 0:
 			c.asked = append(c.asked, c.refunded.add(r))

@@ -53,36 +53,52 @@ const (
 // encoder appends a message.
 type encoder []byte
 
+// tag appends the tag of a field. The numbers of all fields are below 16, so that it is one byte.
+func (e *encoder) tag(field protowire.Number, kind protowire.Type) {
+	*e = append(*e, byte(field)<<3|byte(kind))
+}
+
 // number appends a field unless it is 0, as proto3 does.
 func (e *encoder) number(field protowire.Number, v uint64) {
 	if v != 0 {
-		*e = protowire.AppendVarint(protowire.AppendTag(*e, field, protowire.VarintType), v)
+		e.tag(field, protowire.VarintType)
+		*e = protowire.AppendVarint(*e, v)
 	}
 }
 
 // text appends a field.
 func (e *encoder) text(field protowire.Number, v string) {
-	*e = protowire.AppendString(protowire.AppendTag(*e, field, protowire.BytesType), v)
+	e.tag(field, protowire.BytesType)
+	if len(v) < longLength {
+		*e = append(append(*e, byte(len(v))), v...)
+		return
+	}
+	*e = protowire.AppendString(*e, v)
 }
+
+// longLength is from which on a length needs more than a byte.
+const longLength = 0x80
 
 // begin begins a field that is a message, and returns what end needs.
 func (e *encoder) begin(field protowire.Number) (at int) {
-	*e = append(protowire.AppendTag(*e, field, protowire.BytesType), 0)
+	*e = append(*e, byte(field)<<3|byte(protowire.BytesType), 0)
 	return len(*e)
 }
 
 // end ends a field that was begun. One byte was left for its length, which is moved if it needs more.
 func (e *encoder) end(at int) {
 	length := uint64(len(*e) - at)
-	if n := protowire.SizeVarint(length); n > 1 {
-		*e = slices.Insert(*e, at, make([]byte, n-1)...)
+	if length < longLength {
+		(*e)[at-1] = byte(length)
+		return
 	}
+	*e = slices.Insert(*e, at, make([]byte, protowire.SizeVarint(length)-1)...)
 	binary.PutUvarint((*e)[at-1:], length)
 }
 
 // encode makes the reply.
 func (c *call) encode() {
-	e := encoder(c.reply[:0])
+	e := encoder(c.reply)
 	code := codeOK
 	if c.over {
 		code = codeOverLimit

@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/net/http/httpguts"
@@ -20,12 +21,14 @@ const (
 	headersLegacy = "legacy"
 
 	longestHeaderNames = 300
+	maxAge             = 24 * time.Hour
 )
 
 // kind are the flags of the front.
 type kind struct {
 	headers string // "" where the flag is not given
 	names   string
+	age     time.Duration
 }
 
 // Kind is the front as weir serve offers it, with the rate limit quota service.
@@ -45,6 +48,9 @@ func (k *kind) register(fs *pflag.FlagSet) {
 			"clients, or those of\n--grpc-header-names, which do not (default: ietf, or none with\n--ratelimit-config)")
 	fs.Var(flags.Text(&k.names, len("a,b,c"), longestHeaderNames), "grpc-header-names",
 		"names of the fields of --grpc-headers legacy, for the limit, what remains\nof it, and the seconds until all is back")
+	fs.Var(flags.Duration(&k.age, 0, maxAge), "grpc-max-age",
+		"how long clients of --grpc may be connected before they are told to connect\nagain, a tenth more or less, which "+
+			"spreads them over servers; from 0s,\nwhich is forever, to 24h")
 }
 
 // check finds flags that do not go together.
@@ -81,6 +87,7 @@ func (k *kind) make(s front.Shared) (front.Made, error) {
 		Limits: s.Limits, Tree: s.Descriptors, Quotas: quotas, Fields: fields, LimitFields: names,
 		TLS: s.TLS("h2"), Logger: s.Log,
 		MaxConnections: s.MaxConnections, ConnectionsPerAddress: s.ConnectionsPerAddress, IdleTimeout: s.IdleTimeout,
+		MaxAge: k.age,
 	})
 	if err != nil {
 		quotas.Close()

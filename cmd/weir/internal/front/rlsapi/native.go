@@ -2,7 +2,6 @@ package rlsapi
 
 import (
 	"net/netip"
-	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
@@ -12,16 +11,22 @@ import (
 const protocol = "rls"
 
 // native makes r the request that a descriptor stands for where rules decide. Its attributes are made anew in those of r.
-func native(r *policy.Request, domain string, entries []ratelimitconfig.Entry, hits int64, path *strings.Builder) {
+func (c *call) native(r *policy.Request, entries []ratelimitconfig.Entry, hits int64) {
 	attributes := r.Attributes
 	if attributes == nil {
 		attributes = make(map[string]string, len(entries))
 	}
 	clear(attributes)
-	*r = policy.Request{Protocol: protocol, Host: domain, Attributes: attributes, Cost: hits}
+	*r = policy.Request{Protocol: protocol, Host: c.q.domain, Attributes: attributes, Cost: hits}
+	length := 0
+	for i := range entries {
+		length += len("/") + len(entries[i].Key)
+	}
+	c.room(length)
+	from := c.texts.Len()
 	for _, e := range entries {
-		path.WriteByte('/')
-		path.WriteString(e.Key)
+		c.texts.WriteByte('/')
+		c.texts.WriteString(e.Key)
 		if _, twice := attributes[e.Key]; !twice {
 			attributes[e.Key] = e.Value
 		}
@@ -29,6 +34,7 @@ func native(r *policy.Request, domain string, entries []ratelimitconfig.Entry, h
 			r.Client = clientOf(e)
 		}
 	}
+	r.Path = c.texts.String()[from:]
 }
 
 // clientOf is the address of the client, if an entry tells it.

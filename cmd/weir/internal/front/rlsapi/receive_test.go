@@ -24,14 +24,14 @@ import (
 // error would let others pass that came at the same time.
 func TestCallsWithoutRequest(t *testing.T) {
 	t.Run("more than a few", func(t *testing.T) {
-		testCallsWithoutRequest(t, &receiving{few: 2, most: 4, patience: time.Millisecond})
+		testCallsWithoutRequest(t, 4, time.Millisecond)
 	})
 	t.Run("too many", func(t *testing.T) {
-		testCallsWithoutRequest(t, &receiving{few: 2, most: 2, patience: time.Hour})
+		testCallsWithoutRequest(t, 2, time.Hour)
 	})
 }
 
-func testCallsWithoutRequest(t *testing.T, r *receiving) {
+func testCallsWithoutRequest(t *testing.T, most int64, patience time.Duration) {
 	t.Helper()
 	limits, err := live.Fixed(&policy.Set{}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -41,7 +41,8 @@ func testCallsWithoutRequest(t *testing.T, r *receiving) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.service.receiving = r
+	w := &server.loop.Waiting
+	w.Few, w.Max, w.Patience = 2, most, patience
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,9 +72,9 @@ func testCallsWithoutRequest(t *testing.T, r *receiving) {
 	}
 	waiting := func(n int64) {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); r.waiting.Load() != n; {
+		for deadline := time.Now().Add(2 * time.Minute); w.Calls() != n; {
 			if time.Now().After(deadline) {
-				t.Fatalf("%d calls wait, want %d", r.waiting.Load(), n)
+				t.Fatalf("%d calls wait, want %d", w.Calls(), n)
 			}
 			runtime.Gosched()
 		}

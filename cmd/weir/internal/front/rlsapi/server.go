@@ -11,15 +11,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/front/grpcloop"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -55,6 +53,9 @@ type Options struct {
 	ConnectionsPerAddress int
 	// IdleTimeout is how long a client may have no call in flight before it is told to go away. Default: 0, forever.
 	IdleTimeout time.Duration
+	// MaxAge is how long a client may be connected before it is told to go away, a tenth more or less by chance, so that clients
+	// spread over servers that were added. Default: 0, forever.
+	MaxAge time.Duration
 	// MaxStreams is how many calls of one connection may be in flight, from 1 to 65,536. A client waits before it begins more.
 	// Default: 1,000.
 	MaxStreams int
@@ -92,6 +93,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("weir: Options.ConnectionsPerAddress is %d: must be 0 or more", o.ConnectionsPerAddress)
 	case o.IdleTimeout < 0:
 		return fmt.Errorf("weir: Options.IdleTimeout is %v: must be 0 or more", o.IdleTimeout)
+	case o.MaxAge < 0:
+		return fmt.Errorf("weir: Options.MaxAge is %v: must be 0 or more", o.MaxAge)
 	case o.MaxStreams < 1 || o.MaxStreams > mostStreams:
 		return fmt.Errorf("weir: Options.MaxStreams is %d: must be from 1 to %d", o.MaxStreams, mostStreams)
 	}
@@ -100,24 +103,15 @@ func (o *Options) check() error {
 
 // Server answers Envoy and others that speak its protocols. All methods are safe for concurrent use.
 type Server struct {
-	grpc    *grpc.Server
+	loop    *grpcloop.Server
+	grpc    *grpc.Server // of streams, health and reflection
 	health  *health.Server
 	service *service
 	bound   *front.Bounded
-	halves  *arriving
 
 	closing   chan struct{} // closed when streams have to end
 	closeOnce sync.Once
 }
-
-// The bounds of what a client may send, beside those of a message.
-const (
-	// maxHeader is more than a proxy forwards: by its tracing, a client chooses a part of it, and a longer one ends the call
-	// with an error.
-	maxHeader = 64 << 10
-	// window is how much a client may send of a call that is not read. By itself gRPC makes it larger for clients that are fast.
-	window = 64 << 10
-)
 
 // New makes a server that does not listen yet.
 func New(o Options) (*Server, error) {
@@ -126,29 +120,15 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		health: health.NewServer(), service: newService(o), closing: make(chan struct{}),
-		bound:  front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
-		halves: newArriving(o.Logger),
+		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
-	transport := insecure.NewCredentials()
-	if o.TLS != nil {
-		transport = credentials.NewTLS(o.TLS)
-	}
-	options := append(ServerOptions(),
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
-		grpc.MaxRecvMsgSize(maxReports),
-		grpc.MaxHeaderListSize(maxHeader),
-		grpc.ConnectionTimeout(10*time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: o.IdleTimeout, Time: time.Minute, Timeout: 20 * time.Second,
-		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.StaticStreamWindowSize(window),
-		grpc.StaticConnWindowSize(16*window),
-		grpc.StreamInterceptor(s.stream),
-		grpc.Creds(watchedCredentials{transport, s.halves}),
+	s.grpc = grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxReports), grpc.StreamInterceptor(s.stream), grpc.WaitForHandlers(true),
 	)
-	s.grpc = grpc.NewServer(options...)
+	s.loop = grpcloop.New(grpcloop.Options{
+		Calls: s.service, Others: s.grpc, TLS: o.TLS, IdleTimeout: o.IdleTimeout, Age: o.MaxAge,
+		MaxStreams: o.MaxStreams, MaxMessage: maxMessage, MaxOther: maxReports, Log: o.Logger,
+	})
 	s.service.register(s.grpc)
 	if o.Quotas != nil {
 		ratelimitquotav3.RegisterRateLimitQuotaServiceServer(s.grpc, o.Quotas)
@@ -162,23 +142,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// ServerOptions are those that make a server fast: they are the same for what it is measured against. A goroutine of its own
-// for each call would spend a sixth of the time growing its stack.
-func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.WaitForHandlers(true), grpc.NumStreamWorkers(workers)}
-}
-
-// workers is how many goroutines wait for calls; while they are all busy, each further call has its own.
-const workers = 256
-
 // Serve serves the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
-func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(s.bound.On(l))
-	if errors.Is(err, grpc.ErrServerStopped) {
-		return nil
-	}
-	return err
-}
+func (s *Server) Serve(l net.Listener) error { return s.loop.Serve(s.bound.On(l)) }
 
 // Drain tells those who ask for the server's health that it does not serve: it is about to shut down. Everything is still
 // answered. Calls in flight are not counted.
@@ -192,19 +157,9 @@ func (s *Server) Drain() (inFlight int64) {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	s.closeOnce.Do(func() { close(s.closing) })
-	ended := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		s.grpc.Stop()
-		<-ended
-		return ctx.Err()
-	}
+	err := s.loop.Shutdown(ctx)
+	s.grpc.Stop()
+	return err
 }
 
 // Status tells of the server, for people: connections, calls by method with what they were answered, and calls that were not
@@ -212,6 +167,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Status() map[string]any {
 	status := s.service.status()
 	status["connections"], status["connections_evicted"], status["connections_refused"] = s.bound.Counts()
-	status["connections_cut_off"], status["arriving_bytes"] = s.halves.cut.Load(), s.halves.held.Load()
+	status["connections_cut_off"], status["arriving_bytes"] = s.loop.Unread.CutOff(), s.loop.Unread.Bytes()
+	status["waiting"] = s.loop.Waiting.Calls()
 	return status
 }

@@ -3,26 +3,28 @@ package rlsapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/kuadrantv1"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/front/grpcloop"
+	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // service answers the calls for decisions.
 type service struct {
-	o         Options
-	fields    answer.Fields
-	calls     calls
-	receiving *receiving
+	o       Options
+	fields  answer.Fields
+	calls   calls
+	methods [len(methodNames)]method
+	waits   atomic.Pointer[waits]
 
 	should, checked, reported methodCounts
 
@@ -49,12 +51,11 @@ func (p *calls) get() *call {
 // The most that a call holds on to when it is used again.
 const (
 	mostKept      = 16
-	mostKeptBytes = 16 << 10
+	mostKeptBytes = 4 << 10
 )
 
 func (p *calls) put(c *call) {
-	if cap(c.descriptors) > mostKept || cap(c.q.entries) > mostKept*mostKept || cap(c.reply) > mostKeptBytes ||
-		c.length > mostKeptBytes {
+	if cap(c.descriptors) > mostKept || cap(c.q.entries) > mostKept*mostKept || c.length > mostKeptBytes {
 		return
 	}
 	c.release()
@@ -62,62 +63,94 @@ func (p *calls) put(c *call) {
 }
 
 func newService(o Options) *service {
-	s := &service{o: o, receiving: newReceiving(), fields: answer.Fields{Headers: ratelimitfields.Headers{Fields: o.Fields}}}
+	s := &service{o: o, fields: answer.Fields{Headers: ratelimitfields.Headers{Fields: o.Fields}}}
 	s.calls.service = s
+	s.makeMethods()
 	return s
 }
 
-// register offers the services. Their methods are not those that were generated, which decode and encode in another way.
+// register has the services known to reflection and health. Their methods are answered by the loop.
 func (s *service) register(to *grpc.Server) {
-	envoy := ratelimitv3.RateLimitService_ServiceDesc
-	envoy.HandlerType = (*any)(nil)
-	envoy.Methods = []grpc.MethodDesc{s.method("ShouldRateLimit", &s.should, (*call).decide, (*call).refuse)}
-	to.RegisterService(&envoy, s)
-	kuadrant := kuadrantv1.RateLimitService_ServiceDesc
-	kuadrant.HandlerType = (*any)(nil)
-	kuadrant.Methods = []grpc.MethodDesc{
-		s.method("CheckRateLimit", &s.checked, (*call).peek, (*call).refuse),
-		s.method("Report", &s.reported, (*call).report, nil),
+	for _, d := range [...]grpc.ServiceDesc{ratelimitv3.RateLimitService_ServiceDesc, kuadrantv1.RateLimitService_ServiceDesc} {
+		d.HandlerType, d.Methods = (*any)(nil), nil
+		to.RegisterService(&d, s)
 	}
-	to.RegisterService(&kuadrant, s)
 }
 
-// method is a method that asks the engine in one way. Where there is a refuse, a request on which nothing can be decided is
-// refused by it; elsewhere that is an error.
-func (s *service) method(
-	name string, counts *methodCounts, ask func(*call, context.Context) error, refuse func(*call, *unfit),
-) grpc.MethodDesc {
-	return grpc.MethodDesc{
-		MethodName: name,
-		Handler: func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			c, err := s.receiving.receive(ctx, s)
-			seat := seatOf(ctx)
-			if !seat.Use() {
-				counts.failed.Add(1)
-				s.calls.put(c)
-				return nil, status.Error(codes.Unavailable, "weir: the connection had to make room for another one")
-			}
-			defer seat.Rest()
-			if err == nil {
-				err = c.answer(ctx, ask)
-			}
-			if err != nil {
-				u, ok := errors.AsType[*unfit](err)
-				if !ok || refuse == nil {
-					counts.failed.Add(1)
-					s.calls.put(c)
-					return nil, err
-				}
-				refuse(c, u)
-			}
-			if c.over {
-				counts.over.Add(1)
-			} else {
-				counts.ok.Add(1)
-			}
-			return c, nil // the codec ends it
-		},
+// method is one that asks the engine in its way.
+type method struct {
+	counts *methodCounts
+	ask    func(*call, context.Context) error
+	// refuses says that a request on which nothing can be decided is refused; elsewhere that is an error.
+	refuses bool
+}
+
+// methodNames are the methods, by their numbers.
+var methodNames = [...]string{
+	ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, kuadrantv1.RateLimitService_CheckRateLimit_FullMethodName,
+	kuadrantv1.RateLimitService_Report_FullMethodName,
+}
+
+func (s *service) makeMethods() {
+	s.methods = [len(methodNames)]method{
+		{&s.should, (*call).decide, true}, {&s.checked, (*call).peek, true}, {&s.reported, (*call).report, false},
 	}
+}
+
+// Method implements [grpcloop.Calls].
+func (s *service) Method(name string) (number int, ok bool) {
+	number = slices.Index(methodNames[:], name)
+	return number, number >= 0
+}
+
+// waits is whether the policies of a set may have calls wait.
+type waits struct {
+	set    *policy.Set
+	shared bool
+}
+
+// Waits implements [grpcloop.Calls].
+func (s *service) Waits() bool {
+	set := s.o.Limits.Engine().Set()
+	w := s.waits.Load()
+	if w == nil || w.set != set {
+		shared := slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Shared() })
+		w = &waits{set, shared}
+		s.waits.Store(w)
+	}
+	return w.shared
+}
+
+// Answer implements [grpcloop.Calls].
+func (s *service) Answer(
+	ctx context.Context, number int, request []byte, fault *grpcloop.FaultError, reply []byte,
+) ([]byte, error) {
+	m, c := &s.methods[number], s.calls.get()
+	defer s.calls.put(c)
+	c.reply = reply
+	var err error
+	if fault != nil {
+		err = &unfit{fault.Reason}
+	} else {
+		c.length = len(request)
+		if err = c.q.decode(c.keep(request)); err == nil {
+			err = c.answer(ctx, m.ask)
+		}
+	}
+	if err != nil {
+		u, ok := errors.AsType[*unfit](err)
+		if !ok || !m.refuses {
+			m.counts.failed.Add(1)
+			return nil, err
+		}
+		c.refuse(u)
+	}
+	if c.over {
+		m.counts.over.Add(1)
+	} else {
+		m.counts.ok.Add(1)
+	}
+	return c.reply, nil
 }
 
 // refuse makes the reply to a request on which nothing can be decided.
@@ -174,7 +207,7 @@ func (s *service) status() map[string]any {
 		return map[string]uint64{"ok": m.ok.Load(), "over_limit": m.over.Load(), "failed": m.failed.Load()}
 	}
 	return map[string]any{
-		"waiting": s.receiving.waiting.Load(), "unfit_requests": s.unfit.Load(),
+		"unfit_requests":    s.unfit.Load(),
 		"should_rate_limit": of(&s.should), "check_rate_limit": of(&s.checked), "report": of(&s.reported),
 	}
 }

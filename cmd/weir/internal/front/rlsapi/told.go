@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// fieldNames are the header fields that limits are told in, and how the proxy is told of them.
+// fieldNames are the header fields that limits are told in, and how the proxy is told of them, in this order.
 var fieldNames = [...][2]string{
 	{"Ratelimit-Policy", "ratelimit-policy"},
 	{"Ratelimit", "ratelimit"},
@@ -27,7 +26,6 @@ var fieldNames = [...][2]string{
 	{"X-Ratelimit-Limit", "x-ratelimit-limit"},
 	{"X-Ratelimit-Remaining", "x-ratelimit-remaining"},
 	{"X-Ratelimit-Reset", "x-ratelimit-reset"},
-	{answer.RefusalField, "weir-refusal"},
 }
 
 // binding is the group that the answer is told of: the one that refuses, or else the one that was charged.
@@ -107,19 +105,30 @@ func (c *call) encodeHeaders(e *encoder) {
 	if g == nil {
 		return
 	}
-	if c.header == nil {
-		c.header = make(http.Header, len(fieldNames))
-	}
-	c.service.fields.Tell(c.header, &g.verdict)
+	c.service.fields.Write(&c.fields, &g.verdict, &c.last)
 	for _, name := range fieldNames {
-		for _, value := range c.header[name[0]] {
+		for i := range c.fields.Len() {
+			if c.fields.Name(i) != name[0] {
+				continue
+			}
 			at := e.begin(responseHeaders)
 			e.text(headerKey, name[1])
-			e.text(headerValue, value)
+			value := e.begin(headerValue)
+			*e = c.fields.AppendValue(*e, i)
+			e.end(value)
 			e.end(at)
 		}
 	}
+	if id := g.verdict.RefusalID; id != 0 {
+		at := e.begin(responseHeaders)
+		e.text(headerKey, refusalField)
+		e.text(headerValue, answer.FormatRefusal(id))
+		e.end(at)
+	}
 }
+
+// refusalField is answer.RefusalField, as the proxy is told of it.
+var refusalField = strings.ToLower(answer.RefusalField)
 
 // encodeUser appends the metadata of the limits of a configuration of envoyproxy/ratelimit that have passed: the first wins.
 func (c *call) encodeUser(e *encoder) {

@@ -1,0 +1,457 @@
+package grpcloop
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
+)
+
+// conn is a connection.
+type conn struct {
+	s      *Server
+	nc     net.Conn
+	seat   *front.Seat
+	tls    *tls.ConnectionState
+	ctx    context.Context // of all calls, ends with the connection
+	cancel context.CancelFunc
+	idle   []byte // the buffer while there is nothing to read
+
+	// The goroutine that reads holds mu while it processes what it has read; nothing waits for the network meanwhile.
+	mu      sync.Mutex
+	blocks  *blocks
+	greeted bool // the client's SETTINGS have come
+	agreed  bool // and it has acknowledged those of the server
+	streams map[uint32]*stream
+	fresh   fresh
+	last    uint32 // the last stream that the client has opened
+	taken   uint32 // the last one that was not ignored
+
+	block     []byte // of a header that is continued
+	continued uint32 // its stream
+	frames9   int    // CONTINUATION frames of it
+	ends      bool   // the header ends its stream
+
+	unread      int   // bytes of DATA that the client has not been told of
+	window      int64 // how much the client takes
+	firstWindow int64 // of a new stream
+	blocked     int   // streams that have something to send
+	hurried     bool  // there may be streams that must not wait for long
+
+	out     []byte // what is to be written
+	spare   []byte // the buffer of what was written last
+	writing bool   // a goroutine writes, others leave what they have in out
+	closed  bool
+	room    sync.Cond // out is short again, or the connection has closed
+
+	used    bool // seat.Use was called for the calls of this read
+	touched bool // a frame of a call was in this read
+	budget  *weir.Limiter
+	pinged  time.Time // when the client has pinged last
+	strikes int       // how often too early
+	replied bool      // something was sent since
+
+	bytes int64 // its part of Unread
+	clock clocks
+
+	leaving leaving
+	leftAt  time.Time // since when
+}
+
+// leaving is how far the client was told to go away.
+type leaving uint8
+
+const (
+	staying   leaving = iota
+	announced         // it will be; calls that are on their way are still taken
+	left              // later calls are not taken
+)
+
+// clocks are what the time limits of a connection go by. They are as fine as sweepEvery.
+type clocks struct {
+	heard, asked  bool // something was read, or a frame of a call, since the last sweep
+	read          time.Time
+	busy          time.Time // when there was a call last
+	probed        bool      // a PING is to be acknowledged
+	writes, wrote uint64    // how many were begun, and until the last sweep
+	writingSince  time.Time
+	pumped        bool // a stream that waited for its window was sent something
+	blockedSince  time.Time
+	end           time.Time // when it is too old, never if zero
+}
+
+const (
+	// greetTimeout is how long a client may take for the handshake of TLS and its first SETTINGS.
+	greetTimeout = 10 * time.Second
+	// keepalive is after how long of silence the client is asked whether it is there, and keepaliveTimeout how long it may take.
+	keepalive        = time.Minute
+	keepaliveTimeout = 20 * time.Second
+	// writeTimeout is how long a client may take nothing of what it is sent.
+	writeTimeout = 30 * time.Second
+	// leaveTimeout is how long calls are taken that are on their way, unless the client says that there are none.
+	leaveTimeout = 5 * time.Second
+
+	idleBuffer = 2 << 10
+	readBuffer = 64 << 10
+	// maxOut is how much may be kept of what is to be written before the client is not read any more.
+	maxOut = 256 << 10
+	// maxSpare is how long a buffer for writing may be that is used again.
+	maxSpare = 64 << 10
+)
+
+var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	now := time.Now()
+	c := &conn{
+		s: s, nc: nc, seat: front.SeatOf(nc), streams: make(map[uint32]*stream), blocks: newBlocks(s.o.Calls),
+		window: usualWindow, firstWindow: usualWindow, clock: clocks{read: now, busy: now, writingSince: now, blockedSince: now},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.room.L = &c.mu
+	if age := s.ageOf(); age > 0 {
+		c.clock.end = now.Add(age)
+	}
+	return c
+}
+
+// serve serves the connection until it ends.
+func (c *conn) serve() {
+	defer c.s.forget(c)
+	defer c.abort()
+	if err := c.nc.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, greetTimeout)
+	secure, state, err := c.s.handshake(ctx, c.nc)
+	cancel()
+	if err != nil {
+		return
+	}
+	if secure != c.nc {
+		c.mu.Lock()
+		c.nc, c.tls = secure, state
+		c.mu.Unlock()
+	}
+	_ = c.nc.SetWriteDeadline(time.Time{}) // a write tells if it has failed
+	c.greet()
+	c.read()
+}
+
+// greet sends the first SETTINGS.
+func (c *conn) greet() {
+	settings := []http2.Setting{
+		{ID: http2.SettingMaxConcurrentStreams, Val: uint32(c.s.o.MaxStreams)},
+		{ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		{ID: http2.SettingMaxHeaderListSize, Val: maxHeader},
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out = appendFrame(c.out, 6*len(settings), http2.FrameSettings, 0, 0)
+	for _, s := range settings {
+		c.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(c.out, uint16(s.ID)), s.Val)
+	}
+	c.out = appendWindowUpdate(c.out, 0, connWindow-usualWindow)
+	c.flush()
+}
+
+// read reads until the connection ends. While there is nothing to read it has a small buffer.
+func (c *conn) read() {
+	c.idle = make([]byte, idleBuffer)
+	in, preface := c.idle[:0], len(http2.ClientPreface)
+	var large *[readBuffer]byte
+	defer func() {
+		if large != nil {
+			readBuffers.Put(large)
+		}
+	}()
+	for {
+		n, err := c.nc.Read(in[len(in):cap(in)])
+		in = in[:len(in)+n]
+		if preface > 0 {
+			m := min(preface, len(in))
+			at := len(http2.ClientPreface) - preface
+			if string(in[:m]) != http2.ClientPreface[at:at+m] {
+				return
+			}
+			preface -= m
+			in = in[:copy(in, in[m:])]
+		}
+		used, goOn := c.process(in)
+		if !goOn || err != nil {
+			return
+		}
+		rest := in[used:]
+		switch {
+		case large == nil && (len(rest) > 0 || n == idleBuffer):
+			large, _ = readBuffers.Get().(*[readBuffer]byte)
+			in = large[:copy(large[:], rest)]
+		case large != nil && len(rest) == 0 && n < idleBuffer/2:
+			readBuffers.Put(large)
+			large, in = nil, c.idle[:0]
+		default:
+			in = in[:copy(in, rest)]
+		}
+	}
+}
+
+// process processes what was read, and writes the replies. It is false if the connection ends.
+func (c *conn) process(in []byte) (used int, goOn bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock.heard = true
+	used, failed := c.frames(in)
+	c.park()
+	c.touch()
+	if failed != nil {
+		c.fail(failed)
+		return used, false
+	}
+	c.flush()
+	for len(c.out) > maxOut && !c.closed {
+		c.room.Wait()
+	}
+	return used, !c.closed && !c.finished()
+}
+
+// touch tells the seat of the connection what this read was about.
+func (c *conn) touch() {
+	switch {
+	case c.used:
+		c.seat.Rest()
+	case c.touched:
+		c.seat.Touch()
+	}
+	c.clock.asked = c.clock.asked || c.touched
+	c.used, c.touched = false, false
+}
+
+// use tells the seat that a call is decided. It is false if the connection has had to make room.
+func (c *conn) use() bool {
+	if !c.used {
+		c.used = c.seat.Use()
+	}
+	return c.used
+}
+
+// flush writes what there is to write, unless another goroutine does so already, which then writes that too. c.mu is held, and
+// released meanwhile.
+func (c *conn) flush() {
+	if c.writing {
+		return
+	}
+	for len(c.out) > 0 && !c.closed {
+		b := c.out
+		c.out, c.spare = c.spare[:0], nil
+		c.writing = true
+		c.clock.writes++
+		c.mu.Unlock()
+		_, err := c.nc.Write(b)
+		c.mu.Lock()
+		c.writing = false
+		if cap(b) <= maxSpare {
+			c.spare = b[:0]
+		}
+		c.room.Broadcast()
+		if err != nil {
+			c.close()
+		}
+	}
+}
+
+// flushSoon is flush, for a goroutine that must not wait for the network.
+func (c *conn) flushSoon() {
+	if len(c.out) == 0 || c.writing {
+		return
+	}
+	go func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.flush()
+		c.finished()
+	}()
+}
+
+// fail tells the client why the connection ends, and ends it.
+func (c *conn) fail(why *failure) {
+	if why.log {
+		c.s.logCutOff(c.nc.RemoteAddr(), why.text)
+	}
+	c.appendGoAway(c.taken, why.code, why.text)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second)) // if it cannot be set the connection has gone
+	c.flush()
+	c.close()
+}
+
+func (c *conn) appendGoAway(last uint32, code http2.ErrCode, text string) {
+	c.out = appendFrame(c.out, 8+len(text), http2.FrameGoAway, 0, 0)
+	c.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(c.out, last), uint32(code))
+	c.out = append(c.out, text...)
+}
+
+// close closes the connection, and ends what is left of its calls. c.mu is held.
+func (c *conn) close() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.cancel()
+	for _, s := range c.streams {
+		c.drop(s)
+	}
+	c.fresh = fresh{}
+	c.out, c.spare = nil, nil
+	c.room.Broadcast()
+	_ = c.nc.Close() // the client has gone, or has to
+}
+
+// abort closes the connection.
+func (c *conn) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.close()
+}
+
+// Frames that cost the server more than the client, and that no client needs to send often: floodRate is far above that, and far
+// below what a hostile client reaches.
+const (
+	floodRate  = 2_000 // a second
+	floodBurst = 10_000
+)
+
+// mayFlood counts such a frame.
+func (c *conn) mayFlood() *failure {
+	if c.budget == nil {
+		var err error
+		if c.budget, err = weir.New(weir.TokenBucket(weir.PerSecond(floodRate), floodBurst), weir.Options{}); err != nil {
+			return flooded(err.Error())
+		}
+	}
+	if !c.budget.Allow() {
+		return flooded("too many frames that ask nothing")
+	}
+	return nil
+}
+
+// leavePing is acknowledged when the client has read that it is to go away.
+var leavePing = [8]byte{'w', 'e', 'i', 'r', 'l', 'e', 'f', 't'}
+
+// leave tells the client to go away, as it has to do sooner or later.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.announce(time.Now())
+	c.flushSoon()
+}
+
+// announce is leave. c.mu is held.
+func (c *conn) announce(now time.Time) {
+	if c.leaving != staying || c.closed {
+		return
+	}
+	if !c.greeted { // nothing was asked
+		c.close()
+		return
+	}
+	c.leaving, c.leftAt = announced, now
+	c.appendGoAway(maxWindow, http2.ErrCodeNo, "")
+	c.out = append(appendFrame(c.out, len(leavePing), http2.FramePing, 0, 0), leavePing[:]...)
+}
+
+// goAway tells the client that later calls are not taken.
+func (c *conn) goAway() {
+	c.leaving = left
+	c.appendGoAway(c.taken, http2.ErrCodeNo, "")
+}
+
+// finished reports whether the client was told to go, and nothing is left to be done for it. Then the connection is closed.
+func (c *conn) finished() bool {
+	if c.leaving != left || len(c.streams) > 0 || c.fresh.id != 0 || len(c.out) > 0 || c.writing {
+		return false
+	}
+	c.close()
+	return true
+}
+
+// sweep looks at the time limits.
+func (c *conn) sweep(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	k := &c.clock
+	if k.heard {
+		k.heard, k.probed, k.read = false, false, now
+	}
+	if k.asked || len(c.streams) > 0 || !c.greeted {
+		k.asked, k.busy = false, now
+	} else if c.spare = nil; len(c.out) == 0 {
+		c.out = nil
+	}
+	if c.late(now) {
+		c.s.logCutOff(c.nc.RemoteAddr(), "it takes too long to send messages or to take replies")
+		c.close()
+		return
+	}
+	silence := now.Sub(k.read)
+	switch {
+	case silence > keepalive+keepaliveTimeout:
+		c.close()
+		return
+	case silence > keepalive && !k.probed && c.greeted:
+		k.probed = true
+		c.out = append(appendFrame(c.out, 8, http2.FramePing, 0, 0), make([]byte, 8)...)
+	}
+	idle := c.s.o.IdleTimeout > 0 && now.Sub(k.busy) >= c.s.o.IdleTimeout
+	if old := !k.end.IsZero() && now.After(k.end); c.greeted && (idle || old) {
+		c.announce(now)
+	}
+	if c.leaving == announced && now.Sub(c.leftAt) > leaveTimeout {
+		c.goAway()
+	}
+	c.refuseLate(now)
+	if !c.finished() {
+		c.flushSoon()
+	}
+}
+
+// late reports whether the client takes too long.
+func (c *conn) late(now time.Time) bool {
+	k := &c.clock
+	if !c.writing || k.writes != k.wrote {
+		k.wrote, k.writingSince = k.writes, now
+	}
+	if c.blocked == 0 || k.pumped {
+		k.pumped, k.blockedSince = false, now
+	}
+	if now.Sub(k.writingSince) > writeTimeout || now.Sub(k.blockedSince) > writeTimeout {
+		return true
+	}
+	if c.bytes == 0 {
+		return false
+	}
+	for _, s := range c.streams {
+		if !s.begun.IsZero() && now.Sub(s.begun) > c.s.Unread.Patience {
+			return true
+		}
+	}
+	return false
+}
+
+// hold counts bytes that are kept, or are not any more. It is false if there are too many. c.mu is held.
+func (c *conn) hold(n int) bool {
+	u := &c.s.Unread
+	c.bytes += int64(n)
+	return u.bytes.Add(int64(n)) <= u.Max || c.bytes <= u.Own
+}
+
+var errClosed = errors.New("weir: the connection is closed")

@@ -1,0 +1,66 @@
+package grpcloop
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+type noCalls struct{}
+
+func (noCalls) Method(name string) (int, bool) { return len(name), len(name) > 1 }
+func (noCalls) Waits() bool                    { return false }
+func (noCalls) Answer(context.Context, int, []byte, *FaultError, []byte) ([]byte, error) {
+	return nil, nil
+}
+
+// TestKnownBlocks: a block that has come before means what it says by the table as it is then.
+func TestKnownBlocks(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	paths, timeouts := []string{"/a", "/bb", "/ccc", "/dddd"}, []string{"1S", "2S", "30m"}
+	for range 50 {
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		kept, fresh := newBlocks(noCalls{}), newBlocks(noCalls{})
+		var last []byte
+		for range 300 {
+			switch random.IntN(20) {
+			case 0:
+				encoder.SetMaxDynamicTableSize(uint32(random.IntN(300)))
+			case 1:
+				encoder.SetMaxDynamicTableSize(4096)
+			}
+			block.Reset()
+			fields := []hpack.HeaderField{
+				{Name: ":method", Value: "POST"},
+				{Name: ":scheme", Value: "http"},
+				{Name: ":path", Value: paths[random.IntN(len(paths))]},
+				{Name: ":authority", Value: "x", Sensitive: random.IntN(4) == 0},
+				{Name: "content-type", Value: grpcType},
+				{Name: "grpc-timeout", Value: timeouts[random.IntN(len(timeouts))], Sensitive: random.IntN(4) == 0},
+			}
+			for _, f := range fields[:len(fields)-random.IntN(2)] {
+				if err := encoder.WriteField(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := block.Bytes()
+			if last != nil && random.IntN(3) == 0 && !bytes.Contains(last, []byte{':'}) && !newBlocks(noCalls{}).changesTable(last) {
+				b = last // the same bytes, whatever they mean now
+			}
+			fresh.known = fresh.known[:0]
+			got, ok := kept.read(b)
+			want, wantOK := fresh.read(b)
+			if ok != wantOK || got.method != want.method || got.timeout != want.timeout {
+				t.Fatalf("%+v %v, want %+v %v", got, ok, want, wantOK)
+			}
+			if !ok {
+				break
+			}
+			last = bytes.Clone(b)
+		}
+	}
+}

@@ -1,0 +1,457 @@
+package grpcloop_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+	"github.com/weirhq/weir/cmd/weir/internal/front/grpcloop"
+)
+
+// bubble serves pipes in a bubble, and returns what connects to them.
+func bubble(t *testing.T, change func(*grpcloop.Options)) (s *grpcloop.Server, connect func() *peer) {
+	t.Helper()
+	pipes := fronttest.Pipes()
+	o := optionsOf(t, newEchoes(false))
+	change(&o)
+	return serve(t, o, pipes), func() *peer {
+		nc, err := pipes.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newPeer(t, nc)
+	}
+}
+
+// until reads until the connection ends, and returns how long that took. Pings of the server are acknowledged if the client is there.
+func (p *peer) until(there bool) (took time.Duration, s *seen) {
+	p.t.Helper()
+	start := time.Now()
+	s = &seen{calls: map[uint32]*result{}}
+	var out bytes.Buffer // another goroutine may be writing by p
+	w := http2.NewFramer(&out, nil)
+	for {
+		f, err := p.r.ReadFrame()
+		if err != nil {
+			return time.Since(start), s
+		}
+		switch f := f.(type) {
+		case *http2.PingFrame:
+			if there && !f.IsAck() {
+				out.Reset()
+				p.must(w.WritePing(true, f.Data))
+				_, _ = p.nc.Write(out.Bytes()) // reading tells if the connection has ended
+			}
+		case *http2.GoAwayFrame:
+			copied := *f
+			s.goAways = append(s.goAways, &copied)
+		}
+	}
+}
+
+func within(t *testing.T, what string, took, least time.Duration) {
+	t.Helper()
+	if took < least || took > least+time.Second {
+		t.Errorf("%s: after %v, want %v", what, took, least)
+	}
+}
+
+// TestTimeLimits: connections end when they should, and not before.
+func TestTimeLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*grpcloop.Options)
+		client  func(p *peer)
+		there   bool
+		after   time.Duration
+		goAways int
+	}{
+		"nothing is sent": {after: 10 * time.Second, client: func(*peer) {}},
+		"no SETTINGS":     {after: 10 * time.Second, client: func(p *peer) { p.out.WriteString(http2.ClientPreface); p.send() }},
+		"silence":         {after: 80 * time.Second, client: func(p *peer) { p.greet().send() }},
+		"idle": {
+			change: func(o *grpcloop.Options) { o.IdleTimeout = 5 * time.Minute }, there: true, after: 5 * time.Minute, goAways: 2,
+			client: func(p *peer) { p.greet().call(1, "hello").send() },
+		},
+		"idle, and does not acknowledge": {
+			change: func(o *grpcloop.Options) { o.IdleTimeout = 30 * time.Second }, after: 35 * time.Second, goAways: 2,
+			client: func(p *peer) { p.greet().send() },
+		},
+		"half a message": {
+			there: true, after: 30 * time.Second,
+			client: func(p *peer) {
+				p.greet().headers(1, p.head(echoMethod), false)
+				p.must(p.w.WriteData(1, false, message("hello")[:7]))
+				p.send()
+			},
+		},
+		"a reply that is not taken": {
+			there: true, after: 30 * time.Second,
+			client: func(p *peer) {
+				p.greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}).call(1, "hello").send()
+			},
+		},
+		"half a message of a stream": {
+			there: true, after: 30 * time.Second,
+			client: func(p *peer) {
+				p.greet().headers(1, p.head("/grpc.health.v1.Health/Watch"), false)
+				p.must(p.w.WriteData(1, false, message("hello")[:7]))
+				p.send()
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				change := c.change
+				if change == nil {
+					change = func(*grpcloop.Options) {}
+				}
+				_, connect := bubble(t, change)
+				p := connect()
+				go c.client(p)
+				took, s := p.until(c.there)
+				if within(t, name, took, c.after); len(s.goAways) != c.goAways {
+					t.Errorf("%v, want %d", s.goAways, c.goAways)
+				}
+			})
+		})
+	}
+}
+
+// TestAge: connections end when they are old enough, at different times.
+func TestAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, connect := bubble(t, func(o *grpcloop.Options) { o.Age = 10 * time.Minute })
+		ages := map[time.Duration]bool{}
+		for range 5 {
+			p := connect()
+			go p.greet().call(1, "hello").send()
+			took, s := p.until(true)
+			if took < 9*time.Minute || took > 11*time.Minute+time.Second || len(s.goAways) != 2 {
+				t.Errorf("after %v, %v", took, s.goAways)
+			}
+			ages[took] = true
+		}
+		if len(ages) < 3 {
+			t.Errorf("%v: all end at the same time", ages)
+		}
+	})
+}
+
+// TestSlowReaders: a client that does not read is not read either, and cut off in time.
+func TestSlowReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, connect := bubble(t, func(*grpcloop.Options) {})
+		p := connect()
+		start := time.Now()
+		p.greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+		sent := 0
+		for id := uint32(1); ; id += 2 {
+			p.call(id, "size:1000")
+			n, err := p.nc.Write(p.out.Bytes())
+			p.out.Reset()
+			if sent += n; err != nil {
+				break
+			}
+		}
+		within(t, "it is cut off", time.Since(start), 30*time.Second)
+		if sent > 1<<20 || s.Unread.CutOff() != 1 {
+			t.Errorf("%d bytes were read of it, %d are cut off", sent, s.Unread.CutOff())
+		}
+	})
+}
+
+// TestFloods: frames that ask nothing are bounded: a client that sends them without end is cut off, and one that sends few is not.
+func TestFloods(t *testing.T) {
+	for name, flood := range map[string]func(p *peer, n uint32){
+		"SETTINGS": func(p *peer, _ uint32) { p.must(p.w.WriteSettings()) },
+		"PRIORITY": func(p *peer, n uint32) { p.raw(http2.FramePriority, 0, 2*n+1, "\x00\x00\x00\x00\x05") },
+		"unknown":  func(p *peer, _ uint32) { p.raw(0x99, 0, 0, "") },
+		"resets": func(p *peer, n uint32) {
+			p.headers(2*n+3, p.head(echoMethod), false)
+			p.must(p.w.WriteRSTStream(2*n+3, 8))
+		},
+		"no DATA":   func(p *peer, _ uint32) { p.must(p.w.WriteData(1, false, nil)) },
+		"malformed": func(p *peer, n uint32) { p.headers(2*n+3, p.headOf(":method", "POST"), true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listen(t)
+			s := serve(t, optionsOf(t, newEchoes(false)), l)
+			p := connect(t, l.Addr().String()).greet()
+			p.headers(1, p.head(echoMethod), false)
+			go func() { _, _ = io.Copy(io.Discard, p.nc) }()
+			for n := range uint32(5000) {
+				flood(p, n)
+			}
+			if p.send(); s.Unread.CutOff() != 0 {
+				t.Error("5000 are too many")
+			}
+			for n := uint32(5000); s.Unread.CutOff() == 0 && n < 1_000_000; n++ {
+				flood(p, n)
+				if n%100 == 0 {
+					if _, err := p.nc.Write(p.out.Bytes()); err != nil {
+						break
+					}
+					p.out.Reset()
+				}
+			}
+			for deadline := time.Now().Add(time.Minute); s.Unread.CutOff() == 0; runtime.Gosched() {
+				if time.Now().After(deadline) {
+					t.Fatal("the connection goes on")
+				}
+			}
+		})
+	}
+}
+
+// TestPings: a client may ping seldom, or when it was sent something.
+func TestPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, connect := bubble(t, func(*grpcloop.Options) {})
+		p := connect()
+		ended := make(chan *seen, 1)
+		go func() {
+			_, s := p.until(true)
+			ended <- s
+		}()
+		ping := func() {
+			p.must(p.w.WritePing(false, [8]byte{2}))
+			p.send()
+		}
+		p.greet().send()
+		for range 10 {
+			ping()
+			<-time.After(11 * time.Second)
+		}
+		for id := uint32(1); id < 20; id += 2 {
+			p.call(id, "x").send()
+			ping()
+		}
+		select {
+		case s := <-ended:
+			t.Fatalf("%v", s.goAways)
+		default:
+		}
+		for range 10 {
+			ping()
+		}
+		if s := <-ended; len(s.goAways) != 1 || s.goAways[0].ErrCode != http2.ErrCodeEnhanceYourCalm {
+			t.Errorf("%v", s.goAways)
+		}
+	})
+}
+
+// TestUnreadIsBounded: what is kept of messages that are not complete is bounded, in all and of each connection, and forgotten.
+func TestUnreadIsBounded(t *testing.T) {
+	for _, path := range []string{echoMethod, "/grpc.health.v1.Health/Watch"} {
+		l := listen(t)
+		s := serve(t, optionsOf(t, newEchoes(false)), l)
+		s.Unread.Max, s.Unread.Own = 200_000, 10_000
+		begin := func(n int) *peer {
+			p := connect(t, l.Addr().String()).greet()
+			for i := range n {
+				id := uint32(2*i + 1)
+				p.headers(id, p.head(path), false)
+				p.must(p.w.WriteData(id, false, message(strings.Repeat("x", 9000))[:8000]))
+			}
+			return p.send()
+		}
+		cut := func(n uint64) {
+			t.Helper()
+			for deadline := time.Now().Add(time.Minute); s.Unread.CutOff() != n; runtime.Gosched() {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: %d are cut off, want %d", path, s.Unread.CutOff(), n)
+				}
+			}
+		}
+		begin(50)
+		cut(1)
+		one := begin(20)
+		begin(50)
+		cut(2)
+		if n := s.Unread.Bytes(); n < 150_000 || n > 200_000 {
+			t.Errorf("%d bytes are kept", n)
+		}
+		begin(1).call(101, "a connection with little to say").send().result(101).want(t, "a connection with little to say")
+		_ = one.nc.Close()
+		for deadline := time.Now().Add(time.Minute); s.Unread.Bytes() > 10_000; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d bytes are kept", s.Unread.Bytes())
+			}
+		}
+	}
+}
+
+// TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little.
+func TestIdleConnectionsAreSmall(t *testing.T) {
+	pipes := fronttest.Pipes()
+	serve(t, optionsOf(t, newEchoes(false)), pipes)
+	memory := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse + m.StackInuse
+	}
+	const clients = 10_000
+	sent := newPeer(t, nopConn{}).greet().call(1, "hello").out.Bytes()
+	before := memory()
+	conns, in := make([]net.Conn, clients), make([]byte, 1<<10)
+	for i := range conns {
+		nc, err := pipes.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = nc
+		go func() { _, _ = nc.Write(sent) }()
+		got := 0
+		for want := 12; got < want || in[got-1] != '0'; { // the status of the call comes last
+			n, err := nc.Read(in[got:])
+			if got += n; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	<-time.After(time.Second) // what is not used for so long is let go
+	each := (memory() - before) / clients
+	t.Logf("%d bytes for each", each)
+	if each > 24<<10 {
+		t.Errorf("an idle connection has %d bytes", each)
+	}
+	for _, nc := range conns {
+		_ = nc.Close()
+	}
+}
+
+// TestWindows: a reply that is longer than the windows comes in parts, as they open.
+func TestWindows(t *testing.T) {
+	l := listen(t)
+	serve(t, optionsOf(t, newEchoes(false)), l)
+	p := connect(t, l.Addr().String()).greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	p.call(1, "size:100000").call(3, "size:100000").send()
+	var got [4]int
+	more := func(n, of int) {
+		t.Helper()
+		for begin := got[1] + got[3]; got[1]+got[3] < begin+n; {
+			f, err := p.r.ReadFrame()
+			p.must(err)
+			if d, ok := f.(*http2.DataFrame); ok {
+				if got[d.StreamID] += len(d.Data()); len(d.Data()) > 16384 {
+					t.Errorf("%v", d)
+				}
+			}
+		}
+		if of != 0 && got[of] < n {
+			t.Errorf("%v", got)
+		}
+	}
+	more(20, 0)
+	p.must(p.w.WriteWindowUpdate(1, 1000))
+	p.send()
+	more(1000, 1)
+	p.must(p.w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 40_000}))
+	p.send()
+	more(65535-got[1]-got[3], 0) // until the window of the connection is used up
+	p.must(p.w.WriteWindowUpdate(0, 1<<20))
+	p.must(p.w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}))
+	p.send()
+	s := p.read(func(s *seen) bool { return s.call(1).ended && s.call(3).ended })
+	for _, id := range []int{1, 3} {
+		if n := got[id] + len(s.calls[uint32(id)].message); n != 100_005 || s.calls[uint32(id)].status != "0" {
+			t.Errorf("call %d: %d bytes, %+v", id, n, s.calls[uint32(id)].status)
+		}
+	}
+}
+
+// TestWindowsOfTheServer: a client that sends more than it may is told so, of a stream and of the connection.
+func TestWindowsOfTheServer(t *testing.T) {
+	l := listen(t)
+	serve(t, optionsOf(t, newEchoes(false)), l)
+	p := connect(t, l.Addr().String()).greet()
+	p.headers(1, p.head("/grpc.health.v1.Health/Watch"), false)
+	p.must(p.w.WriteData(1, false, binary.BigEndian.AppendUint32([]byte{0}, 0)))
+	for range 5 { // it reads one message, and no more
+		p.must(p.w.WriteData(1, false, append(message(""), make([]byte, 16000)...)))
+	}
+	if r := p.send().result(1); r.reset != http2.ErrCodeFlowControl && r.status == "0" {
+		t.Errorf("%+v", r)
+	}
+	p.call(3, "afterwards").send().result(3).want(t, "afterwards")
+}
+
+// TestCallsAfterGoAway: calls that are on their way when the client is told to go are answered, and those after that are ignored:
+// the client knows that they are not taken.
+func TestCallsAfterGoAway(t *testing.T) {
+	l := listen(t)
+	e := newEchoes(true)
+	s := serve(t, optionsOf(t, e), l)
+	p := connect(t, l.Addr().String()).greet().call(1, "wait").send()
+	<-e.asked
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(t.Context()) }()
+	var first [8]byte
+	for told := false; !told; {
+		f, err := p.r.ReadFrame()
+		p.must(err)
+		if ping, ok := f.(*http2.PingFrame); ok {
+			first, told = ping.Data, true
+		}
+	}
+	p.call(3, "on its way")
+	p.must(p.w.WritePing(true, first))
+	p.call(5, "too late")
+	p.must(p.w.WritePing(false, lastPing))
+	got := p.send().read(func(s *seen) bool { return s.pings > 0 && s.call(3).ended })
+	if got.calls[3].want(t, "on its way"); len(got.goAways) != 1 || got.goAways[0].LastStreamID != 3 || got.calls[5] != nil {
+		t.Errorf("%v, %+v", got.goAways, got.calls[5])
+	}
+	close(e.answer)
+	if got = p.read(func(*seen) bool { return false }); !got.closed {
+		t.Error("the connection goes on")
+	}
+	got.calls[1].want(t, "wait")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGoroutinesEnd: when the server has ended, nothing of it goes on.
+func TestGoroutinesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
+		pipes := fronttest.Pipes()
+		e := newEchoes(true)
+		s := grpcloop.New(optionsOf(t, e))
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(pipes) }()
+		for i := range 3 {
+			nc, err := pipes.Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPeer(t, nc)
+			go func() { _, _ = io.Copy(io.Discard, nc) }()
+			p.greet().call(1, "wait").headers(3, p.head("/grpc.health.v1.Health/Watch"), false)
+			p.must(p.w.WriteData(3, i == 0, message("")))
+			p.headers(5, p.head(echoMethod), false)
+			p.send()
+			<-e.asked
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err == nil {
+			t.Error("it has ended before its calls")
+		}
+		if err := <-served; err != nil || s.Waiting.Calls() != 0 || s.Unread.Bytes() != 0 {
+			t.Errorf("%v, %d calls wait, %d bytes", err, s.Waiting.Calls(), s.Unread.Bytes())
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package grpcloop_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+)
+
+// FuzzFrames sends frames to the loop, and to the server of net/http, which is that of golang.org/x/net: both find the same fault with the connection, or none.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte{0, 5, 1, 0})
+	f.Add([]byte{0, 0, 1, 9, 1, 1, 7, 2, 0, 3, 1, 4, 5})
+	f.Add([]byte{0, 4, 2, 0, 1, 200, 3, 1, 9, 9, 9, 4, 8, 6, 0, 7, 7})
+	f.Add([]byte{10, 1, 11, 12, 3, 4, 13, 14, 15, 0, 0, 9, 9})
+	pipes := fronttest.Pipes()
+	serve(f, optionsOf(f, newEchoes(false)), pipes)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	other, theirs := fronttest.Pipes(), &http.Server{
+		ReadHeaderTimeout: time.Minute, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReadFrameSize: 16 << 10},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
+		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }),
+	}
+	served := make(chan error, 1)
+	go func() { served <- theirs.Serve(other) }()
+	f.Cleanup(func() {
+		_ = theirs.Close()
+		<-served
+	})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		sent := framesOf(t, program)
+		ours, err := pipes.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := outcomeOf(t, ours, sent)
+		client, err := other.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := outcomeOf(t, client, sent)
+		if got.alive != want.alive || !got.alive && want.told && got.code != want.code {
+			t.Errorf("%+v, net/http %+v", got, want)
+		}
+	})
+}
+
+// outcome is what has become of a connection.
+type outcome struct {
+	alive, told bool
+	code        http2.ErrCode
+}
+
+// outcomeOf sends frames, and closes the connection when it is known what has become of it.
+func outcomeOf(t *testing.T, nc net.Conn, sent []byte) (o outcome) {
+	t.Helper()
+	p := newPeer(t, nc)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = nc.Write(sent) // the server may close the connection first
+	}()
+	s := p.read(func(s *seen) bool { return s.pings > 0 || len(s.goAways) > 0 })
+	_ = nc.Close() // it was read to its end
+	<-written
+	if o.alive = s.pings > 0; len(s.goAways) > 0 {
+		o.told, o.code = true, s.goAways[0].ErrCode
+	}
+	return o
+}
+
+// framesOf makes frames of a program. It has no frames on which servers may differ: those whose meaning depends on whether a call
+// has been answered meanwhile, GOAWAY, and a few that RFC 9113 has stream errors for and x/net connection errors.
+func framesOf(t *testing.T, program []byte) []byte {
+	t.Helper()
+	p := newPeer(t, nopConn{})
+	p.greet()
+	next := func() byte {
+		if len(program) == 0 {
+			return 0
+		}
+		b := program[0]
+		program = program[1:]
+		return b
+	}
+	last, ended := uint32(1), map[uint32]bool{}
+	stream := func() uint32 { return uint32(next()) % (last + 3) }
+	for n := 0; len(program) > 0 && n < 64; n++ {
+		switch op := next() % 16; op {
+		case 0, 1, 2: // a call
+			flags, more := http2.Flags(next()), []string(nil)
+			if flags&2 != 0 {
+				more = []string{"x-more", "x"}
+			}
+			block := p.head(echoMethod, more...)
+			p.raw(http2.FrameHeaders, flags&http2.FlagHeadersEndStream|http2.FlagHeadersEndHeaders, last, string(block))
+			ended[last] = flags&http2.FlagHeadersEndStream != 0
+			last += 2
+		case 3, 4, 5: // DATA, padded or not, of any stream that has not ended
+			id, flags := stream(), http2.Flags(next())&(http2.FlagDataEndStream|http2.FlagDataPadded)
+			if ended[id] {
+				continue
+			}
+			p.raw(http2.FrameData, flags, id, string(bytes.Repeat([]byte{next()}, 1+int(next()))))
+			ended[id] = flags.Has(http2.FlagDataEndStream)
+		case 6:
+			p.raw(http2.FrameSettings, 0, 0, string([]byte{0, next() % 8, next(), next(), next(), next()}))
+		case 7:
+			p.raw(http2.FrameSettings, http2.Flags(next()&1), uint32(next()&1), string(bytes.Repeat([]byte{1}, int(next()%8))))
+		case 8:
+			p.raw(http2.FramePing, http2.Flags(next()&1), uint32(next()&1), "12345678"[:7+next()&1])
+		case 9:
+			p.raw(http2.FrameWindowUpdate, 0, stream(), string([]byte{next() & 0x7f, next(), next(), 1}))
+		case 10:
+			id := stream()
+			p.raw(http2.FrameRSTStream, 0, id, "\x00\x00\x00\x08"[:3+next()&1])
+			ended[id] = true
+		case 11:
+			p.raw(http2.FramePriority, 0, stream(), "\x00\x00\x00\x00\x05")
+		case 12:
+			p.raw(http2.FrameContinuation, http2.Flags(next()), stream(), "\x82")
+		case 13: // a header in pieces, of which the last may not come
+			block := p.head(echoMethod)
+			p.raw(http2.FrameHeaders, 0, last, string(block[:5]))
+			p.raw(http2.FrameContinuation, http2.Flags(next())&http2.FlagContinuationEndHeaders, last, string(block[5:]))
+			last += 2
+		case 14:
+			p.raw(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.Flags(next())&http2.FlagHeadersPadded, last, string([]byte{next() & 3, 0x82, 0x86, next()}))
+			last += 2
+		case 15:
+			p.raw(http2.FrameType(0x20+next()), http2.Flags(next()), stream(), "unknown")
+		}
+	}
+	p.must(p.w.WritePing(false, lastPing))
+	return p.out.Bytes()
+}
+
+// nopConn is no connection.
+type nopConn struct{ net.Conn }
+
+func (nopConn) Close() error { return nil }

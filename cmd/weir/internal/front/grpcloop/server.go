@@ -1,0 +1,287 @@
+// Package grpcloop serves gRPC over HTTP/2 for servers of short unary calls. One goroutine for each connection reads frames,
+// decides calls where they were read, and writes the replies to all calls of a read at once. Calls that may wait have a
+// goroutine each. Streams, and methods that the loop does not know, go to an http.Handler.
+package grpcloop
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// Calls are the unary methods that the loop serves by itself. Its methods are called by several goroutines.
+type Calls interface {
+	// Method returns the number of a method, from 0 on, by its full name "/package.Service/Method".
+	Method(name string) (number int, ok bool)
+	// Waits reports whether a call may wait, for a store or another process. The answer may change at any time.
+	Waits() bool
+	// Answer appends the reply to the only message of a call. If the message did not arrive as it should, fault says why, and
+	// request is empty. The error is that of the call: it has a status of gRPC, and what was appended is dropped. Answer must
+	// not keep request.
+	Answer(ctx context.Context, method int, request []byte, fault *FaultError, reply []byte) ([]byte, error)
+}
+
+// FaultError is what is wrong with the message of a call.
+type FaultError struct{ Reason string }
+
+// Error implements [error].
+func (f *FaultError) Error() string { return f.Reason }
+
+// Options are those of a [Server]. All are required, but TLS.
+type Options struct {
+	Calls Calls
+	// Others serves all other calls, as [google.golang.org/grpc.Server.ServeHTTP] does.
+	Others http.Handler
+	// TLS makes the server speak TLS.
+	TLS *tls.Config
+	// IdleTimeout is how long a client may have no call in flight, and Age how long a connection may be open, before it is told
+	// to go away; the age has a tenth more or less, by chance. 0 is forever.
+	IdleTimeout, Age time.Duration
+	// MaxStreams is how many calls of one connection may be in flight.
+	MaxStreams int
+	// MaxMessage is how many bytes the message of a unary call may have, and MaxOther a message of another call.
+	MaxMessage, MaxOther int
+	Log                  *slog.Logger
+}
+
+// Server serves connections.
+type Server struct {
+	o         Options
+	Waiting   Waiting
+	Unread    Unread
+	config    *tls.Config
+	mu        sync.Mutex
+	listeners []net.Listener
+	conns     map[*conn]struct{}
+	closing   bool
+	all       sync.WaitGroup // connections, and the goroutines of their calls
+	done      chan struct{}  // closed when the server is to end
+	over      chan struct{}  // closed when it has ended
+}
+
+// New makes a server.
+func New(o Options) *Server {
+	s := &Server{o: o, conns: make(map[*conn]struct{}), done: make(chan struct{}), over: make(chan struct{}), Waiting: Waiting{
+		Few: 64, Max: 10_000, Patience: 10 * time.Second,
+	}, Unread: Unread{Max: 64 << 20, Own: 256 << 10, Patience: 30 * time.Second}}
+	if o.TLS != nil {
+		s.config = o.TLS.Clone()
+		if !slices.Contains(s.config.NextProtos, http2.NextProtoTLS) {
+			s.config.NextProtos = append(slices.Clone(s.config.NextProtos), http2.NextProtoTLS)
+		}
+	}
+	return s
+}
+
+// Serve serves the clients of a listener, which it closes, until Shutdown: then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		_ = l.Close() // the server has ended before
+		return nil
+	}
+	first := len(s.listeners) == 0
+	s.listeners = append(s.listeners, l)
+	s.mu.Unlock()
+	if first {
+		go s.sweep()
+	}
+	wait := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if s.ended() {
+				return nil
+			}
+			var brief interface{ Temporary() bool }
+			if errors.As(err, &brief) && brief.Temporary() {
+				wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+				select {
+				case <-time.After(wait):
+					continue
+				case <-s.done:
+					return nil
+				}
+			}
+			_ = l.Close() // the error above says more
+			return err
+		}
+		wait = 0
+		s.accept(nc)
+	}
+}
+
+func (s *Server) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// accept begins to serve a connection.
+func (s *Server) accept(nc net.Conn) {
+	c := newConn(s, nc)
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		_ = nc.Close() // nothing was asked
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.all.Add(1)
+	s.mu.Unlock()
+	go c.serve()
+}
+
+// forget forgets a connection that has ended.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	s.all.Done()
+}
+
+// sweepEvery is how often connections are looked at for time limits, which are longer by as much.
+const sweepEvery = 250 * time.Millisecond
+
+// sweep looks at all connections now and then, until the server has ended: one timer serves all.
+func (s *Server) sweep() {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	var conns []*conn
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.over:
+			return
+		}
+		conns = s.open(conns[:0])
+		now := time.Now()
+		for _, c := range conns {
+			c.sweep(now)
+		}
+		clear(conns)
+	}
+}
+
+// open appends the connections.
+func (s *Server) open(to []*conn) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		to = append(to, c)
+	}
+	return to
+}
+
+// Shutdown accepts no more connections, tells clients to go away, and returns when all calls have been answered. What is left
+// when ctx ends is cut off, and its error is returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closing
+	s.closing = true
+	listeners := s.listeners
+	s.mu.Unlock()
+	if first {
+		close(s.done)
+		go func() {
+			s.all.Wait()
+			close(s.over)
+		}()
+	}
+	for _, l := range listeners {
+		_ = l.Close() // it accepts no more
+	}
+	for _, c := range s.open(nil) {
+		c.leave()
+	}
+	select {
+	case <-s.over:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, c := range s.open(nil) {
+		c.abort()
+	}
+	<-s.over
+	return ctx.Err()
+}
+
+// ageOf is how long a connection may be open, 0 for ever.
+func (s *Server) ageOf() time.Duration {
+	if s.o.Age <= 0 {
+		return 0
+	}
+	tenth := s.o.Age / 10
+	return s.o.Age - tenth + rand.N(2*tenth+1) //nolint:gosec // it spreads the ends of connections, and keeps no secret
+}
+
+// Waiting bounds the calls whose message has not come yet. It comes with the header of the call as a rule; but a client can begin
+// calls and never say what it wants.
+type Waiting struct {
+	Few      int64 // calls that may wait as long as they like
+	Max      int64 // beyond that they are refused
+	Patience time.Duration
+
+	n atomic.Int64
+}
+
+// Calls returns how many calls wait.
+func (w *Waiting) Calls() int64 { return w.n.Load() }
+
+// Unread bounds what is kept of messages that are not complete, or that nothing has read yet.
+type Unread struct {
+	Max      int64         // bytes of all connections together
+	Own      int64         // bytes that a connection may have whatever there is of others
+	Patience time.Duration // from the first byte of a message to its last
+
+	bytes atomic.Int64
+	cut   atomic.Uint64
+	told  atomic.Int64 // when it was logged last that a connection was cut off, in seconds
+}
+
+// Bytes returns how many bytes are kept.
+func (u *Unread) Bytes() int64 { return u.bytes.Load() }
+
+// CutOff returns how many connections were closed for what their clients did.
+func (u *Unread) CutOff() uint64 { return u.cut.Load() }
+
+// logCutOff logs that a connection is cut off, at most once a minute.
+func (s *Server) logCutOff(client net.Addr, why string) {
+	n := s.Unread.cut.Add(1)
+	now, last := time.Now().Unix(), s.Unread.told.Load()
+	if now-last >= 60 && s.Unread.told.CompareAndSwap(last, now) {
+		s.o.Log.Warn("a gRPC client was cut off", "reason", why, "client", client.String(), "cut_off_in_all", n)
+	}
+}
+
+var errNoALPN = errors.New("weir: the client does not offer h2")
+
+// handshake is that of TLS, if the server speaks it.
+func (s *Server) handshake(ctx context.Context, nc net.Conn) (net.Conn, *tls.ConnectionState, error) {
+	if s.config == nil {
+		return nc, nil, nil
+	}
+	secure := tls.Server(nc, s.config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, nil, err
+	}
+	state := secure.ConnectionState()
+	if state.NegotiatedProtocol != http2.NextProtoTLS {
+		return nil, nil, errNoALPN
+	}
+	return secure, &state, nil
+}

@@ -1,0 +1,404 @@
+package grpcloop
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// messagePrefix is what stands before each message: whether it is compressed, and its length.
+const messagePrefix = 5
+
+// streamPrice is what a stream with a message that is not complete costs in memory, beside the message.
+const streamPrice = 512
+
+// fresh is a call of the loop whose header was the last frame. Nearly always the next frame is its whole message, and the call is
+// decided without ever becoming a stream.
+type fresh struct {
+	id   uint32
+	head head
+}
+
+// stream is a call that is not answered yet. c.mu guards it.
+type stream struct {
+	id     uint32
+	head   head
+	ended  bool  // the client sends no more
+	gone   bool  // it is not one of the connection any more
+	window int64 // how much the client takes
+	credit int   // how much the client may send
+
+	message []byte    // of a unary call, as far as it has come
+	since   time.Time // when the call began, while its message is waited for
+	begun   time.Time // when its message began, while it is not complete
+	held    int       // its part of Unread
+	waits   bool      // it is counted as one that waits for its message
+	hurried bool      // there were many others, so that it must not wait for long
+	cancel  context.CancelFunc
+
+	pending []byte // what is to be sent when the window allows it
+	trailer []byte // the block that ends the reply, nil if it is not known yet
+
+	other *other // of a call that the loop does not serve itself
+}
+
+// isIdle reports whether a stream was never opened.
+func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > c.last }
+
+// headers processes HEADERS.
+func (c *conn) headers(f frame, b []byte) *failure {
+	c.touched = true
+	if f.stream%2 == 0 {
+		return protocol("HEADERS of a stream that clients cannot open")
+	}
+	b, failed := unpad(f, http2.FlagHeadersPadded, b)
+	if failed != nil {
+		return failed
+	}
+	if f.flags.Has(http2.FlagHeadersPriority) {
+		if len(b) < 5 {
+			return frameSize("HEADERS have no priority")
+		}
+		b = b[5:]
+	}
+	c.ends = f.flags.Has(http2.FlagHeadersEndStream)
+	if !f.flags.Has(http2.FlagHeadersEndHeaders) {
+		c.continued, c.frames9 = f.stream, 0
+		c.block = append(c.block[:0], b...)
+		return nil
+	}
+	return c.header(f.stream, b)
+}
+
+// continuation processes CONTINUATION.
+func (c *conn) continuation(f frame, b []byte) *failure {
+	if c.continued == 0 {
+		return protocol("CONTINUATION of nothing")
+	}
+	if c.frames9++; c.frames9 > maxContinuations || len(c.block)+len(b) > 2*maxHeader {
+		return flooded("a header is too long")
+	}
+	c.block = append(c.block, b...)
+	if !f.flags.Has(http2.FlagContinuationEndHeaders) {
+		return nil
+	}
+	c.continued = 0
+	failed := c.header(f.stream, c.block)
+	c.block = nil
+	return failed
+}
+
+// header processes a whole header.
+func (c *conn) header(id uint32, block []byte) *failure {
+	h, ok := c.blocks.read(block)
+	if !ok {
+		return &failure{code: http2.ErrCodeCompression, text: "a header cannot be decoded"}
+	}
+	if s := c.streams[id]; s != nil {
+		return c.trailers(s)
+	}
+	if id <= c.last {
+		return protocol("HEADERS of a stream that has ended")
+	}
+	if c.last = id; c.leaving == left {
+		return nil // the client has been told, and calls again elsewhere
+	}
+	c.taken = id
+	switch {
+	case h.refused != nil && h.refused.reset != 0:
+		c.reset(id, h.refused.reset)
+		return c.mayFlood()
+	case len(c.streams) >= c.s.o.MaxStreams:
+		c.reset(id, http2.ErrCodeRefusedStream)
+		return c.mayFlood()
+	case h.refused != nil:
+		c.out = appendRefusal(c.out, id, &h)
+		if !c.ends {
+			c.reset(id, http2.ErrCodeNo)
+		}
+		return c.mayFlood()
+	case h.method == none:
+		c.serveOther(c.open(id, h))
+		return nil
+	}
+	c.fresh = fresh{id, h}
+	if c.ends {
+		s := c.park()
+		s.ended = true
+		return c.complete(s)
+	}
+	return nil
+}
+
+// trailers processes a second header of a stream, which ends it.
+func (c *conn) trailers(s *stream) *failure {
+	if s.ended {
+		c.reset(s.id, http2.ErrCodeStreamClosed)
+		return nil
+	}
+	if !c.ends || c.blocks.size > maxHeader {
+		c.reset(s.id, http2.ErrCodeProtocol)
+		return nil
+	}
+	return c.end(s)
+}
+
+// open makes a call a stream.
+func (c *conn) open(id uint32, h head) *stream {
+	s := &stream{id: id, head: h, window: c.firstWindow, credit: streamWindow, ended: c.ends}
+	c.streams[id] = s
+	return s
+}
+
+// park makes the fresh call, if there is one, a stream whose message is waited for.
+func (c *conn) park() *stream {
+	if c.fresh.id == 0 {
+		return nil
+	}
+	s := c.open(c.fresh.id, c.fresh.head)
+	s.ended = false
+	c.fresh = fresh{}
+	s.waits, s.since = true, time.Now()
+	w := &c.s.Waiting
+	n := w.n.Add(1)
+	if s.hurried = n > w.Few; s.hurried {
+		c.hurried = true
+	}
+	if n > w.Max {
+		c.refuse(s, &FaultError{strconv.FormatInt(n-1, 10) + " calls wait for their requests"})
+	}
+	return s
+}
+
+// refuseLate refuses calls that must not wait for long and whose message has not come in time.
+func (c *conn) refuseLate(now time.Time) {
+	if !c.hurried {
+		return
+	}
+	w := &c.s.Waiting
+	c.hurried = false
+	for _, s := range c.streams {
+		switch {
+		case !s.hurried || !s.waits:
+		case now.Sub(s.since) > w.Patience:
+			c.refuse(s, &FaultError{"the request has not come within " + w.Patience.String()})
+		default:
+			c.hurried = true
+		}
+	}
+	c.touch()
+}
+
+// data processes DATA.
+func (c *conn) data(f frame, b []byte) *failure {
+	c.touched = true
+	if c.isIdle(f.stream) {
+		return protocol("DATA of an idle stream")
+	}
+	length := len(b)
+	if c.unread += length; c.unread >= connWindow/2 {
+		if c.unread > connWindow {
+			return &failure{code: http2.ErrCodeFlowControl, text: "more was sent than the window of the connection allows"}
+		}
+		c.out = appendWindowUpdate(c.out, 0, c.unread)
+		c.unread = 0
+	}
+	b, failed := unpad(f, http2.FlagDataPadded, b)
+	if failed != nil {
+		return failed
+	}
+	ends := f.flags.Has(http2.FlagDataEndStream)
+	if c.fresh.id != 0 {
+		if ends && isMessage(b) && !c.s.o.Calls.Waits() {
+			c.fresh.id = 0
+			c.answerNow(&c.fresh.head, f.stream, b[messagePrefix:])
+			return nil
+		}
+		c.park()
+	}
+	s := c.streams[f.stream]
+	if s == nil || s.ended {
+		return c.dataAfterEnd(s, f.stream, length)
+	}
+	if failed := c.take(s, b, length, ends); failed != nil || s.gone || !ends {
+		return failed
+	}
+	return c.end(s)
+}
+
+// isMessage reports whether b is a whole message that is not compressed.
+func isMessage(b []byte) bool {
+	return len(b) >= messagePrefix && b[0] == 0 && uint64(binary.BigEndian.Uint32(b[1:])) == uint64(len(b)-messagePrefix)
+}
+
+// take takes DATA of a stream, whose frame had so many bytes with its padding.
+func (c *conn) take(s *stream, b []byte, length int, ends bool) *failure {
+	if s.credit -= length; s.credit < 0 {
+		c.reset(s.id, http2.ErrCodeFlowControl)
+		return nil
+	}
+	if length == 0 && !ends {
+		if failed := c.mayFlood(); failed != nil {
+			return failed
+		}
+	}
+	if s.other != nil {
+		return s.other.arrived(b, length-len(b))
+	}
+	return c.gather(s, b)
+}
+
+// dataAfterEnd processes DATA of a stream that has ended. The client may not know yet that it has.
+func (c *conn) dataAfterEnd(s *stream, id uint32, length int) *failure {
+	if s != nil {
+		c.reset(id, http2.ErrCodeStreamClosed)
+		return nil
+	}
+	if length == 0 {
+		return c.mayFlood()
+	}
+	return nil
+}
+
+// gather adds to the message of a unary call.
+func (c *conn) gather(s *stream, b []byte) *failure {
+	if s.credit < streamWindow/2 {
+		c.out = appendWindowUpdate(c.out, s.id, streamWindow-s.credit)
+		s.credit = streamWindow
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	n := len(b)
+	if s.begun.IsZero() {
+		s.begun = time.Now()
+		n += streamPrice
+	}
+	s.held += n
+	if !c.hold(n) {
+		return flooded("too much has arrived of messages that are not complete")
+	}
+	s.message = append(s.message, b...)
+	if len(s.message) < messagePrefix {
+		return nil
+	}
+	switch n := binary.BigEndian.Uint32(s.message[1:]); {
+	case s.message[0] != 0:
+		c.refuse(s, &FaultError{"the request is compressed: it must not be"})
+	case n > uint32(c.s.o.MaxMessage):
+		c.refuse(s, &FaultError{"the request has " + strconv.FormatUint(uint64(n), 10) + " bytes: must have at most " +
+			strconv.Itoa(c.s.o.MaxMessage)})
+	case len(s.message)-messagePrefix > int(n):
+		c.refuse(s, &FaultError{"there is a second request: a call has one"})
+	}
+	return nil
+}
+
+// end is called when the client has sent all of a stream.
+func (c *conn) end(s *stream) *failure {
+	s.ended = true
+	if s.other != nil {
+		s.other.end()
+		return nil
+	}
+	return c.complete(s)
+}
+
+// complete answers a unary call whose client has sent all.
+func (c *conn) complete(s *stream) *failure {
+	if s.gone {
+		return nil
+	}
+	c.arrived(s)
+	if len(s.message) < messagePrefix || len(s.message)-messagePrefix < int(binary.BigEndian.Uint32(s.message[1:])) {
+		c.finishWith(s, incomplete(len(s.message)))
+		return nil
+	}
+	c.answer(s, s.message[messagePrefix:], nil)
+	return nil
+}
+
+// refuse answers a unary call without a message.
+func (c *conn) refuse(s *stream, fault *FaultError) {
+	c.arrived(s)
+	c.answer(s, nil, fault)
+}
+
+// arrived forgets what was noted of the message of a stream.
+func (c *conn) arrived(s *stream) {
+	c.hold(-s.held)
+	s.held, s.begun = 0, time.Time{}
+	if s.waits {
+		s.waits = false
+		c.s.Waiting.n.Add(-1)
+	}
+}
+
+// answer answers a unary call: now, or in a goroutine if it may wait.
+func (c *conn) answer(s *stream, message []byte, fault *FaultError) {
+	if fault != nil || !c.s.o.Calls.Waits() {
+		if !c.use() {
+			c.finishWith(s, errRoom)
+			return
+		}
+		reply, err := c.s.o.Calls.Answer(c.ctx, s.head.method, message, fault, nil)
+		c.reply(s, reply, err)
+		return
+	}
+	ctx, cancel := c.ctx, context.CancelFunc(nil)
+	if s.head.timeout != none {
+		ctx, cancel = context.WithTimeout(ctx, s.head.timeout)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	s.cancel = cancel
+	c.s.all.Go(func() {
+		defer cancel()
+		var (
+			reply []byte
+			err   = errRoom
+		)
+		if c.seat.Use() {
+			defer c.seat.Rest()
+			reply, err = c.s.o.Calls.Answer(ctx, s.head.method, message, nil, nil)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !s.gone {
+			c.reply(s, reply, err)
+			c.flush()
+			c.finished()
+		}
+	})
+}
+
+// reset ends a stream by RST_STREAM.
+func (c *conn) reset(id uint32, code http2.ErrCode) {
+	if s := c.streams[id]; s != nil {
+		c.drop(s)
+	}
+	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, http2.FrameRSTStream, 0, id), uint32(code))
+}
+
+// drop forgets a stream.
+func (c *conn) drop(s *stream) {
+	if s.gone {
+		return
+	}
+	s.gone = true
+	delete(c.streams, s.id)
+	c.arrived(s)
+	if len(s.pending) > 0 {
+		c.blocked--
+	}
+	s.pending = nil
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if s.other != nil {
+		s.other.drop()
+	}
+}
