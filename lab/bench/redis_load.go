@@ -249,7 +249,7 @@ func (l redisLoad) verify(s redisSubject, m redisSample) error {
 		wrong = "all should have been granted"
 	case l.some && m.granted == m.decided && s.kind != redisPeer: // some peers are too slow to come to the limit
 		wrong = "some should have been refused (a longer time per measurement may help)"
-	case !s.local && m.use.commands < float64(m.decided):
+	case !s.local && m.use.commands < s.commands(m.decided):
 		wrong = fmt.Sprintf("Redis ran only %.0f commands for them", m.use.commands)
 	default:
 		return nil

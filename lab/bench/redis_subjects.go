@@ -34,6 +34,15 @@ type redisSubject struct {
 	open     func(ctx context.Context, address string, l redisLoad) (redisLimiter, error)
 }
 
+// commands is how many commands Redis runs at least for decisions that are not made in memory: one for each, except where weir
+// has 32 of a key decided by one script.
+func (s redisSubject) commands(decided int64) float64 {
+	if s.kind == redisOurs {
+		return float64(decided) / 32
+	}
+	return float64(decided)
+}
+
 // redisKind says how a subject is compared.
 type redisKind string
 
@@ -114,7 +123,7 @@ if next - now > ARGV[2] * 1 then return 0 end
 redis.call('SET', KEYS[1], next, 'PX', ARGV[3])
 return 1`
 
-// redisGCRA is the floor: the script alone, sent by the client that weir uses.
+// redisGCRA is the floor: the script alone, sent by a client that pipelines.
 func redisGCRA() redisSubject {
 	return redisSubject{
 		By: byGCRA, Call: "rueidis.Lua.Exec(ctx, client, keys, args)", kind: redisFloor,

@@ -84,7 +84,7 @@ func TestRedisSample(t *testing.T) {
 		if m.wall <= 0 || m.latency.Median <= 0 || m.latency.P99 < m.latency.Median || m.granted > m.decided || m.cpu <= 0 {
 			t.Errorf("%s: %+v", s.By, m)
 		}
-		if !s.local && (m.use.commands < float64(m.decided) || m.use.cpu <= 0) {
+		if !s.local && (m.use.commands < s.commands(m.decided) || m.use.cpu <= 0) {
 			t.Errorf("%s: the server ran %v commands in %v for %d decisions", s.By, m.use.commands, m.use.cpu, m.decided)
 		}
 		if a := m.admitted(l); a <= 0 || a > 1 {

@@ -13,24 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/store"
 )
-
-// floorScript is the least that a limit can be in Redis: a generic cell rate algorithm in floating point with the server's clock,
-// and nothing else.
-const floorScript = `
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local tat = tonumber(redis.call('GET', KEYS[1])) or now
-if tat < now then tat = now end
-local next = tat + ARGV[1]
-if next - now > ARGV[2] * 1 then return 0 end
-redis.call('SET', KEYS[1], next, 'PX', ARGV[3])
-return 1`
 
 var callersOfBenchmarks = []int{1, 32, 256}
 
@@ -89,25 +75,6 @@ var keysOfBenchmarks = func() (keys [1024]string) {
 	}
 	return keys
 }()
-
-// BenchmarkFloor is the bare script through the same client, each caller by itself, which the client pipelines.
-func BenchmarkFloor(b *testing.B) {
-	server := startServer(b)
-	for _, callers := range callersOfBenchmarks {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.address()}, DisableCache: true})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer client.Close()
-			script := rueidis.NewLuaScript(floorScript)
-			server.share(b, callers, func(_ int, i int64) error {
-				return script.Exec(context.Background(), client, []string{"weir:{" + keysOfBenchmarks[i%1024] + "}:floor"},
-					[]string{"1000", "1000000000", "1001000"}).Error()
-			})
-		})
-	}
-}
 
 // BenchmarkLend measures loans of which a half is given back: two calls each.
 func BenchmarkLend(b *testing.B) {

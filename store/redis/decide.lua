@@ -1,8 +1,11 @@
 -- Decides about charges, atomically and by the clock of the server. Times are whole microseconds, all numbers are integers
 -- below 2^53, which a double holds exactly, and written as little-endian doubles.
 --
+-- A call is about one request, or about several that have nothing to do with each other, of which each is decided by itself, as
+-- if it were a call, in their order. An error of one is its reply, and does not concern the others.
+--
 -- KEYS: for each charge its record; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
--- sorted set), of which only records with reservations are in need.
+-- sorted set), of which only records with reservations are in need. Those of several requests follow each other.
 --
 -- ARGV: a head, which a single charge that is taken does without, and one argument for each charge.
 --   head     op byte, full byte, time in tests or -1, how long a reservation lasts, the fewest permits that are lent or when permits
@@ -10,6 +13,7 @@
 --   charge   length byte, header, zero byte, permits (-1: more than the limit), and
 --            of a bucket the time in which they are regained: microseconds, and parts of one
 --            of a calendar from, passed, and five edges: passed windows lie between from and the first edge
+-- Before the arguments of several requests stands a zero byte, and how many keys and arguments each has, in a byte each.
 --
 -- A record is the header of the limit that it is held to, a byte with 1 for reservations and 2 for loans of which nothing is given
 -- back, its time, of reservations how many they are, of how many permits, when the first expires and the last, of loans until when
@@ -24,28 +28,46 @@
 -- A reply begins with a byte: 0 done, 1 send all keys, 2 send edges around a time (and, if that is not 0, from another edge). After
 -- 0 follow the time, and for each charge 0 refused, 1 allowed or 2 too many reservations, the time that counts for the record,
 -- and the state that the rest of the decision is computed from. Nothing is written before it is known that nothing is missing.
+-- For several requests, there is a list of replies.
 local spread = unpack
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
 local GUARD, MARGIN, MOST = 10000000, 1000, 10000
 local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
-local op, full, now, extra, argument = TAKE, 0, -1, 0, 0
-if ARGV[2] then -- without a head, a charge is taken
-  op, full, now, extra = unpack('<BBdd', ARGV[1])
-  argument = 1
-end
-if now < 0 then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-else -- a test has given the time: what the server's clock shows must not drop a record meanwhile
-  MARGIN = 3600000
+local clock
+local function time()
+  if not clock then
+    local t = call('TIME')
+    clock = t[1] * 1000000 + t[2]
+  end
+  return clock
 end
 
--- One charge, of a record without reservations whose limit has not changed: what follows below would do the same, slower.
-if op == TAKE and not KEYS[2] then
-  local a, key = ARGV[argument + 1], KEYS[1]
+-- get reads a record, and set writes it for px milliseconds. Of several requests, records are read once and written at the end,
+-- or before they are used in another way.
+local function get(key) return call('GET', key) end
+local function set(key, record, px) call('SET', key, record, 'PX', px) end
+local replies, records, order, expiry, keys = {}, {}, {}, {}, {}
+
+-- write writes what was kept. If that fails, all requests for the key have failed, as each was told what those before it took.
+local function write()
+  for i = 1, #order do
+    local key = order[i]
+    local result = redis.pcall('SET', key, records[key], 'PX', expiry[key])
+    if result.err then
+      for k, other in pairs(keys) do
+        if other == key then replies[k] = result end
+      end
+    end
+  end
+  records, order, expiry, keys = {}, {}, {}, {}
+end
+
+-- taken takes one charge of a record without reservations whose limit has not changed: what follows below would do the same, slower.
+-- It returns nothing for other records.
+local function taken(key, a, now)
   local hlen, code = byte(a, 1, 2)
-  local rec, t = call('GET', key), now
+  local rec, t = get(key), now
   local known = rec and sub(rec, 1, hlen + 1) == sub(a, 2, hlen + 2)
   local last, us, part
   if known then
@@ -68,7 +90,7 @@ if op == TAKE and not KEYS[2] then
     if epart >= num then eus, epart = eus + 1, epart - num end
     if eus > fus or eus == fus and epart > fpart then return pack('<BdBddd', 0, now, 0, t, us, part) end
     if n == 0 then return pack('<BdBddd', 0, now, 1, t, us, part) end
-    call('SET', key, sub(a, 2, 43) .. pack('<ddd', t, eus, epart), 'PX', floor((eus + (t - now)) / 1000) + 1 + MARGIN)
+    set(key, sub(a, 2, 43) .. pack('<ddd', t, eus, epart), floor((eus + (t - now)) / 1000) + 1 + MARGIN)
     return pack('<BdBddd', 0, now, 1, t, eus, epart)
   elseif known and code == 70 then
     local limit, window, _, n = unpack('<ddBd', a, 3)
@@ -81,7 +103,7 @@ if op == TAKE and not KEYS[2] then
       end
       taken = taken + n
       if n > 0 then
-        call('SET', key, sub(a, 2, 19) .. pack('<dddd', t, start, taken, excess), 'PX', floor((start + window - now) / 1000) + 1 + MARGIN)
+        set(key, sub(a, 2, 19) .. pack('<dddd', t, start, taken, excess), floor((start + window - now) / 1000) + 1 + MARGIN)
       end
       return pack('<BdBdddd', 0, now, 1, t, start, taken, excess)
     end
@@ -102,7 +124,7 @@ if op == TAKE and not KEYS[2] then
       end
       cur = cur + n
       if n > 0 then
-        call('SET', key, sub(a, 2, 19) .. pack('<dddd', t, begin, cur, prev), 'PX', floor((begin + 2 * window - now) / 1000) + 1 + MARGIN)
+        set(key, sub(a, 2, 19) .. pack('<dddd', t, begin, cur, prev), floor((begin + 2 * window - now) / 1000) + 1 + MARGIN)
       end
       return pack('<BdBdddd', 0, now, 1, t, begin, cur, prev)
     end
@@ -115,8 +137,7 @@ if op == TAKE and not KEYS[2] then
       if n < 0 or taken + math.max(n, 1) > limit then return pack('<BdBddd', 0, now, 0, t, begin, taken) end
       taken = taken + n
       if n > 0 then
-        call('SET', key, sub(a, 2, hlen + 2) .. pack('<ddddd', t, begin, taken, excess, stop), 'PX',
-          floor((stop - now) / 1000) + 1 + MARGIN)
+        set(key, sub(a, 2, hlen + 2) .. pack('<ddddd', t, begin, taken, excess, stop), floor((stop - now) / 1000) + 1 + MARGIN)
       end
       return pack('<BdBddd', 0, now, 1, t, begin, taken)
     end
@@ -147,14 +168,15 @@ if op == TAKE and not KEYS[2] then
       if n > 0 then
         s[1] = (s[1] or 0) + n
         size = math.max(size, 1)
-        call('SET', key, sub(a, 2, 27) .. pack('<dd' .. string.rep('d', size), t, i, spread(s)), 'PX',
-          floor((window + (t - now)) / 1000) + 1 + MARGIN)
+        set(key, sub(a, 2, 27) .. pack('<dd' .. string.rep('d', size), t, i, spread(s)), floor((window + (t - now)) / 1000) + 1 + MARGIN)
       end
       return pack('<BdBdBd' .. string.rep('d', size), 0, now, 1, t, size + 1, i, spread(s))
     end
   end
 end
 
+-- decided decides about a request in any other way.
+local function decided(KEYS, ARGV, op, full, now, extra, argument)
 local DEBIT, LEND, RETURN = 8, 9, 10
 local LONGEST = 1581120000000000 -- the time in which a bucket must be able to become full
 
@@ -1095,3 +1117,61 @@ for i = 1, count do
   end
 end
 return table.concat(reply)
+end
+
+-- request decides about a request.
+local function request(KEYS, ARGV)
+  local op, full, now, extra, argument = TAKE, 0, -1, 0, 0
+  if ARGV[2] then -- without a head, a charge is taken
+    op, full, now, extra = unpack('<BBdd', ARGV[1])
+    argument = 1
+  end
+  if now < 0 then
+    now = time()
+    MARGIN = 1000
+  else -- a test has given the time: what the server's clock shows must not drop a record meanwhile
+    MARGIN = 3600000
+  end
+  if op == TAKE and not KEYS[2] then
+    local reply = taken(KEYS[1], ARGV[argument + 1], now)
+    if reply then return reply end
+  end
+  write()
+  return decided(KEYS, ARGV, op, full, now, extra, argument)
+end
+
+local layout = ARGV[1]
+if byte(layout, 1) ~= 0 then return request(KEYS, ARGV) end
+
+function get(key)
+  local record = records[key]
+  if record == nil then
+    record = call('GET', key)
+    records[key] = record
+  end
+  return record
+end
+
+function set(key, record, px)
+  if not expiry[key] then order[#order + 1] = key end
+  records[key], expiry[key] = record, px
+end
+
+local k, a = 0, 1
+for i = 1, (#layout - 1) / 2 do
+  local nk, na = byte(layout, 2 * i, 2 * i + 1)
+  local ok, reply
+  if nk == 1 then keys[i] = KEYS[k + 1] end
+  if nk == 1 and na == 1 then
+    MARGIN = 1000
+    ok, reply = pcall(taken, KEYS[k + 1], ARGV[a + 1], time())
+  end
+  if not reply then
+    ok, reply = pcall(request, { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) })
+  end
+  if not ok and type(reply) ~= 'table' then reply = { err = reply } end -- as older servers have it
+  replies[i] = reply
+  k, a = k + nk, a + na
+end
+write()
+return replies

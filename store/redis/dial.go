@@ -2,47 +2,38 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store/redis/internal/resp"
 )
-
-type dialFunc func(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error)
 
 // dialsPerSecond is how many connections are tried to an address, which is also how many may be at once: a server that refuses
 // them gets no more, however many requests fail meanwhile.
 const dialsPerSecond = 20
 
+var errDials = errors.New("connections to it end as often as they may be made")
+
 // dialer makes connections.
 type dialer struct {
-	dial  dialFunc
-	limit *weir.Keyed[string] // of each address
+	timeout time.Duration
+	limit   *weir.Keyed[string] // of each address
 
 	lock   sync.Mutex
 	failed map[string]error // why the last one to an address failed
 }
 
-func newDialer(dial dialFunc) (*dialer, error) {
-	if dial == nil {
-		dial = dialTCP
-	}
+func newDialer(timeout time.Duration) (*dialer, error) {
 	limit, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(dialsPerSecond), dialsPerSecond), weir.KeyedOptions{
 		MaxKeys: 1 << 14, AdmitWhenFull: true,
 	})
-	return &dialer{dial: dial, limit: limit, failed: make(map[string]error)}, err
+	return &dialer{timeout: timeout, limit: limit, failed: make(map[string]error)}, err
 }
 
-func dialTCP(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-	if config != nil {
-		return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", address)
-	}
-	return d.DialContext(ctx, "tcp", address)
-}
-
-// connect makes a connection, unless that has just been tried too often: then the error is that of the last time.
-func (d *dialer) connect(ctx context.Context, address string, nd *net.Dialer, config *tls.Config) (net.Conn, error) {
+// dial makes a connection, unless that has just been tried too often: then the error is that of the last time.
+func (d *dialer) dial(ctx context.Context, login *resp.Login, address string) (*resp.Conn, error) {
 	if !d.limit.Allow(address) {
 		d.lock.Lock()
 		err := d.failed[address]
@@ -52,7 +43,7 @@ func (d *dialer) connect(ctx context.Context, address string, nd *net.Dialer, co
 		}
 		return nil, err
 	}
-	conn, err := d.dial(ctx, address, nd, config)
+	conn, err := login.Dial(ctx, address, time.Now().Add(d.timeout))
 	d.lock.Lock()
 	if err == nil {
 		delete(d.failed, address)
@@ -60,8 +51,5 @@ func (d *dialer) connect(ctx context.Context, address string, nd *net.Dialer, co
 		d.failed[address] = err
 	}
 	d.lock.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return &guarded{Conn: conn}, nil
+	return conn, err
 }

@@ -4,23 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weirhq/weir/store"
+	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
 // request is a call of the script.
 type request struct {
 	keys, args []string
+	slot       uint16 // in a cluster
+	// to is the node that another node of a cluster has named, and asking that it has the keys although not the slot.
+	to     string
+	asking bool
+	alone  bool // it must not be part of a batch
 
 	state atomic.Int32
 	done  chan struct{} // holds one
 	reply string
 	err   error
+	by    string // the node that replied
 	timer *time.Timer
 
 	lane           *lane    // whose queue it is in, if it is in any
@@ -37,49 +47,68 @@ const (
 var (
 	errCrowded = errors.New("as many requests wait for it as may")
 	errLate    = errors.New("it did not answer in time")
+	errGone    = errors.New("the node is no longer a master")
+	errLanes   = errors.New("the cluster has too many masters")
 )
+
+// past is a time that has passed.
+var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant
 
 // unavailable is the error for a call that got no answer because of err.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
 
-const leastPatience = time.Second
+const (
+	leastPatience = time.Second
+	// maxSent is how many requests are sent together.
+	maxSent = 256
+	// maxBatch is how many of them are one call of the script.
+	maxBatch = 32
+	// apart is how long a request waits before it is sent again whose keys were found on two nodes of a cluster.
+	apart = 10 * time.Millisecond
+	// maxRedirects is how often nodes of a cluster may send a request on to another node.
+	maxRedirects = 8
+)
 
-// mostBatch is how many requests are sent together.
-const mostBatch = 256
-
-// apart is how long a request waits before it is sent again whose keys were found on two nodes of a cluster.
-const apart = 10 * time.Millisecond
-
-// dispatcher sends requests, those that wait at a time together. Its senders may have to wait for a connection or for an answer;
-// callers never wait longer than they want to.
+// dispatcher sends requests. A caller that finds a connection which is not used sends its request itself. Others wait in a queue
+// for a sender, which sends all of them together. A sender may have to wait for a connection or for an answer; callers never
+// wait longer than they want to.
 type dispatcher struct {
-	client  rueidis.Client
+	servers *servers
 	script  string
 	digest  string
 	timeout time.Duration
 	// patience is how long a sender waits for the answers to what it has sent, longer than the callers do: a server that does not
 	// answer gets no more requests meanwhile.
 	patience time.Duration
-	most     int64
+	max      int64
 	perLane  int // senders
 
 	inFlight atomic.Int64
 	pool     sync.Pool
 	lanes    lanes
 
-	lock    sync.Mutex // of the queues too
-	closed  bool
+	life   context.Context //nolint:containedctx // ends when the dispatcher is closed
+	end    context.CancelFunc
+	lock   sync.Mutex // of the queues too
+	closed bool
+
 	senders sync.WaitGroup
 }
 
-func newDispatcher(client rueidis.Client, script, digest string, timeout time.Duration, most, senders int) *dispatcher {
+func newDispatcher(servers *servers, script, digest string, o Options) (*dispatcher, error) {
 	d := &dispatcher{
-		client: client, script: script, digest: digest,
-		timeout: timeout, patience: max(timeout, leastPatience), most: int64(most), perLane: senders,
+		servers: servers, script: script, digest: digest,
+		timeout: o.Timeout, patience: max(o.Timeout, leastPatience), max: int64(o.MaxInFlight), perLane: o.Connections,
 	}
 	d.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
-	d.start()
-	return d
+	d.life, d.end = context.WithCancel(context.Background())
+	conn, address, all, err := servers.open(d.life)
+	if err != nil {
+		d.end()
+		return nil, unavailable(err)
+	}
+	d.open(conn, address, all)
+	return d, nil
 }
 
 // call sends the script with keys and args, and returns its reply. An error says that it may or may not have run.
@@ -95,39 +124,31 @@ func (d *dispatcher) callWithin(ctx context.Context, timeout time.Duration, keys
 	if timeout <= 0 {
 		return "", unavailable(errLate)
 	}
-	if d.inFlight.Add(1) > d.most {
+	if d.inFlight.Add(1) > d.max {
 		d.inFlight.Add(-1)
 		return "", unavailable(errCrowded)
 	}
 	r := d.pool.Get().(*request) // nothing else is in the pool
 	r.keys, r.args = keys, args
-	if r.timer == nil {
-		r.timer = time.NewTimer(timeout)
-	} else {
-		r.timer.Reset(timeout)
+	if d.servers.cluster {
+		r.slot = slotOf(keys[0])
 	}
-	var again error // why it has not run
-	for {
-		r.state.Store(waiting)
-		if !d.enqueue(r) {
-			d.finish(r)
-			return "", store.ErrClosed
-		}
-		err := r.wait(ctx, r.done)
-		if err != nil {
-			if d.abandon(r) {
-				if again != nil {
-					return "", again
-				}
-				return "", unavailable(err)
+	until := time.Now().Add(timeout)
+	var before error // why it has not run
+	for redirects := 0; ; {
+		given, err := d.ask(ctx, r, until)
+		if !given {
+			if before != nil {
+				err = before
 			}
-			<-r.done
+			return "", err
 		}
-		if err != nil || !isTryAgain(r.err) {
+		wait, again := d.redirected(r, &redirects)
+		if !again {
 			break
 		}
-		again = r.err
-		if r.pause(ctx) != nil { // it cannot run before its keys are on one node again
+		before = r.err
+		if wait && r.pause(ctx, until) != nil { // it cannot run before its keys are on one node again
 			break
 		}
 	}
@@ -136,8 +157,148 @@ func (d *dispatcher) callWithin(ctx context.Context, timeout time.Duration, keys
 	return reply, err
 }
 
+// ask has a request sent. If it was not answered in time, it is no longer the caller's, and there is an error.
+func (d *dispatcher) ask(ctx context.Context, r *request, until time.Time) (given bool, err error) {
+	d.watch()
+	r.state.Store(waiting)
+	d.lock.Lock()
+	l := d.laneOf(r)
+	if d.closed || l == nil {
+		closed := d.closed
+		d.lock.Unlock()
+		d.finish(r)
+		if closed {
+			return false, store.ErrClosed
+		}
+		return false, unavailable(errLanes)
+	}
+	s := l.idle()
+	if s != nil && s.conn != nil && l.first == nil && !r.asking {
+		s.use = lent
+		d.lock.Unlock()
+		sent, given, err := d.direct(ctx, s, r, until)
+		if sent {
+			return given, err
+		}
+		d.lock.Lock()
+		if l.gone {
+			d.giveBack(s)
+			d.lock.Unlock()
+			r.reply, r.err = "", unavailable(errGone)
+			return true, nil
+		}
+		l.add(r)
+		d.giveBack(s)
+	} else {
+		l.add(r)
+		if s != nil {
+			s.start()
+		}
+	}
+	d.lock.Unlock()
+	if err := r.wait(ctx, until, r.done); err != nil {
+		if d.abandon(r) {
+			return false, unavailable(err)
+		}
+		<-r.done
+	}
+	return true, nil
+}
+
+// giveBack ends the use of a sender by a caller, who has the lock.
+func (d *dispatcher) giveBack(s *sender) {
+	s.use = idle
+	if s.lane.first != nil || s.late != nil || d.closed || s.lane.gone {
+		s.start()
+	}
+}
+
+// direct sends a request over the connection of a sender that was lent. If it is not sent, the sender is still the caller's.
+func (d *dispatcher) direct(ctx context.Context, s *sender, r *request, until time.Time) (sent, given bool, err error) {
+	if !d.usable(s) {
+		return false, false, nil
+	}
+	late := errLate
+	if at, ok := ctx.Deadline(); ok && at.Before(until) {
+		until, late = at, context.DeadlineExceeded
+	}
+	stop := interruptedBy(ctx, s.conn)
+	began := time.Now()
+	reply, err := d.one(ctx, s.conn, r, until)
+	if stop != nil && stop() {
+		late = ctx.Err()
+	}
+	r.by = s.address
+	switch {
+	case err == nil:
+		r.reply, r.err = textOf(reply)
+	case isTimeout(err) && s.conn.Owed() == 1: // its reply may still come
+		s.late, s.sent = r, began
+		err = unavailable(late)
+	default:
+		s.disconnect()
+		d.watchSoon()
+		if isTimeout(err) {
+			err = late
+		}
+		r.reply, r.err, err = "", unavailable(err), nil
+	}
+	d.lock.Lock()
+	given = s.late == nil
+	d.giveBack(s)
+	d.lock.Unlock()
+	return true, given, err
+}
+
+// interruptedBy has a connection stop waiting when a context is canceled. The function that it returns ends that, and reports
+// whether it has happened; it is nil for a context that cannot be canceled.
+func interruptedBy(ctx context.Context, conn *resp.Conn) func() bool {
+	if ctx.Done() == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		conn.Wait(past)
+		close(done)
+	})
+	return func() bool {
+		if stop() {
+			return false
+		}
+		<-done
+		return true
+	}
+}
+
+// one sends a request alone, with the script if the server does not know it.
+func (d *dispatcher) one(ctx context.Context, conn *resp.Conn, r *request, until time.Time) (resp.Reply, error) {
+	for inFull := false; ; inFull = true {
+		d.command(conn, []*request{r}, inFull)
+		if err := conn.Send(until); err != nil {
+			return resp.Reply{}, err
+		}
+		if ctx.Err() != nil { // before the time until which it waits was set
+			conn.Wait(past)
+		}
+		if reply, err := conn.Receive(); err != nil || inFull || !isNoScript(reply.Err()) {
+			return reply, err
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
 // wait waits until done, or returns why the caller waits no more.
-func (r *request) wait(ctx context.Context, done <-chan struct{}) error {
+func (r *request) wait(ctx context.Context, until time.Time, done <-chan struct{}) error {
+	if left := time.Until(until); r.timer == nil {
+		r.timer = time.NewTimer(left)
+	} else {
+		r.timer.Reset(left)
+	}
+	defer r.timer.Stop()
 	select {
 	case <-done:
 		return nil
@@ -149,19 +310,49 @@ func (r *request) wait(ctx context.Context, done <-chan struct{}) error {
 }
 
 // pause lets time pass before the request is sent again.
-func (r *request) pause(ctx context.Context) error {
+func (r *request) pause(ctx context.Context, until time.Time) error {
 	passed := make(chan struct{})
 	t := time.AfterFunc(apart, func() { close(passed) })
 	defer t.Stop()
-	return r.wait(ctx, passed)
+	return r.wait(ctx, until, passed)
 }
 
-func isTryAgain(err error) bool {
-	if err == nil {
-		return false
+// redirected reports whether a request has surely not run and is to be sent again, to another node perhaps, and whether it has to
+// wait before.
+func (d *dispatcher) redirected(r *request, redirects *int) (wait, again bool) {
+	if r.err == nil {
+		return false, false
 	}
-	var answer *rueidis.RedisError
-	return errors.As(err, &answer) && answer.IsTryAgain()
+	if errors.Is(r.err, errGone) {
+		return false, true
+	}
+	var e resp.Error
+	if !d.servers.cluster || !errors.As(r.err, &e) {
+		return false, false
+	}
+	word, rest, _ := strings.Cut(string(e), " ")
+	switch word {
+	case "MOVED", "ASK":
+		_, address, _ := strings.Cut(rest, " ")
+		if *redirects++; *redirects > maxRedirects || address == "" {
+			return false, false
+		}
+		r.to, r.asking = place(address, r.by), word == "ASK"
+		d.watchSoon()
+		return false, true
+	case "TRYAGAIN":
+		wait = r.alone
+		r.to, r.asking, r.alone = "", false, true
+		return wait, true
+	case "CLUSTERDOWN":
+		d.watchSoon()
+	}
+	return false, false
+}
+
+func isNoScript(err error) bool {
+	var e resp.Error
+	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT")
 }
 
 // abandon gives up a request, unless it is answered. The sender gives it back; one that was not sent will not be.
@@ -181,8 +372,8 @@ func (d *dispatcher) abandon(r *request) bool {
 
 // finish gives a request back that no other goroutine has.
 func (d *dispatcher) finish(r *request) {
-	r.timer.Stop()
 	r.keys, r.args, r.reply, r.err = nil, nil, "", nil
+	r.to, r.by, r.asking, r.alone = "", "", false, false
 	d.inFlight.Add(-1)
 	d.pool.Put(r)
 }
@@ -197,110 +388,271 @@ func (d *dispatcher) answer(r *request, reply string, err error) {
 	d.finish(r)
 }
 
-// send sends what waits in a lane until the dispatcher is closed.
-func (d *dispatcher) send(l *lane) {
-	batch := make([]*request, 0, mostBatch)
-	commands := make([]rueidis.Completed, 0, mostBatch)
+// send sends what waits in a lane until the dispatcher is closed, or the lane is gone.
+func (d *dispatcher) send(s *sender) {
+	defer s.disconnect()
+	batch := make([]*request, 0, maxSent)
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	for {
-		d.lock.Lock()
-		for l.first == nil && !d.closed {
-			l.wake.Wait()
+		for s.use != busy {
+			s.wake.Wait()
 		}
-		closed := d.closed
-		batch = batch[:0]
-		for l.first != nil && (len(batch) < mostBatch || closed) {
-			r := l.first
-			l.remove(r)
-			batch = append(batch, r)
-		}
-		more := l.first != nil
-		d.lock.Unlock()
-		if closed {
-			for _, r := range batch {
-				d.answer(r, "", store.ErrClosed)
+		switch {
+		case s.late != nil:
+			d.unlocked(func() { d.receiveLate(s) })
+		case d.closed || s.lane.gone:
+			batch = s.lane.take(batch[:0], len(s.lane.senders)*maxSent) // or more, in the next round
+			if len(batch) == 0 {
+				s.use = ended
+				return
 			}
+			err := store.ErrClosed
+			if !d.closed {
+				err = unavailable(errGone)
+			}
+			d.unlocked(func() { d.fail(batch, err) })
+		case s.lane.first == nil:
+			s.use = idle
+		default:
+			d.unlocked(func() { batch = d.sendBatch(s, batch) })
+		}
+	}
+}
+
+// unlocked calls f without the lock.
+func (d *dispatcher) unlocked(f func()) {
+	d.lock.Unlock()
+	f()
+	d.lock.Lock()
+}
+
+// take takes up to n requests from the queue.
+func (l *lane) take(batch []*request, n int) []*request {
+	for l.first != nil && len(batch) < n {
+		r := l.first
+		l.remove(r)
+		batch = append(batch, r)
+	}
+	return batch
+}
+
+// sendBatch sends what waits in the lane of a sender, after it has connected.
+func (d *dispatcher) sendBatch(s *sender, batch []*request) []*request {
+	var err error
+	if !d.usable(s) {
+		s.disconnect()
+		err = d.connect(s)
+	}
+	d.lock.Lock()
+	batch = s.lane.take(batch[:0], maxSent)
+	if s.lane.first != nil { // there is more than one sender can take
+		if other := s.lane.idle(); other != nil {
+			other.start()
+		}
+	}
+	d.lock.Unlock()
+	live := batch[:0]
+	for _, r := range batch {
+		if r.state.Load() == abandoned { // no caller waits, and the server has not seen it
+			d.finish(r)
+			continue
+		}
+		live = append(live, r)
+	}
+	switch {
+	case err != nil:
+		d.fail(live, unavailable(err))
+	case len(live) > 0:
+		d.exchange(s, live)
+	}
+	clear(batch)
+	if len(live) > 1 {
+		runtime.Gosched() // callers that come back at once are in the next batch
+	}
+	return batch
+}
+
+// fail has requests fail that were not sent.
+func (d *dispatcher) fail(batch []*request, err error) {
+	for _, r := range batch {
+		d.answer(r, "", err)
+	}
+	clear(batch)
+}
+
+// receiveLate reads a reply for which its caller has not waited.
+func (d *dispatcher) receiveLate(s *sender) {
+	s.conn.Wait(s.sent.Add(d.patience))
+	if _, err := s.conn.Receive(); err != nil {
+		s.disconnect()
+		d.watchSoon()
+	}
+	r := s.late
+	s.late = nil
+	d.finish(r)
+}
+
+// exchange sends requests and hands out the answers. Where the server does not know the script, which then has not run, it is
+// sent with the first that met this, and the others follow.
+func (d *dispatcher) exchange(s *sender, batch []*request) {
+	calls := d.calls(batch)
+	inFull := false
+	for len(calls) > 0 {
+		for i, call := range calls {
+			if call[0].asking {
+				s.conn.Command("ASKING")
+			}
+			d.command(s.conn, call, inFull && i == 0)
+		}
+		err := s.conn.Send(time.Now().Add(d.patience))
+		left := calls[:0]
+		for i, call := range calls {
+			var reply resp.Reply
+			if err == nil && call[0].asking {
+				_, err = s.conn.Receive() // if it was refused, the next one says so
+			}
+			if err == nil {
+				reply, err = s.conn.Receive()
+			}
+			switch {
+			case err != nil:
+				if isTimeout(err) {
+					err = errLate
+				}
+				d.fail(call, unavailable(err))
+			case isNoScript(reply.Err()) && (!inFull || i > 0):
+				left = append(left, call)
+			default:
+				d.replied(s, call, reply)
+			}
+		}
+		if err != nil {
+			s.disconnect()
+			d.watchSoon()
+			d.failAll(left, err)
 			return
 		}
-		if more {
-			l.wake.Signal()
-		}
-		live := batch[:0]
-		for _, r := range batch {
-			if r.state.Load() == abandoned { // no caller waits, and the server has not seen it
-				d.finish(r)
-				continue
-			}
-			live = append(live, r)
-		}
-		commands = d.exchange(live, commands)
-		clear(batch)
+		calls, inFull = left, true
 	}
 }
 
-// exchange sends a batch and hands out the answers. Where the server does not know the script, which then has not run, it is
-// sent by the first request that met this, and the others follow.
-func (d *dispatcher) exchange(batch []*request, commands []rueidis.Completed) []rueidis.Completed {
-	inFull := 0 // how many of the batch carry the script
+func (d *dispatcher) failAll(calls [][]*request, err error) {
+	for _, call := range calls {
+		d.fail(call, unavailable(err))
+	}
+}
+
+// calls makes requests calls of the script, of which each has the keys of one slot.
+func (d *dispatcher) calls(batch []*request) [][]*request {
+	if d.servers.cluster {
+		slices.SortStableFunc(batch, func(a, b *request) int { return int(a.slot) - int(b.slot) })
+	}
+	calls := make([][]*request, 0, 1+len(batch)/maxBatch)
 	for len(batch) > 0 {
-		commands = commands[:0]
-		for i, r := range batch {
-			commands = append(commands, d.command(r, i < inFull))
+		n := 1
+		for n < len(batch) && n < maxBatch && batch[n-1].joins() && batch[n].joins() && batch[n].slot == batch[0].slot {
+			n++
 		}
-		if inFull > 0 { // the others need it
-			commands = commands[:inFull]
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), d.patience)
-		var results []rueidis.RedisResult
-		if len(commands) == 1 {
-			results = []rueidis.RedisResult{d.client.Do(ctx, commands[0])}
-		} else {
-			results = d.client.DoMulti(ctx, commands...)
-		}
-		cancel()
-		left := batch[:0]
-		for i, result := range results {
-			reply, err := result.ToString()
-			if known, ok := rueidis.IsRedisErr(err); ok && known.IsNoScript() && inFull == 0 {
-				left = append(left, batch[i])
-				continue
-			}
-			if err != nil {
-				reply, err = "", unavailable(err)
-				commands = nil // the client may still look at them
-			}
-			d.answer(batch[i], reply, err)
-		}
-		if inFull > 0 {
-			left = append(left, batch[len(results):]...)
-			inFull = 0
-		} else {
-			inFull = 1
-		}
-		clear(batch[len(left):])
-		batch = left
+		calls = append(calls, batch[:n:n])
+		batch = batch[n:]
 	}
-	return commands
+	return calls
 }
 
-func (d *dispatcher) command(r *request, inFull bool) rueidis.Completed {
-	if inFull {
-		return d.client.B().Eval().Script(d.script).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+// joins reports whether a request can be one of several in a call of the script.
+func (r *request) joins() bool {
+	return !r.alone && !r.asking && len(r.keys) < 256 && len(r.args) < 256
+}
+
+// command adds a call of the script for requests: for one its keys and arguments, for several those of all, and before the
+// arguments a zero, and how many keys and arguments each has, in a byte each.
+func (d *dispatcher) command(conn *resp.Conn, call []*request, inFull bool) {
+	keys, args := 0, 0
+	for _, r := range call {
+		keys += len(r.keys)
+		args += len(r.args)
 	}
-	return d.client.B().Evalsha().Sha1(d.digest).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+	if len(call) > 1 {
+		args++
+	}
+	conn.Begin(3 + keys + args)
+	if inFull {
+		conn.Arg("EVAL")
+		conn.Arg(d.script)
+	} else {
+		conn.Arg("EVALSHA")
+		conn.Arg(d.digest)
+	}
+	conn.Arg(strconv.Itoa(keys))
+	for _, r := range call {
+		for _, key := range r.keys {
+			conn.Arg(key)
+		}
+	}
+	if len(call) > 1 {
+		var buf [1 + 2*maxBatch]byte
+		layout := buf[:1]
+		for _, r := range call {
+			layout = append(layout, byte(len(r.keys)), byte(len(r.args)))
+		}
+		conn.Arg(string(layout))
+	}
+	for _, r := range call {
+		for _, arg := range r.args {
+			conn.Arg(arg)
+		}
+	}
+}
+
+// replied hands out what was replied to a call.
+func (d *dispatcher) replied(s *sender, call []*request, reply resp.Reply) {
+	if len(call) == 1 {
+		call[0].by = s.address
+		text, err := textOf(reply)
+		d.answer(call[0], text, err)
+		return
+	}
+	list, err := reply.List()
+	if err == nil && len(list) != len(call) {
+		err = errReply
+	}
+	for i, r := range call {
+		r.by = s.address
+		if err != nil {
+			d.answer(r, "", unavailable(err))
+			continue
+		}
+		text, err := textOf(list[i])
+		d.answer(r, text, err)
+	}
+}
+
+// textOf is what the script replied to one request.
+func textOf(reply resp.Reply) (string, error) {
+	text, err := reply.Text()
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return text, nil
 }
 
 func (d *dispatcher) close() {
 	d.lock.Lock()
-	closed := d.closed
-	d.closed = true
-	d.lock.Unlock()
-	if closed {
+	if d.closed {
+		d.lock.Unlock()
 		return
 	}
-	for _, l := range d.lanes.all {
-		l.wake.Broadcast()
+	d.closed = true
+	for _, l := range d.lanes.byAddress {
+		for _, s := range l.senders {
+			if s.use == idle {
+				s.start()
+			}
+		}
 	}
+	d.lock.Unlock()
+	d.end()
 	d.senders.Wait()
 	d.lanes.refreshes.Wait()
-	d.client.Close()
 }

@@ -8,8 +8,8 @@
 // # What the server needs
 //
 // A user of the server needs the right to keys that begin with Prefix and to the commands EVAL, EVALSHA, TIME, GET, SET, DEL,
-// PEXPIRE, PTTL, HGET, HGETALL, HSET, HDEL, ZADD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO, CLIENT SETNAME and PING. In a cluster it
-// also needs CLUSTER SLOTS and CLUSTER SHARDS (TestUsersAndPasswords).
+// PEXPIRE, PTTL, HGET, HGETALL, HSET, HDEL, ZADD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO and CLIENT SETNAME. In a cluster it also
+// needs CLUSTER SLOTS, and behind sentinels ROLE, without which a server is believed to be the master (TestUsersAndPasswords).
 //
 // A record of a token bucket takes about 150 bytes of the server's memory with a short key, and a reservation about 290 more.
 // Records expire a second after they equal fresh ones (TestMemoryIsGivenBack). BenchmarkTake measures what a decision costs the
@@ -25,14 +25,14 @@
 //   - The server's process is stopped for 5 s. Calls fail in time, and at most MaxInFlight requests wait. When the server goes on
 //     it finds at most about three times as many that are given up already (TestServerStopped, TestMaxInFlight, TestDeadline).
 //   - It is killed and started again; it takes its time to load its data; it forgets the script (TestServerKilled,
-//     TestServerLoads, TestScriptForgotten). Connections are made anew, at most 20 times a second.
+//     TestServerLoads, TestScriptForgotten, TestServerRestartedMeanwhile). Connections are made anew, at most 20 times a second.
 //   - The links of three processes to it are cut, one after the other and all at once: connections are reset, or bytes are lost
-//     silently, or only those from the server. A silent connection is given up after two seconds, or one and Timeout, if that is
-//     longer (TestLinksCut).
+//     silently, or only those from the server. A silent connection is given up after a second, or Timeout, if that is longer
+//     (TestLinksCut).
 //   - It is a replica, which may only read, its memory is full, it does not know the user or the password, or the user may not
 //     touch the keys. Calls fail with the reason (TestServerReadOnly, TestServerFull, TestUsersAndPasswords, TestTLS).
 //   - It sends nonsense, replies that were not asked for, or replies that are too long. Calls fail, the connection ends, and the
-//     process goes on (TestServerAnswersNonsense, TestServerGreetsWrongly).
+//     process goes on (TestServerAnswersNonsense, TestBatchesAnsweredWrongly, TestServerGreetsWrongly).
 //   - Sentinels, or the nodes of a cluster, make a replica the master. Calls go there by themselves (TestSentinelFailover,
 //     TestClusterFailover).
 //   - A node of a cluster stops. Calls for keys of other nodes go on as before, as each master has senders of its own
@@ -79,8 +79,11 @@
 //
 // A decision is one script in the server, one step by the server's clock. The clocks of callers do not count
 // (TestCallersClockDoesNotCount). However many processes ask for the same permits, as many are allowed as the limit has
-// (TestContention: 64 callers of two clients, every algorithm, one key and two together). Calls that are made at the same time
-// share round trips.
+// (TestContention: 64 callers of two clients, every algorithm, one key and two together).
+//
+// A call that finds a connection unused is sent at once. Those that are made while the connections are in use share round trips,
+// and up to 32 of them whose keys are in the same slot share a script call, which reads the clock once. Each is decided by
+// itself, in their order, and an error of one does not concern the others (TestBatchAsOneByOne, TestBatchErrors).
 //
 // The arithmetic is that of package algo in whole microseconds with fractions: nothing is rounded. TestDifferential compares the
 // two on random histories with clocks that jump, limits that change, reservations, loans and debts; `make redis-steps` does so

@@ -1,23 +1,47 @@
 package redis
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
 // lane is a queue of requests with senders of its own: one for each master of a cluster, so that one that does not answer does
 // not keep the others' requests waiting, or else one for everything.
 type lane struct {
+	address     string // of a master of a cluster; others are looked up
 	first, last *request
-	wake        *sync.Cond
+	senders     []*sender
+	gone        bool // the address is no longer that of a master
 }
+
+// sender has a connection to the server of a lane, over which it sends what waits there.
+type sender struct {
+	lane *lane
+	use  use
+	wake *sync.Cond // when use becomes busy
+
+	// These belong to the sender while it is busy, and to a caller while it is lent.
+	conn    *resp.Conn // nil without
+	address string     // to which it is
+	// late is a request whose caller has given up before the server replied. It was sent at sent.
+	late *request
+	sent time.Time
+}
+
+// use is what a sender and its connection are used for.
+type use byte
+
+const (
+	idle  use = iota
+	busy      // by the sender, for what waits in the lane
+	lent      // by a caller, for its request alone
+	ended     // the sender has returned
+)
 
 func (l *lane) add(r *request) {
 	r.lane, r.before, r.behind = l, l.last, nil
@@ -43,135 +67,220 @@ func (l *lane) remove(r *request) {
 	r.lane, r.before, r.behind = nil, nil, nil
 }
 
+// idle is a sender that is not used, one with a connection if there is any; or nil.
+func (l *lane) idle() *sender {
+	var found *sender
+	for _, s := range l.senders {
+		if s.use == idle {
+			if s.conn != nil {
+				return s
+			}
+			if found == nil {
+				found = s
+			}
+		}
+	}
+	return found
+}
+
+// start has a sender send what waits.
+func (s *sender) start() {
+	s.use = busy
+	s.wake.Signal()
+}
+
 const (
-	// mostLanes is how many lanes there are at most. The masters of a larger cluster share them.
-	mostLanes = 64
-	// lanesFor is how long it is believed which slots the masters have. It does not matter if that is wrong: requests of several
-	// masters in a lane wait for each other, that is all.
+	// maxLanes is how many lanes there are at most, which is more than a cluster has masters.
+	maxLanes = 1024
+	// lanesFor is how long it is believed which slots the masters have, or which server is the master that sentinels name.
+	// Requests that go to the wrong one learn it there.
 	lanesFor = 5 * time.Second
-	// lanesAgain is after how long it is asked again if no master has replied, or not about all slots: until then masters share
-	// lanes.
-	lanesAgain = 200 * time.Millisecond
+	// lanesRetry is after how long it is asked again if there is a reason to.
+	lanesRetry = 200 * time.Millisecond
+	slots      = 16384
 )
 
 // lanes are the lanes of a dispatcher.
 type lanes struct {
-	all []*lane // of the lock of the dispatcher
-	// bySlot is the lane of every slot; nil if the server is no cluster.
-	bySlot    atomic.Pointer[[slots]uint8]
-	whole     atomic.Bool // that is known of all slots
+	byAddress map[string]*lane // of the lock of the dispatcher
+	bySlot    [slots]*lane
+	one       *lane                  // for what is in no known slot, and for everything if there is no cluster
+	master    atomic.Pointer[string] // the address that sentinels named last
 	began     time.Time
 	refreshed atomic.Int64 // when it was asked, in nanoseconds since began, whatever the wall clock is set to
+	running   atomic.Bool  // it is being asked
 	refreshes sync.WaitGroup
 }
 
-const slots = 16384
-
-// start starts the senders.
-func (d *dispatcher) start() {
-	d.open(1)
-	if d.client.Mode() == rueidis.ClientModeCluster {
-		d.lanes.bySlot.Store(new([slots]uint8))
-		d.lanes.began = time.Now()
-		d.refresh()
-	}
-}
-
-// open sees to it that there are n lanes.
-func (d *dispatcher) open(n int) {
+// open opens the first lanes.
+func (d *dispatcher) open(conn *resp.Conn, address string, all []ranges) {
+	d.lanes.began = time.Now()
+	d.lanes.byAddress = make(map[string]*lane)
+	d.lanes.master.Store(&address)
 	d.lock.Lock()
 	defer d.lock.Unlock()
-	for !d.closed && len(d.lanes.all) < n {
-		l := &lane{wake: sync.NewCond(&d.lock)}
-		d.lanes.all = append(d.lanes.all, l)
-		for range d.perLane {
-			d.senders.Go(func() { d.send(l) })
-		}
+	d.lanes.one = d.lane(address)
+	d.lanes.one.senders[0].conn, d.lanes.one.senders[0].address = conn, address
+	if d.servers.cluster {
+		d.arrange(all)
 	}
 }
 
-// enqueue has a request sent, unless the dispatcher is closed.
-func (d *dispatcher) enqueue(r *request) bool {
-	at := 0
-	if bySlot := d.lanes.bySlot.Load(); bySlot != nil {
-		at = int(bySlot[slotOf(r.keys[0])])
-		now := int64(time.Since(d.lanes.began))
-		if was := d.lanes.refreshed.Load(); now-was > int64(lanesFor) && d.lanes.refreshed.CompareAndSwap(was, now) {
-			d.lock.Lock()
-			if !d.closed {
-				d.lanes.refreshes.Go(d.refresh)
-			}
-			d.lock.Unlock()
-		}
+// lane is the lane of an address, or nil if there are too many. The caller has the lock.
+func (d *dispatcher) lane(address string) *lane {
+	if l := d.lanes.byAddress[address]; l != nil {
+		return l
 	}
-	d.lock.Lock()
-	if d.closed {
-		d.lock.Unlock()
+	if len(d.lanes.byAddress) >= maxLanes || d.closed {
+		return nil
+	}
+	l := &lane{address: address}
+	d.lanes.byAddress[address] = l
+	for range d.perLane {
+		s := &sender{lane: l, wake: sync.NewCond(&d.lock)}
+		l.senders = append(l.senders, s)
+		d.senders.Go(func() { d.send(s) })
+	}
+	return l
+}
+
+// laneOf is the lane of a request, or nil if there are too many. The caller has the lock.
+func (d *dispatcher) laneOf(r *request) *lane {
+	if !d.servers.cluster {
+		return d.lanes.one
+	}
+	if r.to != "" {
+		l := d.lane(r.to)
+		if l != nil && !r.asking {
+			d.lanes.bySlot[r.slot] = l
+		}
+		return l
+	}
+	if l := d.lanes.bySlot[r.slot]; l != nil {
+		return l
+	}
+	return d.lanes.one
+}
+
+// arrange has the slots served by the lanes of their masters, and reports whether that is known of all. The caller has the lock.
+func (d *dispatcher) arrange(all []ranges) bool {
+	covered := 0
+	masters := make(map[string]bool)
+	for _, r := range all {
+		l := d.lane(r.address)
+		if l == nil {
+			return false
+		}
+		masters[r.address] = true
+		for slot := r.from; slot <= r.to; slot++ {
+			d.lanes.bySlot[slot] = l
+		}
+		covered += r.to - r.from + 1
+	}
+	if covered < slots {
 		return false
 	}
-	l := d.lanes.all[at]
-	l.add(r)
-	d.lock.Unlock()
-	l.wake.Signal()
+	d.lanes.one = d.lanes.bySlot[0]
+	for address, l := range d.lanes.byAddress {
+		if !masters[address] {
+			l.gone = true
+			delete(d.lanes.byAddress, address)
+			for _, s := range l.senders {
+				if s.use == idle {
+					s.start()
+				}
+			}
+		}
+	}
 	return true
 }
 
-// refresh asks which slots the masters have, and again soon if that is not known of all slots afterwards.
-func (d *dispatcher) refresh() {
-	if !d.ask() {
-		d.lanes.refreshed.Store(int64(time.Since(d.lanes.began) + lanesAgain - lanesFor))
+// watch asks once in a while who the masters are.
+func (d *dispatcher) watch() {
+	if !d.servers.cluster && d.servers.sentinels == nil {
+		return
+	}
+	now := int64(time.Since(d.lanes.began))
+	if was := d.lanes.refreshed.Load(); now-was > int64(lanesFor) && d.lanes.refreshed.CompareAndSwap(was, now) {
+		d.lock.Lock()
+		if !d.closed && d.lanes.running.CompareAndSwap(false, true) {
+			d.lanes.refreshes.Go(d.refresh)
+		}
+		d.lock.Unlock()
 	}
 }
 
-// ask asks which slots the masters have, and reports whether that is known of all slots now. If no master replies, all stays as
-// it was.
-func (d *dispatcher) ask() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
+// watchSoon has it asked soon who the masters are, as a request found that it has changed.
+func (d *dispatcher) watchSoon() {
+	soon := int64(time.Since(d.lanes.began) + lanesRetry - lanesFor)
+	for {
+		was := d.lanes.refreshed.Load()
+		if was <= soon || d.lanes.refreshed.CompareAndSwap(was, soon) {
+			return
+		}
+	}
+}
+
+// refresh asks who the masters are, and has it asked soon again if that is not known of all slots afterwards.
+func (d *dispatcher) refresh() {
+	defer d.lanes.running.Store(false)
+	ctx, cancel := context.WithTimeout(d.life, d.patience)
 	defer cancel()
-	ranges, err := d.client.Do(ctx, d.client.B().ClusterSlots().Build()).ToArray()
+	if d.servers.sentinels != nil {
+		if conn, address, err := d.servers.master(ctx); err == nil {
+			conn.Close()
+			d.lanes.master.Store(&address)
+		}
+		return
+	}
+	all, err := d.servers.ask(ctx, d.nodes())
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if err != nil || !d.arrange(all) {
+		d.watchSoon()
+	}
+}
+
+// nodes are the masters of a cluster in any order, and then what was configured.
+func (d *dispatcher) nodes() []string {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	var list []string
+	for address := range d.lanes.byAddress {
+		list = append(list, address)
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) //nolint:gosec // no secret
+	return append(list, d.servers.addresses...)
+}
+
+// connect makes a connection for a sender.
+func (d *dispatcher) connect(s *sender) (err error) {
+	if d.servers.sentinels == nil {
+		s.address = s.lane.address
+		s.conn, err = d.servers.dialer.dial(d.life, &d.servers.login, s.address)
+	} else if s.conn, s.address, err = d.servers.master(d.life); err == nil {
+		address := s.address
+		d.lanes.master.Store(&address)
+	}
 	if err != nil {
+		s.conn = nil
+		d.watchSoon()
+	}
+	return err
+}
+
+// disconnect ends the connection of a sender.
+func (s *sender) disconnect() {
+	if s.conn != nil {
+		s.conn.Close()
+		s.conn = nil
+	}
+}
+
+// usable reports whether the connection of a sender can be used, and leads where requests go now.
+func (d *dispatcher) usable(s *sender) bool {
+	if s.conn == nil || s.conn.Ended() {
 		return false
 	}
-	covered := int64(0)
-	nodes := make(map[string][][2]int64) // ranges of slots of the masters
-	for i := range ranges {
-		fields, err := ranges[i].ToArray()
-		if err != nil || len(fields) < 3 {
-			return false
-		}
-		from, _ := fields[0].AsInt64()
-		to, _ := fields[1].AsInt64()
-		node, err := fields[2].ToArray()
-		if err != nil || len(node) < 3 || from < 0 || to < from || to >= slots {
-			return false
-		}
-		id, _ := node[2].ToString()
-		nodes[id] = append(nodes[id], [2]int64{from, to})
-		covered += to - from + 1
-	}
-	if covered < slots && d.lanes.whole.Load() {
-		return false // a master that is away must not share the lane of another one
-	}
-	// In the order of their first slots, so that slots keep their lane when a replica takes over.
-	order := slices.SortedFunc(maps.Values(nodes), func(a, b [][2]int64) int { return cmp.Compare(lowest(a), lowest(b)) })
-	bySlot := new([slots]uint8)
-	for at, ranges := range order {
-		for _, r := range ranges {
-			for slot := r[0]; slot <= r[1]; slot++ {
-				bySlot[slot] = uint8(at % mostLanes)
-			}
-		}
-	}
-	d.open(min(len(order), mostLanes))
-	d.lanes.bySlot.Store(bySlot)
-	d.lanes.whole.Store(covered >= slots)
-	return covered >= slots
-}
-
-func lowest(ranges [][2]int64) int64 {
-	from := ranges[0][0]
-	for _, r := range ranges {
-		from = min(from, r[0])
-	}
-	return from
+	return d.servers.sentinels == nil || s.address == *d.lanes.master.Load()
 }

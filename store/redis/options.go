@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"math/bits"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/weirhq/weir"
 )
@@ -52,6 +51,7 @@ const (
 	defaultTimeout     = 100 * time.Millisecond
 	defaultMaxInFlight = 10_000
 	defaultConnections = 2
+	maxDBs             = 1 << 16
 )
 
 // checked fills in the defaults, or returns an *[weir.OptionError].
@@ -83,7 +83,7 @@ func (o Options) checked() (Options, error) {
 		return wrong("Timeout", o.Timeout.String(), "from 1ms to 1m")
 	case o.MaxInFlight < 1 || o.MaxInFlight > 1<<20:
 		return wrong("MaxInFlight", fmt.Sprint(o.MaxInFlight), "from 1 to 1048576")
-	case o.DB < 0 || o.DB >= 1<<16:
+	case o.DB < 0 || o.DB >= maxDBs:
 		return wrong("DB", fmt.Sprint(o.DB), "from 0 to 65535")
 	case o.Connections < 1 || o.Connections > 8 || bits.OnesCount(uint(o.Connections)) != 1:
 		return wrong("Connections", fmt.Sprint(o.Connections), "1, 2, 4 or 8")
@@ -91,51 +91,44 @@ func (o Options) checked() (Options, error) {
 	return o, nil
 }
 
-// client is what the library wants to know of checked options.
-func (o Options) client() (rueidis.ClientOption, error) {
-	c := rueidis.ClientOption{InitAddress: o.Addresses}
+// servers are those of checked options.
+func (o Options) servers() (*servers, error) {
+	s := &servers{addresses: o.Addresses}
+	set := o.MasterSet
 	if o.URL != "" {
-		var err error
-		if c, err = rueidis.ParseURL(o.URL); err != nil {
-			return c, &weir.OptionError{
+		named, err := s.parse(o.URL)
+		if err != nil {
+			return nil, &weir.OptionError{
 				Option: "Options.URL", Value: strconv.Quote(redacted(o.URL)),
 				Accepted: "a URL such as redis://user:password@host:6379/0, with the number of a database if any, " +
-					"rediss:// or valkey:// likewise, or unix:///path?db=0",
+					"rediss:// or valkey:// likewise, or unix:///path?db=0 (" + err.Error() + ")",
 			}
+		}
+		if set == "" {
+			set = named
 		}
 	}
 	if o.Username != "" {
-		c.Username = o.Username
+		s.login.Username = o.Username
 	}
 	if o.Password != "" {
-		c.Password = o.Password
+		s.login.Password = o.Password
 	}
 	if o.DB != 0 {
-		c.SelectDB = o.DB
+		s.login.DB = o.DB
 	}
 	if o.TLS != nil {
-		c.TLSConfig = o.TLS
+		s.login.TLS = o.TLS
 	}
-	if o.MasterSet != "" {
-		c.Sentinel.MasterSet = o.MasterSet
+	s.login.Name = "weir"
+	if set != "" {
+		s.sentinels = &sentinels{set: set, known: slices.Clone(s.addresses), login: s.login}
+		l := &s.sentinels.login
+		l.Username, l.Password, l.DB = o.SentinelUsername, o.SentinelPassword, 0
 	}
-	c.Sentinel.Username, c.Sentinel.Password = o.SentinelUsername, o.SentinelPassword
-	if c.Sentinel.MasterSet != "" {
-		// A notice of a fail-over can be missed.
-		c.Sentinel.TopologyRefreshInterval = 5 * time.Second
-		c.Sentinel.TLSConfig = c.TLSConfig
-	}
-	c.ClientName = "weir"
-	c.DisableCache = true
-	c.DisableRetry = true // a script that may have run is not sent again
-	c.PipelineMultiplex = bits.Len(uint(o.Connections)) - 1
-	c.Dialer.Timeout = max(o.Timeout, time.Second)
-	c.Dialer.KeepAlive = time.Second
-	c.ConnWriteTimeout = max(o.Timeout, time.Second)
-	c.ClusterOption.ShardsRefreshInterval = 5 * time.Second
-	d, err := newDialer(c.DialCtxFn)
-	c.DialCtxFn = d.connect
-	return c, err
+	var err error
+	s.dialer, err = newDialer(max(o.Timeout, time.Second))
+	return s, err
 }
 
 // redacted is a URL without what must not be shown.

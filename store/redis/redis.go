@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/limits"
@@ -57,18 +55,17 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.client()
+	servers, err := o.servers()
 	if err != nil {
 		return nil, err
 	}
-	client, err := rueidis.NewClient(options)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	s := &Store{options: o, cluster: client.Mode() == rueidis.ClientModeCluster}
+	s := &Store{options: o}
 	s.virtual.Store(-1)
 	sum := sha1.Sum([]byte(decide)) //nolint:gosec // what Redis names scripts by
-	s.dispatch = newDispatcher(client, decide, hex.EncodeToString(sum[:]), o.Timeout, o.MaxInFlight, 2*o.Connections)
+	if s.dispatch, err = newDispatcher(servers, decide, hex.EncodeToString(sum[:]), o); err != nil {
+		return nil, err
+	}
+	s.cluster = servers.cluster
 	return s, nil
 }
 

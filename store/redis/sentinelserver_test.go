@@ -25,11 +25,11 @@ const (
 )
 
 // startSentinels starts a master with so many replicas, and three sentinels.
-func startSentinels(tb testing.TB, replicas int, args ...string) *watched {
+func startSentinels(tb testing.TB, replicas int) *watched {
 	tb.Helper()
 	w := &watched{tb: tb}
 	// A replica that has lost its master tries again at once, and one that is asked for a part of the stream gets it.
-	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
+	args := []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 	w.servers = append(w.servers, startServer(tb, args...))
 	for range replicas {
 		w.servers = append(w.servers, startServer(tb, append(args, "--replicaof", "127.0.0.1 "+strconv.Itoa(w.servers[0].port))...))

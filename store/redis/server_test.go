@@ -16,9 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weirhq/weir/store"
+	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
 // server is a redis-server of this test alone.
@@ -35,7 +34,7 @@ type server struct {
 	leash io.WriteCloser
 
 	lock   sync.Mutex
-	client rueidis.Client // of the test itself
+	client *resp.Conn // of the test itself
 }
 
 // startServer starts a server on a free port of the loopback interface, and stops it when the test ends.
@@ -177,37 +176,35 @@ func (s *server) ask(command ...string) string {
 func (s *server) try(command ...string) (string, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if s.client != nil && s.client.Ended() {
+		s.client.Close()
+		s.client = nil
+	}
 	if s.client == nil {
-		client, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{s.address()}, AlwaysRESP2: true, DisableCache: true, DisableRetry: true, ForceSingleClient: true,
-			Dialer: net.Dialer{Timeout: time.Minute}, ConnWriteTimeout: time.Minute, // the machine may be busy
-		})
+		client, err := (&resp.Login{Old: true}).Dial(context.Background(), s.address(), time.Now().Add(time.Minute)) // the machine may be busy
 		if err != nil {
 			return "", err
 		}
 		s.client = client
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	m, err := s.client.Do(ctx, s.client.B().Arbitrary(command...).Build()).ToMessage()
-	if err != nil {
-		return "", err
+	reply, err := s.client.Ask(time.Now().Add(time.Minute), command...)
+	var e resp.Error
+	if err != nil && !errors.As(err, &e) {
+		s.client.Close()
+		s.client = nil
 	}
-	return plain(&m), nil
+	return plain(reply), err
 }
 
-func plain(m *rueidis.RedisMessage) string {
-	if list, err := m.ToArray(); err == nil {
+func plain(reply resp.Reply) string {
+	if list, err := reply.List(); err == nil {
 		lines := make([]string, len(list))
 		for i := range list {
-			lines[i] = plain(&list[i])
+			lines[i] = plain(list[i])
 		}
 		return strings.Join(lines, "\n")
 	}
-	if n, err := m.AsInt64(); err == nil {
-		return strconv.FormatInt(n, 10)
-	}
-	text, _ := m.ToString()
+	text, _ := reply.Text()
 	return text
 }
 
@@ -268,14 +265,15 @@ func open(tb testing.TB, o Options) *Store {
 // do sends a command of its own.
 func (s *Store) do(tb testing.TB, command ...string) string {
 	tb.Helper()
-	c := s.dispatch.client
-	result := c.Do(context.Background(), c.B().Arbitrary(command...).Build())
-	text, err := result.ToString()
+	servers := s.dispatch.servers
+	conn, err := servers.login.Dial(context.Background(), s.dispatch.lanes.one.address, time.Now().Add(time.Minute))
 	if err != nil {
-		if n, failed := result.AsInt64(); failed == nil {
-			return strconv.FormatInt(n, 10)
-		}
 		tb.Fatal(command, err)
 	}
-	return text
+	defer conn.Close()
+	reply, err := conn.Ask(time.Now().Add(time.Minute), command...)
+	if err != nil {
+		tb.Fatal(command, err)
+	}
+	return plain(reply)
 }

@@ -41,9 +41,9 @@ func TestShortWays(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl")
 	short, long := server.open(Options{Prefix: "short", Timeout: time.Minute}), server.open(Options{Prefix: "long", Timeout: time.Minute})
-	expiries := regexp.MustCompile(`'PX',\s*floor\(`)
+	expiries := regexp.MustCompile(`'PX',\s*(floor\(|px|expiry)`)
 	for _, s := range []*Store{short, long} { // absolute ones can be compared
-		s.dispatch.script = expiries.ReplaceAllString(s.dispatch.script, "'PXAT', 4000000000000 + floor(")
+		s.dispatch.script = expiries.ReplaceAllString(s.dispatch.script, "'PXAT', 4000000000000 + $1")
 		s.name()
 	}
 	const parse = "local function parse(h)" // where the short ways are behind it

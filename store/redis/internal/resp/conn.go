@@ -1,0 +1,168 @@
+// Package resp speaks the protocol of Redis with one server: connections, commands and replies. What a server sends is read
+// with a bound on everything, as a length is how much memory is asked for.
+package resp
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Conn is a connection to a server, for one goroutine at a time. It keeps the order of commands and replies: those of a command
+// whose reply did not come in time may be read later.
+type Conn struct {
+	conn net.Conn
+	out  []byte
+	in   []byte // what was read
+	from int    // where in it begins what was not taken
+	scan scanner
+	owed int       // commands whose replies have not been read
+	used time.Time // when it last read
+	err  error     // why it can no longer be used
+}
+
+const (
+	firstBuffer = 4 << 10
+	// keptBuffer is how large a buffer may be that is kept for the next command or reply.
+	keptBuffer = 64 << 10
+)
+
+func newConn(conn net.Conn) *Conn {
+	return &Conn{conn: conn, in: make([]byte, 0, firstBuffer), used: time.Now()}
+}
+
+// Begin begins a command of so many arguments, its name included, which follow by Arg.
+func (c *Conn) Begin(args int) {
+	c.owed++
+	c.out = append(c.out, '*')
+	c.out = append(strconv.AppendInt(c.out, int64(args), 10), '\r', '\n')
+}
+
+// Arg adds an argument of a command.
+func (c *Conn) Arg(text string) {
+	c.out = append(c.out, '$')
+	c.out = append(strconv.AppendInt(c.out, int64(len(text)), 10), '\r', '\n')
+	c.out = append(append(c.out, text...), '\r', '\n')
+}
+
+// Command adds a command.
+func (c *Conn) Command(args ...string) {
+	c.Begin(len(args))
+	for _, arg := range args {
+		c.Arg(arg)
+	}
+}
+
+// Send sends the commands that were added, and begins a time until which they are to be sent and their replies to be read.
+// After an error they may have been received.
+func (c *Conn) Send(until time.Time) error {
+	if c.err == nil {
+		c.err = c.conn.SetDeadline(until)
+	}
+	if c.err == nil {
+		_, c.err = c.conn.Write(c.out)
+	}
+	if c.out = c.out[:0]; cap(c.out) > keptBuffer {
+		c.out = nil
+	}
+	return c.err
+}
+
+// Wait sets another time until which replies are to be read.
+func (c *Conn) Wait(until time.Time) { _ = c.conn.SetReadDeadline(until) }
+
+// Owed is how many commands have been added whose replies have not been read.
+func (c *Conn) Owed() int { return c.owed }
+
+// Receive reads the reply to the first command whose reply has not been read. If it does not come in time, the error is a
+// timeout, and it may be read later. After another error the connection can no longer be used.
+func (c *Conn) Receive() (Reply, error) {
+	for c.err == nil {
+		complete := false
+		if c.from < len(c.in) {
+			if complete, c.err = c.scan.scan(c.in[c.from:]); c.err != nil {
+				break
+			}
+		}
+		if !complete {
+			if err := c.read(); err != nil {
+				return Reply{}, err
+			}
+			continue
+		}
+		p := parser{rest: string(c.in[c.from : c.from+c.scan.at])}
+		pushed := c.scan.pushed
+		c.from += c.scan.at
+		c.scan = scanner{}
+		if r := p.reply(); p.wrong {
+			c.err = ErrProtocol
+		} else if !pushed {
+			c.owed--
+			if c.unasked() {
+				break
+			}
+			return r, nil
+		}
+	}
+	return Reply{}, c.err
+}
+
+// unasked reports whether there is a reply to no command, in which case the one before it may be wrong as well.
+func (c *Conn) unasked() bool {
+	if c.owed == 0 && c.from < len(c.in) && c.in[c.from] != '>' && c.in[c.from] != '|' {
+		c.err = ErrUnasked
+		return true
+	}
+	return false
+}
+
+// read reads more of a reply.
+func (c *Conn) read() error {
+	switch {
+	case c.from == len(c.in):
+		c.in, c.from = c.in[:0], 0
+		if cap(c.in) > keptBuffer {
+			c.in = make([]byte, 0, firstBuffer)
+		}
+	case len(c.in) < cap(c.in):
+	case c.from > 0:
+		c.in, c.from = c.in[:copy(c.in, c.in[c.from:])], 0
+	default:
+		c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
+	}
+	n, err := c.conn.Read(c.in[len(c.in):cap(c.in)])
+	c.in = c.in[:len(c.in)+n]
+	if n > 0 {
+		c.used = time.Now()
+		return nil
+	}
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // of a connection itself
+		return err
+	}
+	if err == nil || err == io.EOF { //nolint:errorlint // of a connection itself
+		err = io.ErrUnexpectedEOF
+	}
+	c.err = err
+	return err
+}
+
+// Ended reports whether the server has ended the connection, or has sent what was not asked for, while it was not used.
+func (c *Conn) Ended() bool {
+	const recent = time.Millisecond
+	if c.err != nil || c.unasked() {
+		return true
+	}
+	if time.Since(c.used) < recent {
+		return false
+	}
+	conn := c.conn
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	return conn.SetReadDeadline(time.Time{}) != nil || readable(conn)
+}
+
+// Close ends the connection.
+func (c *Conn) Close() { _ = c.conn.Close() }

@@ -1,0 +1,108 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// parse takes from a URL where servers are and how they are reached, and returns the name of the set of sentinels, if any. The
+// URL is as other clients of Redis have it; what does not matter here is accepted if it is right.
+func (s *servers) parse(text string) (masterSet string, err error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", errors.New("it cannot be parsed") // the error would show the password
+	}
+	q := u.Query()
+	switch u.Scheme {
+	case "unix":
+		s.login.Unix = true
+		s.addresses = []string{strings.TrimSpace(u.Path)}
+		if u.Path == "" || q.Has("addr") || q.Has("master_set") {
+			return "", errors.New("a socket has a path, and stands alone")
+		}
+	case "redis", "valkey", "rediss", "valkeys":
+		host, address := hostPort(u.Host, u.Hostname())
+		s.addresses = []string{address}
+		if u.Scheme == "rediss" || u.Scheme == "valkeys" {
+			s.login.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+		}
+		if err := s.parseDB(strings.TrimPrefix(u.Path, "/")); err != nil {
+			return "", err
+		}
+	default:
+		return "", fmt.Errorf("the scheme is %.20q", u.Scheme)
+	}
+	if u.User != nil {
+		s.login.Username = u.User.Username()
+		s.login.Password, _ = u.User.Password()
+	}
+	if err := s.parseDB(q.Get("db")); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"dial_timeout", "write_timeout"} {
+		if _, err := time.ParseDuration(q.Get(name)); err != nil && q.Has(name) {
+			return "", fmt.Errorf("%s is %.20q", name, q.Get(name))
+		}
+	}
+	for _, other := range q["addr"] {
+		_, address := hostPort(other, u.Hostname())
+		s.addresses = append(s.addresses, address)
+	}
+	if err := s.parseVerify(q); err != nil {
+		return "", err
+	}
+	s.login.Old = q.Get("protocol") == "2"
+	return q.Get("master_set"), nil
+}
+
+// parseVerify takes whether the certificate of a server is not to be verified.
+func (s *servers) parseVerify(q url.Values) (err error) {
+	if s.login.TLS == nil || !q.Has("skip_verify") {
+		return nil
+	}
+	skip, text := true, q.Get("skip_verify")
+	if text != "" {
+		if skip, err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("skip_verify is %.20q", text)
+		}
+	}
+	s.login.TLS.InsecureSkipVerify = skip
+	return nil
+}
+
+// parseDB takes the number of a database, if there is any.
+func (s *servers) parseDB(text string) error {
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n >= maxDBs {
+		return fmt.Errorf("the database is %.20q", text)
+	}
+	s.login.DB = n
+	return nil
+}
+
+// hostPort is a host and its address, with what is missing.
+func hostPort(text, otherwise string) (host, address string) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host = strings.Trim(text, "[]")
+	}
+	if host == "" {
+		host = otherwise
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	if port == "" {
+		port = "6379"
+	}
+	return host, net.JoinHostPort(host, port)
+}
