@@ -13,7 +13,8 @@
 --   charge   length byte, header, zero byte, permits (-1: more than the limit), and
 --            of a bucket the time in which they are regained: microseconds, and parts of one
 --            of a calendar from, passed, and five edges: passed windows lie between from and the first edge
--- Before the arguments of several requests stands a zero byte, and how many keys and arguments each has, in a byte each.
+-- Before the arguments of several requests stands a zero byte, and how many keys and arguments each has, in a byte each; no
+-- argument is that of the request before it once more.
 --
 -- A record is the header of the limit that it is held to, a byte with 1 for reservations and 2 for loans of which nothing is given
 -- back, its time, of reservations how many they are, of how many permits, when the first expires and the last, of loans until when
@@ -34,41 +35,21 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
 local GUARD, MARGIN, MOST = 10000000, 1000, 10000
 local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
-local clock
-local function time()
-  if not clock then
-    local t = call('TIME')
-    clock = t[1] * 1000000 + t[2]
-  end
-  return clock
-end
-
--- get reads a record, and set writes it for px milliseconds. Of several requests, records are read once and written at the end,
--- or before they are used in another way.
-local function get(key) return call('GET', key) end
-local function set(key, record, px) call('SET', key, record, 'PX', px) end
-local replies, records, order, expiry, keys = {}, {}, {}, {}, {}
-
--- write writes what was kept. If that fails, all requests for the key have failed, as each was told what those before it took.
-local function write()
-  for i = 1, #order do
-    local key = order[i]
-    local result = redis.pcall('SET', key, records[key], 'PX', expiry[key])
-    if result.err then
-      for k, other in pairs(keys) do
-        if other == key then replies[k] = result end
-      end
-    end
-  end
-  records, order, expiry, keys = {}, {}, {}, {}
-end
+-- What was read last of an argument, as those of several requests are often the same.
+local seen, hlen, code, header, num, fus, fpart, n, wus, wpart
 
 -- taken takes one charge of a record without reservations whose limit has not changed: what follows below would do the same, slower.
--- It returns nothing for other records.
-local function taken(key, a, now)
-  local hlen, code = byte(a, 1, 2)
-  local rec, t = get(key), now
-  local known = rec and sub(rec, 1, hlen + 1) == sub(a, 2, hlen + 2)
+-- It returns the reply, and the record if it is to be written, for so many milliseconds; or nothing for other records.
+local function taken(rec, a, now)
+  if a ~= seen then
+    local _
+    seen = a
+    hlen, code = byte(a, 1, 2)
+    header = sub(a, 2, hlen + 2)
+    if code == 84 then num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19) end
+  end
+  local t = now
+  local known = rec and sub(rec, 1, hlen + 1) == header
   local last, us, part
   if known then
     last, us, part = unpack('<ddd', rec, hlen + 2) -- the latter two are those of a bucket
@@ -78,7 +59,6 @@ local function taken(key, a, now)
     end
   end
   if code == 84 and (known or not rec) then
-    local num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19)
     if known then
       us = us - (t - last)
       if us < 0 then us, part = 0, 0 end
@@ -90,8 +70,8 @@ local function taken(key, a, now)
     if epart >= num then eus, epart = eus + 1, epart - num end
     if eus > fus or eus == fus and epart > fpart then return pack('<BdBddd', 0, now, 0, t, us, part) end
     if n == 0 then return pack('<BdBddd', 0, now, 1, t, us, part) end
-    set(key, sub(a, 2, 43) .. pack('<ddd', t, eus, epart), floor((eus + (t - now)) / 1000) + 1 + MARGIN)
-    return pack('<BdBddd', 0, now, 1, t, eus, epart)
+    return pack('<BdBddd', 0, now, 1, t, eus, epart), header .. pack('<ddd', t, eus, epart),
+      floor((eus + (t - now)) / 1000) + 1 + MARGIN
   elseif known and code == 70 then
     local limit, window, _, n = unpack('<ddBd', a, 3)
     local start, taken, excess = unpack('<ddd', rec, 27)
@@ -103,7 +83,8 @@ local function taken(key, a, now)
       end
       taken = taken + n
       if n > 0 then
-        set(key, sub(a, 2, 19) .. pack('<dddd', t, start, taken, excess), floor((start + window - now) / 1000) + 1 + MARGIN)
+        return pack('<BdBdddd', 0, now, 1, t, start, taken, excess), header .. pack('<dddd', t, start, taken, excess),
+          floor((start + window - now) / 1000) + 1 + MARGIN
       end
       return pack('<BdBdddd', 0, now, 1, t, start, taken, excess)
     end
@@ -124,7 +105,8 @@ local function taken(key, a, now)
       end
       cur = cur + n
       if n > 0 then
-        set(key, sub(a, 2, 19) .. pack('<dddd', t, begin, cur, prev), floor((begin + 2 * window - now) / 1000) + 1 + MARGIN)
+        return pack('<BdBdddd', 0, now, 1, t, begin, cur, prev), header .. pack('<dddd', t, begin, cur, prev),
+          floor((begin + 2 * window - now) / 1000) + 1 + MARGIN
       end
       return pack('<BdBdddd', 0, now, 1, t, begin, cur, prev)
     end
@@ -137,7 +119,8 @@ local function taken(key, a, now)
       if n < 0 or taken + math.max(n, 1) > limit then return pack('<BdBddd', 0, now, 0, t, begin, taken) end
       taken = taken + n
       if n > 0 then
-        set(key, sub(a, 2, hlen + 2) .. pack('<ddddd', t, begin, taken, excess, stop), floor((stop - now) / 1000) + 1 + MARGIN)
+        return pack('<BdBddd', 0, now, 1, t, begin, taken), header .. pack('<ddddd', t, begin, taken, excess, stop),
+          floor((stop - now) / 1000) + 1 + MARGIN
       end
       return pack('<BdBddd', 0, now, 1, t, begin, taken)
     end
@@ -168,10 +151,52 @@ local function taken(key, a, now)
       if n > 0 then
         s[1] = (s[1] or 0) + n
         size = math.max(size, 1)
-        set(key, sub(a, 2, 27) .. pack('<dd' .. string.rep('d', size), t, i, spread(s)), floor((window + (t - now)) / 1000) + 1 + MARGIN)
+        return pack('<BdBdBd' .. string.rep('d', size), 0, now, 1, t, size + 1, i, spread(s)), header .. pack('<dd' .. string.rep('d', size), t, i, spread(s)),
+          floor((window + (t - now)) / 1000) + 1 + MARGIN
       end
       return pack('<BdBdBd' .. string.rep('d', size), 0, now, 1, t, size + 1, i, spread(s))
     end
+  end
+end
+
+-- read reads the head of a request: what is asked, the time and how many arguments come before those of charges.
+local clock
+local function read(ARGV)
+  local op, full, now, extra, argument = TAKE, 0, -1, 0, 0
+  if ARGV[2] then -- without a head, a charge is taken
+    op, full, now, extra = unpack('<BBdd', ARGV[1])
+    argument = 1
+  end
+  MARGIN = 1000
+  if now >= 0 then -- a test has given the time: what the server's clock shows must not drop a record meanwhile
+    MARGIN = 3600000
+  else
+    if not clock then
+      local t = call('TIME')
+      clock = t[1] * 1000000 + t[2]
+    end
+    now = clock
+  end
+  return op, full, now, extra, argument
+end
+
+local several = byte(ARGV[1], 1) == 0
+if not several and not KEYS[2] then -- the usual request, in as few steps as it can be
+  local op, now, argument = TAKE, nil, 1
+  if ARGV[2] then
+    local _
+    op, _, now = read(ARGV)
+    argument = 2
+  else
+    local t = call('TIME')
+    clock = t[1] * 1000000 + t[2]
+    now = clock
+  end
+  if op == TAKE then
+    local key = KEYS[1]
+    local reply, record, px = taken(call('GET', key), ARGV[argument], now)
+    if record then call('SET', key, record, 'PX', px) end
+    if reply then return reply end
   end
 end
 
@@ -1119,52 +1144,60 @@ end
 return table.concat(reply)
 end
 
--- request decides about a request.
+if not several then return decided(KEYS, ARGV, read(ARGV)) end
+
+-- Several requests. Records are read once, and written at the end or before they are used in another way.
+local replies, records, order, expiry, keys = {}, {}, {}, {}, {}
+
+-- write writes what was kept. If that fails, all requests for the key have failed, as each was told what those before it took.
+local function write()
+  for i = 1, #order do
+    local key = order[i]
+    local result = redis.pcall('SET', key, records[key], 'PX', expiry[key])
+    if result.err then
+      for k, other in pairs(keys) do
+        if other == key then replies[k] = result end
+      end
+    end
+  end
+  records, order, expiry, keys = {}, {}, {}, {}
+end
+
+-- take is taken of a record that is kept.
+local function take(key, a, now)
+  local rec = records[key]
+  if rec == nil then
+    rec = call('GET', key)
+    records[key] = rec
+  end
+  local reply, record, px = taken(rec, a, now)
+  if record then
+    if not expiry[key] then order[#order + 1] = key end
+    records[key], expiry[key] = record, px
+  end
+  return reply
+end
+
 local function request(KEYS, ARGV)
-  local op, full, now, extra, argument = TAKE, 0, -1, 0, 0
-  if ARGV[2] then -- without a head, a charge is taken
-    op, full, now, extra = unpack('<BBdd', ARGV[1])
-    argument = 1
-  end
-  if now < 0 then
-    now = time()
-    MARGIN = 1000
-  else -- a test has given the time: what the server's clock shows must not drop a record meanwhile
-    MARGIN = 3600000
-  end
+  local op, full, now, extra, argument = read(ARGV)
   if op == TAKE and not KEYS[2] then
-    local reply = taken(KEYS[1], ARGV[argument + 1], now)
+    local reply = take(KEYS[1], ARGV[argument + 1], now)
     if reply then return reply end
   end
   write()
   return decided(KEYS, ARGV, op, full, now, extra, argument)
 end
 
-local layout = ARGV[1]
-if byte(layout, 1) ~= 0 then return request(KEYS, ARGV) end
-
-function get(key)
-  local record = records[key]
-  if record == nil then
-    record = call('GET', key)
-    records[key] = record
-  end
-  return record
-end
-
-function set(key, record, px)
-  if not expiry[key] then order[#order + 1] = key end
-  records[key], expiry[key] = record, px
-end
-
-local k, a = 0, 1
+local layout, k, a = ARGV[1], 0, 1
 for i = 1, (#layout - 1) / 2 do
   local nk, na = byte(layout, 2 * i, 2 * i + 1)
   local ok, reply
+  if na == 0 then a, na = a - 1, 1 end -- the same as that of the request before it
   if nk == 1 then keys[i] = KEYS[k + 1] end
   if nk == 1 and na == 1 then
+    if not clock then read({}) end
     MARGIN = 1000
-    ok, reply = pcall(taken, KEYS[k + 1], ARGV[a + 1], time())
+    ok, reply = pcall(take, KEYS[k + 1], ARGV[a + 1], clock)
   end
   if not reply then
     ok, reply = pcall(request, { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) })

@@ -565,13 +565,25 @@ func (r *request) joins() bool {
 	return !r.alone && !r.asking && len(r.keys) < 256 && len(r.args) < 256
 }
 
+// repeats reports whether the only argument of a request is that of the one before it in a call.
+func repeats(call []*request, i int) bool {
+	return i > 0 && len(call[i].args) == 1 && len(call[i-1].args) == 1 && call[i].args[0] == call[i-1].args[0]
+}
+
 // command adds a call of the script for requests: for one its keys and arguments, for several those of all, and before the
-// arguments a zero, and how many keys and arguments each has, in a byte each.
+// arguments a zero, and how many keys and arguments each has, in a byte each. No argument is that of the request before it.
 func (d *dispatcher) command(conn *resp.Conn, call []*request, inFull bool) {
 	keys, args := 0, 0
-	for _, r := range call {
+	var buf [1 + 2*maxBatch]byte
+	layout := buf[:1]
+	for i, r := range call {
+		n := len(r.args)
+		if repeats(call, i) {
+			n = 0
+		}
 		keys += len(r.keys)
-		args += len(r.args)
+		args += n
+		layout = append(layout, byte(len(r.keys)), byte(n))
 	}
 	if len(call) > 1 {
 		args++
@@ -591,14 +603,12 @@ func (d *dispatcher) command(conn *resp.Conn, call []*request, inFull bool) {
 		}
 	}
 	if len(call) > 1 {
-		var buf [1 + 2*maxBatch]byte
-		layout := buf[:1]
-		for _, r := range call {
-			layout = append(layout, byte(len(r.keys)), byte(len(r.args)))
-		}
 		conn.Arg(string(layout))
 	}
-	for _, r := range call {
+	for i, r := range call {
+		if repeats(call, i) {
+			continue
+		}
 		for _, arg := range r.args {
 			conn.Arg(arg)
 		}
