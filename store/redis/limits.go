@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/limits"
 )
 
@@ -44,6 +45,9 @@ type law struct {
 	window   int64       // of a fixed window or a sliding counter
 	calendar algo.Window // the windows, with a limit of 1, to count them
 }
+
+// lawOf is the law of a limit.
+func lawOf(l weir.Limit) (*law, error) { return limits.Made(l, inside.MadeByRedis, newLaw) }
 
 // newLaw returns an *[weir.OptionError] for a limit that is wrong, or that the script could not count exactly.
 func newLaw(l weir.Limit) (*law, error) {
@@ -164,8 +168,8 @@ func (w *law) appendArgument(buf []byte, n int64) []byte {
 	return buf
 }
 
-// settling is the argument for a charge that really cost n permits, which may be more than the limit.
-func (w *law) settling(n int64) []byte {
+// counted is the argument for n permits of which only the number counts, which may be more than the limit.
+func (w *law) counted(n int64) []byte {
 	return numbers(append([]byte(nil), w.head...), n)
 }
 

@@ -25,13 +25,13 @@ func (s *Store) debit(ctx context.Context, parts []part, decisions []weir.Decisi
 }
 
 func (s *Store) debitPart(ctx context.Context, p *part) error {
-	r, err := s.run(ctx, &question{op: opDebit, part: p, argument: p.counted})
+	r, err := s.run(ctx, p, opDebit, 0, "")
 	if err != nil {
 		return err
 	}
 	now := r.number()
 	for i := range p.charges {
-		p.decisions[i] = p.laws[i].decision(&r, now, 0, p.charges[i].Policy)
+		p.decisions[i] = p.law(i).decision(&r, now, 0, p.charges[i].Policy)
 	}
 	if r.short {
 		clear(p.decisions)
@@ -40,12 +40,9 @@ func (s *Store) debitPart(ctx context.Context, p *part) error {
 	return nil
 }
 
-// counted is the argument of a charge of which only the number of permits counts.
-func (p *part) counted(i int) string { return string(p.laws[i].settling(p.charges[i].N)) }
-
 // lend takes what there is of the permits of a charge, and least at least.
 func (s *Store) lend(ctx context.Context, p *part, least int64) (store.Hold, error) {
-	r, err := s.run(ctx, &question{op: opLend, part: p, extra: least, argument: p.counted})
+	r, err := s.run(ctx, p, opLend, least, "")
 	if err != nil {
 		return store.Hold{}, err
 	}
@@ -54,7 +51,7 @@ func (s *Store) lend(ctx context.Context, p *part, least int64) (store.Hold, err
 	ahead.byte()
 	c := p.charges[0]
 	taken := ahead.number() * microsecond
-	p.decisions[0] = p.laws[0].decision(&r, now, least, c.Policy)
+	p.decisions[0] = p.law(0).decision(&r, now, least, c.Policy)
 	c.N = r.number()
 	switch {
 	case r.short:
@@ -74,7 +71,6 @@ func (s *Store) takeBack(ctx context.Context, loan *store.Hold, unspent int64) e
 	if err != nil {
 		return err
 	}
-	p := &parts[0]
-	_, err = s.run(ctx, &question{op: opReturn, part: p, extra: loan.Taken / microsecond, argument: p.counted})
+	_, err = s.run(ctx, &parts[0], opReturn, loan.Taken/microsecond, "")
 	return err
 }

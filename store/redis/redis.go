@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/internal/inside"
-	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -116,43 +114,54 @@ func (s *Store) Do(ctx context.Context, ask store.Ask, charges []store.Charge, d
 	return store.Hold{}, s.decide(ctx, opTake, &parts[0])
 }
 
-// part is the charges of a request that are one step of the script.
+// part is the charges of a request that are one step of the script, and what it is asked about them.
 type part struct {
 	charges   []store.Charge
-	laws      []*law
 	decisions []weir.Decision
 	places    []int // of the charges in the request, if there are several parts
-	expires   int64 // of what was reserved, in microseconds
 	slot      uint16
+	actual    []int64 // what the charges of a reservation really cost; nil to cancel it
+	expires   int64   // of what was reserved, in microseconds
+
+	op     byte
+	full   byte  // whether all keys are sent
+	extra  int64 // for opReserve how long in microseconds, for opLend the fewest permits, for opReturn when they were lent
+	id     string
+	around []around // of calendars
 }
+
+// around says which edges of a calendar the server wants.
+type around struct{ time, from int64 }
 
 // parts cuts a request into steps: one, unless the charges belong to several slots of a cluster.
 func (s *Store) parts(charges []store.Charge) ([]part, error) {
-	list := make([]*law, len(charges))
 	for i := range charges {
-		var err error
-		if list[i], err = limits.Made(charges[i].Limit, inside.MadeByRedis, newLaw); err != nil {
+		if _, err := lawOf(charges[i].Limit); err != nil {
 			return nil, err
 		}
 	}
 	if !s.cluster && !s.split || len(charges) == 1 {
-		return []part{{charges: charges, laws: list}}, nil
+		return []part{{charges: charges}}, nil
 	}
 	var parts []part
 next:
 	for i, c := range charges {
-		w, slot := list[i], slotOf(s.key(&c, kindRecord))
+		slot := slotOf(s.key(&c, kindRecord))
 		for k := range parts {
 			if p := &parts[k]; p.slot == slot {
-				p.charges, p.laws, p.places = append(p.charges, c), append(p.laws, w), append(p.places, i)
+				p.charges, p.places = append(p.charges, c), append(p.places, i)
 				continue next
 			}
 		}
-		parts = append(parts, part{
-			charges: []store.Charge{c}, laws: []*law{w}, places: []int{i}, slot: slot,
-		})
+		parts = append(parts, part{charges: []store.Charge{c}, places: []int{i}, slot: slot})
 	}
 	return parts, nil
+}
+
+// law is that of a charge, which parts has checked.
+func (p *part) law(i int) *law {
+	w, _ := lawOf(p.charges[i].Limit)
+	return w
 }
 
 func (s *Store) key(c *store.Charge, kind byte) string {
@@ -165,28 +174,16 @@ func (s *Store) head(op, full byte, extra int64, id string) string {
 	return string(append(numbers([]byte{op, full}, s.virtual.Load(), extra), id...))
 }
 
-// question is what the script is asked about a part.
-type question struct {
-	op       byte
-	full     byte // whether all keys are sent
-	part     *part
-	extra    int64 // for opReserve how long in microseconds, for opLend the fewest permits, for opReturn when they were lent
-	id       string
-	argument func(i int) string // of a charge, without the edges of a calendar
-	around   []around           // of calendars
-}
-
-// around says which edges of a calendar the server wants.
-type around struct{ time, from int64 }
-
-// run sends the script until it misses nothing, and returns what comes after the first byte of its reply.
-func (s *Store) run(ctx context.Context, q *question) (reader, error) {
-	if q.op == opReserve || q.op == opSettle {
-		q.full = 1
+// run sends the script what it is asked about a part until it misses nothing, and returns what comes after the first byte of its
+// reply.
+func (s *Store) run(ctx context.Context, p *part, op byte, extra int64, id string) (reader, error) {
+	p.op, p.full, p.extra, p.id, p.around = op, 0, extra, id, nil
+	if op == opReserve || op == opSettle {
+		p.full = 1
 	}
 	began := time.Now()
-	for range 3*len(q.part.charges) + 3 { // more than it can need
-		reply, err := s.dispatch.callWithin(ctx, s.options.Timeout-time.Since(began), s.keys(q), s.arguments(q))
+	for range 3*len(p.charges) + 3 { // more than it can need
+		reply, err := s.dispatch.callWithin(ctx, s.options.Timeout-time.Since(began), s.keys(p), s.arguments(p))
 		if err != nil {
 			return reader{}, err
 		}
@@ -195,14 +192,14 @@ func (s *Store) run(ctx context.Context, q *question) (reader, error) {
 		case replyDone:
 			return r, nil
 		case replyAllKeys:
-			q.full = 1
+			p.full = 1
 		case replyEdges:
 			i := int(r.byte()) - 1
 			now, from := r.number(), r.number()
-			if r.short || i < 0 || i >= len(q.around) {
+			if r.short || i < 0 || i >= len(p.around) {
 				return reader{}, unavailable(errReply)
 			}
-			q.around[i] = around{now, from}
+			p.around[i] = around{now, from}
 			s.ahead.Store(now - time.Now().UnixMicro())
 		default:
 			return reader{}, unavailable(errReply)
@@ -211,36 +208,35 @@ func (s *Store) run(ctx context.Context, q *question) (reader, error) {
 	return reader{}, unavailable(errReply)
 }
 
-func (s *Store) keys(q *question) []string {
-	charges := q.part.charges
-	if q.full == 0 {
-		keys := make([]string, len(charges))
-		for i := range charges {
-			keys[i] = s.key(&charges[i], kindRecord)
+func (s *Store) keys(p *part) []string {
+	if p.full == 0 {
+		keys := make([]string, len(p.charges))
+		for i := range p.charges {
+			keys[i] = s.key(&p.charges[i], kindRecord)
 		}
 		return keys
 	}
-	keys := make([]string, 0, 3*len(charges))
-	for i := range charges {
-		c := &charges[i]
+	keys := make([]string, 0, 3*len(p.charges))
+	for i := range p.charges {
+		c := &p.charges[i]
 		keys = append(keys, s.key(c, kindRecord), s.key(c, kindReservations), s.key(c, kindDue))
 	}
 	return keys
 }
 
-func (s *Store) arguments(q *question) []string {
-	n := len(q.part.charges)
+func (s *Store) arguments(p *part) []string {
+	n := len(p.charges)
 	args := make([]string, 0, n+1)
-	if q.op != opTake || q.full != 0 || n > 1 || s.virtual.Load() >= 0 { // most calls need no head
-		args = append(args, s.head(q.op, q.full, q.extra, q.id))
+	if p.op != opTake || p.full != 0 || n > 1 || s.virtual.Load() >= 0 { // most calls need no head
+		args = append(args, s.head(p.op, p.full, p.extra, p.id))
 	}
-	for i, w := range q.part.laws {
-		arg := q.argument(i)
+	for i := range p.charges {
+		w, arg := p.law(i), p.argument(i)
 		if w.code == codeCalendar {
-			if q.around == nil {
-				q.around = make([]around, n)
+			if p.around == nil {
+				p.around = make([]around, n)
 			}
-			e := &q.around[i]
+			e := &p.around[i]
 			if e.time == 0 {
 				e.time = time.Now().UnixMicro() + s.ahead.Load()
 			}
@@ -251,25 +247,36 @@ func (s *Store) arguments(q *question) []string {
 	return args
 }
 
+// argument is that of a charge, without the edges of a calendar.
+func (p *part) argument(i int) string {
+	w, n := p.law(i), p.charges[i].N
+	switch p.op {
+	case opTake, opReserve, opPeek, opInspect:
+		var buf [128]byte
+		return w.argument(buf[:0], n)
+	case opSettle:
+		if n = -1; p.actual != nil {
+			n = p.actual[i]
+		}
+	default: // the number of permits counts, and may be more than the limit
+	}
+	return string(w.counted(n))
+}
+
 // decide asks for decisions about a part.
 func (s *Store) decide(ctx context.Context, op byte, p *part) error {
-	r, err := s.run(ctx, &question{op: op, part: p, argument: p.argument})
+	r, err := s.run(ctx, p, op, 0, "")
 	if err != nil {
 		return err
 	}
 	return p.decided(&r)
 }
 
-func (p *part) argument(i int) string {
-	var buf [128]byte
-	return p.laws[i].argument(buf[:0], p.charges[i].N)
-}
-
 // decided reads the decisions.
 func (p *part) decided(r *reader) error {
 	now := r.number()
 	for i := range p.charges {
-		p.decisions[i] = p.laws[i].decision(r, now, p.charges[i].N, p.charges[i].Policy)
+		p.decisions[i] = p.law(i).decision(r, now, p.charges[i].N, p.charges[i].Policy)
 	}
 	if r.short {
 		clear(p.decisions)
@@ -291,7 +298,7 @@ func (p *part) allowed() bool {
 // refund gives permits back.
 func (s *Store) refund(ctx context.Context, parts []part) error {
 	for k := range parts {
-		if _, err := s.run(ctx, &question{op: opRefund, part: &parts[k], argument: parts[k].counted}); err != nil {
+		if _, err := s.run(ctx, &parts[k], opRefund, 0, ""); err != nil {
 			return err
 		}
 	}
@@ -321,7 +328,7 @@ func (s *Store) inspect(ctx context.Context, parts []part, decisions []weir.Deci
 			if p.places != nil {
 				at = p.places[i]
 			}
-			one := part{charges: p.charges[i : i+1], laws: p.laws[i : i+1], decisions: decisions[at : at+1]}
+			one := part{charges: p.charges[i : i+1], decisions: decisions[at : at+1]}
 			if err := s.state(ctx, &one, &states[at]); err != nil {
 				return err
 			}
@@ -331,12 +338,12 @@ func (s *Store) inspect(ctx context.Context, parts []part, decisions []weir.Deci
 }
 
 func (s *Store) state(ctx context.Context, p *part, state *store.State) error {
-	r, err := s.run(ctx, &question{op: opInspect, part: p, argument: p.argument})
+	r, err := s.run(ctx, p, opInspect, 0, "")
 	if err != nil {
 		return err
 	}
 	now := r.number()
-	p.decisions[0] = p.laws[0].decision(&r, now, p.charges[0].N, p.charges[0].Policy)
+	p.decisions[0] = p.law(0).decision(&r, now, p.charges[0].N, p.charges[0].Policy)
 	*state = store.State{Decision: p.decisions[0], Known: r.number() != 0, Reservations: int(r.number()), Reserved: r.number()}
 	if left := r.number(); left > 0 {
 		state.Forgotten = now*microsecond + left*int64(time.Millisecond)

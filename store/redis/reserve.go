@@ -29,7 +29,7 @@ func newID() string {
 
 // reserve asks for decisions about a part, and reserves its charges if all are allowed.
 func (s *Store) reserve(ctx context.Context, p *part, id string, expiry time.Duration) error {
-	r, err := s.run(ctx, &question{op: opReserve, part: p, extra: int64(expiry) / microsecond, id: id, argument: p.argument})
+	r, err := s.run(ctx, p, opReserve, int64(expiry)/microsecond, id)
 	if err != nil {
 		return err
 	}
@@ -77,21 +77,25 @@ func (s *Store) Settle(ctx context.Context, r store.Hold, actual []int64) error 
 	if err != nil {
 		return err
 	}
-	return s.settleParts(ctx, parts, string(id), func(p *part, i int) int64 {
-		if actual == nil {
-			return -1
+	return s.settleParts(ctx, parts, string(id), func(p *part) []int64 {
+		if actual == nil || p.places == nil {
+			return actual
 		}
-		if p.places != nil {
-			i = p.places[i]
+		of := make([]int64, len(p.places))
+		for i, at := range p.places {
+			of[i] = actual[at]
 		}
-		return actual[i]
+		return of
 	})
 }
 
 // settleParts settles all parts whatever the others answer. ErrNotReserved is the answer if that is so for any.
-func (s *Store) settleParts(ctx context.Context, parts []part, id string, actual func(p *part, i int) int64) error {
+func (s *Store) settleParts(ctx context.Context, parts []part, id string, actual func(p *part) []int64) error {
 	errs := make([]error, len(parts))
-	each(parts, func(k int, p *part) { errs[k] = s.settlePart(ctx, p, id, func(i int) int64 { return actual(p, i) }) })
+	each(parts, func(k int, p *part) {
+		p.actual = actual(p)
+		errs[k] = s.settlePart(ctx, p, id)
+	})
 	var first error
 	lost := 0
 	for _, err := range errs {
@@ -111,10 +115,8 @@ func (s *Store) settleParts(ctx context.Context, parts []part, id string, actual
 	return nil
 }
 
-func (s *Store) settlePart(ctx context.Context, p *part, id string, actual func(i int) int64) error {
-	r, err := s.run(ctx, &question{op: opSettle, part: p, id: id, argument: func(i int) string {
-		return string(p.laws[i].settling(actual(i)))
-	}})
+func (s *Store) settlePart(ctx context.Context, p *part, id string) error {
+	r, err := s.run(ctx, p, opSettle, 0, id)
 	if err != nil {
 		return err
 	}
@@ -125,6 +127,15 @@ func (s *Store) settlePart(ctx context.Context, p *part, id string, actual func(
 		return store.ErrNotReserved
 	}
 	return nil
+}
+
+// permits are those of the charges.
+func (p *part) permits() []int64 {
+	all := make([]int64, len(p.charges))
+	for i := range p.charges {
+		all[i] = p.charges[i].N
+	}
+	return all
 }
 
 // each calls f for each part at a time.
@@ -187,14 +198,14 @@ func (s *Store) askParts(
 		whole := part{decisions: decisions, expires: expires}
 		return reserved(id, charges, &whole, nil)
 	case all:
-		if err := s.settleParts(ctx, parts, id, func(p *part, i int) int64 { return p.charges[i].N }); err != nil {
+		if err := s.settleParts(ctx, parts, id, (*part).permits); err != nil {
 			clear(decisions)
 			return store.Hold{}, unavailable(err)
 		}
 		return store.Hold{}, nil
 	}
 	if len(granted) > 0 { // also if the caller has gone; what fails here is canceled when it expires
-		_ = s.settleParts(context.WithoutCancel(ctx), granted, id, func(*part, int) int64 { return -1 })
+		_ = s.settleParts(context.WithoutCancel(ctx), granted, id, func(*part) []int64 { return nil })
 		if failed == nil { // what they answer now that nothing is taken
 			each(granted, func(k int, p *part) { errs[k] = s.decide(ctx, opPeek, p) })
 			failed = errors.Join(errs[:len(granted)]...)
