@@ -49,8 +49,8 @@ type Problem struct {
 	RetryAfter int64 `json:"retry-after,omitempty"` //nolint:tagliatelle // that of the header field
 }
 
-// json is p as JSON. Bytes that are not UTF-8 are replaced. A flood of refusals must cost little, so what needs no care is written
-// without package json, to the same bytes.
+// json is p as JSON. Bytes that are not UTF-8 are replaced. A flood of refusals must cost little, so what needs no care is
+// written without package json, to the same bytes.
 func (p *Problem) json() []byte {
 	if text, ok := p.appendPlain(make([]byte, 0, 512)); ok {
 		return append(text, '\n')

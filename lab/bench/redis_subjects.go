@@ -78,7 +78,6 @@ func redisWeir(by string, c store.Consistency) redisSubject {
 	return redisSubject{
 		By: by, Call: "store.Fleet.Take(ctx, charges, decisions)", kind: redisOurs, local: c != store.ConsistencyCoherent,
 		open: func(ctx context.Context, address string, l redisLoad) (redisLimiter, error) {
-			//nolint:contextcheck // what a store sends for several callers has a context of its own
 			s, err := redis.Open(redis.Options{Addresses: []string{address}, Timeout: redisTimeout})
 			if err != nil {
 				return redisLimiter{}, err

@@ -122,7 +122,7 @@ func Names() (names []string) {
 // Run measures everything whose name matches, and calls progress with the name before each. A section that fails costs itself
 // only: the report has all others, and the error names it.
 func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(name string)) (Report, error) {
-	return run(ctx, sections(), set, match, progress) //nolint:contextcheck // the limiters of the rows outlive any one measurement
+	return run(ctx, sections(), set, match, progress) //nolint:contextcheck // the limiters of the rows outlive a measurement
 }
 
 func run(ctx context.Context, all []section, set Settings, match *regexp.Regexp, progress func(name string)) (Report, error) {

@@ -123,7 +123,8 @@ func New(o Options) (*Server, error) {
 		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
 	s.grpc = grpc.NewServer(
-		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxReports), grpc.StreamInterceptor(s.stream), grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxReports), grpc.StreamInterceptor(s.stream),
+		grpc.WaitForHandlers(true),
 	)
 	s.loop = grpcloop.New(grpcloop.Options{
 		Calls: s.service, Others: s.grpc, TLS: o.TLS, IdleTimeout: o.IdleTimeout, Age: o.MaxAge,
