@@ -62,6 +62,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitMisuse
 	}
 	report, err := bench.Run(ctx, o.settings, o.match, func(name string) { fmt.Fprintf(stderr, "measuring %s\n", name) })
+	if ctx.Err() != nil {
+		fmt.Fprintf(stderr, "weir: numbers: %v\n", err)
+		return exitFailed
+	}
 	if err != nil {
 		o.out = "" // a document of a part of it would pass for the whole
 	}
