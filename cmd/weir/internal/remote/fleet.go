@@ -28,7 +28,6 @@ type Fleet struct {
 // the options.
 func OpenFleet(ctx context.Context, s *config.Store, log *slog.Logger) (*Fleet, error) {
 	options := RedisOptions(s)
-	//nolint:contextcheck // the store lives longer than any context
 	open := func() (store.Home, error) { return redis.Open(options) }
 	l, err := openLate(ctx, log, s.String(), open)
 	if err != nil {
