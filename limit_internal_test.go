@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestEqualLimitsAreOne: limits with equal parameters are the same, whoever makes them at the same time, and making one that is
-// in use allocates nothing.
+// TestEqualLimitsAreOne: limits with equal parameters are the same, also if goroutines make them at the same time, and making one
+// that is in use allocates nothing.
 func TestEqualLimitsAreOne(t *testing.T) {
 	zone := time.FixedZone("here", 3600)
 	for _, f := range []func() Limit{

@@ -493,7 +493,7 @@ func (d *dispatcher) receiveLate(s *sender) {
 	d.finish(r)
 }
 
-// exchange sends requests and hands out the answers. Where the server does not know the script, which then has not run, it is
+// exchange sends requests and hands out the replies. Where the server does not know the script, which then has not run, it is
 // sent with the first that met this, and the others follow.
 func (d *dispatcher) exchange(s *sender, batch []*request) {
 	calls := d.calls(batch)

@@ -157,7 +157,7 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_grpc_connections_cut_off_total", kind: counter,
-		help: "Connections of gRPC that were cut off because unfinished messages took too much memory.",
+		help: "Connections of gRPC that were cut off, as they kept too much, took too long or asked nothing too often.",
 		each: numbers(at(frontGRPC, "connections_cut_off")),
 	},
 	{

@@ -82,7 +82,7 @@ func (x *exchange) respond(status int, detail string) {
 	}})
 }
 
-// send answers with a problem detail.
+// send responds with a problem detail.
 func (x *exchange) send(f *httplimit.Refusal) {
 	r := *x.in
 	if x.body != nil { // the transport may still be reading what is left of it

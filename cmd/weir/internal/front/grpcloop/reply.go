@@ -129,7 +129,7 @@ func appendRefusal(b []byte, id uint32, h *head) []byte {
 	return appendError(b, id, h.refused.http, h.subtype, h.refused.err)
 }
 
-// answerNow answers a call that never was a stream. Its reply is made where it is written.
+// answerNow decides a call that never was a stream. Its reply is made where it is written.
 func (c *conn) answerNow(h *head, id uint32, message []byte) {
 	if !c.use() {
 		c.out = appendError(c.out, id, http.StatusOK, h.subtype, errRoom)

@@ -307,7 +307,7 @@ func (c *conn) end(s *stream) *failure {
 	return c.complete(s)
 }
 
-// complete answers a unary call whose client has sent all.
+// complete replies to a unary call whose client has sent all.
 func (c *conn) complete(s *stream) *failure {
 	if s.gone {
 		return nil
@@ -321,7 +321,7 @@ func (c *conn) complete(s *stream) *failure {
 	return nil
 }
 
-// refuse answers a unary call without a message.
+// refuse replies to a unary call whose message did not come as it should.
 func (c *conn) refuse(s *stream, fault *FaultError) {
 	c.arrived(s)
 	c.answer(s, nil, fault)
@@ -337,7 +337,7 @@ func (c *conn) arrived(s *stream) {
 	}
 }
 
-// answer answers a unary call: now, or in a goroutine if it may wait.
+// answer decides a unary call: now, or in a goroutine if it may wait.
 func (c *conn) answer(s *stream, message []byte, fault *FaultError) {
 	if fault != nil || !c.s.o.Calls.Waits() {
 		if !c.use() {
