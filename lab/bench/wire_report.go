@@ -17,8 +17,11 @@ const (
 	// WireBareTarget is beside a server of RESP that does nothing, with WireBarePipeline commands in a pipeline.
 	WireBareTarget   = 0.7
 	WireBarePipeline = 64
-	// WireGRPCTarget is beside a server of grpc-go that does nothing.
-	WireGRPCTarget = 0.8
+	// WireGRPCTarget is beside a server of grpc-go that does nothing, with WireGRPCInFlight calls in flight. With fewer it is
+	// WireGRPCFew.
+	WireGRPCTarget   = 10
+	WireGRPCInFlight = 256
+	WireGRPCFew      = 1
 )
 
 // WireFigure is what was measured of one server: medians of the rounds.
@@ -244,8 +247,10 @@ func (r *WireResult) target(by string) float64 {
 		return WireScriptTarget
 	case r.Name == wireFew && by == byBareRESP && r.AtOnce == WireBarePipeline:
 		return WireBareTarget
-	case r.Name == wireRLS && by == byBareGRPC:
+	case r.Name == wireRLS && by == byBareGRPC && r.AtOnce >= WireGRPCInFlight:
 		return WireGRPCTarget
+	case r.Name == wireRLS && by == byBareGRPC:
+		return WireGRPCFew
 	}
 	return 0
 }

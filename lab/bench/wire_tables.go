@@ -72,10 +72,11 @@ type wireView struct {
 	Warnings     []string
 	Tables       []durableTableView
 
-	Incr, Script, Bare, GRPC   float64
-	IncrPipeline, BarePipeline int
-	ScriptPipeline             int
-	Burst, Period              int
+	Incr, Script, Bare           float64
+	GRPC, GRPCFew                float64
+	IncrPipeline, BarePipeline   int
+	ScriptPipeline, GRPCInFlight int
+	Burst, Period                int
 }
 
 // Any tells that there is something to show.
@@ -85,6 +86,7 @@ func (r Report) wireView() wireView {
 	w := r.Wire
 	v := wireView{
 		Apart: !r.Whole, Why: w.Why, Incr: WireIncrTarget, Script: WireScriptTarget, Bare: WireBareTarget, GRPC: WireGRPCTarget,
+		GRPCFew: WireGRPCFew, GRPCInFlight: WireGRPCInFlight,
 		IncrPipeline: WireIncrPipeline, BarePipeline: WireBarePipeline, ScriptPipeline: WireScriptPipeline, Burst: wireBurst,
 		Period: wirePeriod,
 	}
