@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -167,6 +168,40 @@ func TestFlippedBitAfterKill(t *testing.T) {
 				_ = os.RemoveAll(next)
 			}
 		})
+	}
+}
+
+// TestFlippedMember: without a seal, a member whose name or number has changed is found, as is one that votes and is none: a node that
+// took part with them would be refused by etcd at its next start.
+func TestFlippedMember(t *testing.T) {
+	t.Parallel()
+	dir, db := used(t)
+	b, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "weir.seal")); err != nil {
+		t.Fatal(err)
+	}
+	for what, pattern := range map[string]string{
+		"name":   `([0-9a-f])\{"id":`,
+		"number": `\{"id":[0-9]{4}([0-9])`,
+		"vote":   `"voters":\[[0-9]{4}([0-9])`,
+	} {
+		places := regexp.MustCompile(pattern).FindAllSubmatchIndex(b, -1)
+		if len(places) == 0 {
+			t.Errorf("%s: there is none", what)
+		}
+		next := copied(t, dir)
+		change(t, databaseIn(next), func(b []byte) []byte {
+			for _, place := range places { // in pages that are not in use, too
+				b[place[2]] ^= 1
+			}
+			return b
+		})
+		if !startDamaged(t, what, next) {
+			t.Errorf("%s: it was not found", what)
+		}
 	}
 }
 

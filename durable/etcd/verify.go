@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,7 +102,10 @@ func scan(path string, entry func(bucket, key, value []byte) error) (p *pages, c
 // alone are checked as well; those of a cluster are compared with what the others have, when etcd starts and when they are read.
 func verify(dir string, alone bool) error {
 	path := databaseOf(dir)
-	var index uint64
+	var (
+		index uint64
+		of    voters
+	)
 	p, _, err := scan(path, func(bucket, key, value []byte) error {
 		switch string(bucket) {
 		case "key":
@@ -110,8 +115,11 @@ func verify(dir string, alone bool) error {
 				index = binary.BigEndian.Uint64(value)
 			}
 		}
-		return nil
+		return of.entry(string(bucket), string(key), value)
 	})
+	if err == nil {
+		err = of.check()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it is made of the log, or etcd refuses
 		return nil
@@ -130,6 +138,64 @@ func verify(dir string, alone bool) error {
 	if last, ok := lastIndex(dir); ok && last < index {
 		return fmt.Errorf("%s: the log ends at %d, and the database has %d: the end of the log is lost or damaged",
 			filepath.Join(dir, "member", "wal"), last, index)
+	}
+	return nil
+}
+
+// voters is what a database says of the members of its cluster: in the bucket of members, in that of members that were removed,
+// and once more as the voters that raft starts with. Where one of them has another member, etcd asks it for votes, or ends the
+// server at its next start.
+type voters struct {
+	known map[uint64]bool // members, and those that were removed
+	raft  struct {
+		Voters         []uint64 `json:"voters"`
+		Learners       []uint64 `json:"learners"`
+		VotersOutgoing []uint64 `json:"voters_outgoing"`
+		LearnersNext   []uint64 `json:"learners_next"`
+	}
+}
+
+// entry reads an entry of a bucket, if it is about members.
+func (m *voters) entry(bucket, key string, value []byte) error {
+	switch {
+	case bucket == "meta" && key == "confState":
+		if err := json.Unmarshal(value, &m.raft); err != nil {
+			return fmt.Errorf("the members that vote: %w", err)
+		}
+		return nil
+	case bucket != "members" && bucket != "members_removed":
+		return nil
+	}
+	id, err := strconv.ParseUint(key, 16, 64)
+	if err != nil {
+		return fmt.Errorf("a member: %w", err)
+	}
+	if bucket == "members" {
+		var says struct {
+			ID uint64 `json:"id"`
+		}
+		if err := json.Unmarshal(value, &says); err != nil {
+			return fmt.Errorf("member %x: %w", id, err)
+		}
+		if says.ID != id {
+			return fmt.Errorf("member %x has the number %x", id, says.ID)
+		}
+	}
+	if m.known == nil {
+		m.known = make(map[uint64]bool)
+	}
+	m.known[id] = true
+	return nil
+}
+
+// check returns an error if one that votes neither is a member nor was one. A removal is written to the buckets first.
+func (m *voters) check() error {
+	for _, ids := range [][]uint64{m.raft.Voters, m.raft.Learners, m.raft.VotersOutgoing, m.raft.LearnersNext} {
+		for i, id := range ids {
+			if !m.known[id] || slices.Contains(ids[:i], id) {
+				return fmt.Errorf("%w: %x votes, and is not a member, or votes twice", errPages, id)
+			}
+		}
 	}
 	return nil
 }
