@@ -62,7 +62,7 @@ func TestFailedServerCannotLead(t *testing.T) {
 	}
 	broken.failure.fail(errors.New("the disk is full"))
 	<-broken.apart
-	if reachable(t.Context(), []string{peers[broken.etcd.Config().Name]}) {
+	if reachable(t.Context(), []string{peers[broken.etcd.Server.Cfg.Name]}) {
 		t.Error("its peers find it in order")
 	}
 	e := leader.etcd.Server

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +17,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -44,7 +42,7 @@ import (
 // After a power failure, a log that ends within a record is cut off there, as that write was not confirmed. etcd knows such a
 // record by its end or by a whole sector of zeros. With any other damage, such as a wrong checksum, Start refuses the directory.
 type Server struct {
-	etcd    *embed.Etcd
+	etcd    *member
 	client  *clientv3.Client
 	lock    *fileutil.LockedFile
 	failure *failure
@@ -146,39 +144,6 @@ func notYet(err error) error {
 	return fmt.Errorf("there must be room for %d MB: %s", roomBytes()>>20, err) //nolint:errorlint // it may go away
 }
 
-// config is the configuration of etcd.
-func (o *EmbeddedOptions) config() (*embed.Config, *failure, error) {
-	cfg, failed := embed.NewConfig(), newFailure()
-	cfg.Dir, cfg.Name = o.Directory, o.Name
-	tick := uint(o.HeartbeatInterval.Milliseconds()) // it is positive
-	cfg.TickMs, cfg.ElectionMs = tick, electionHeartbeats*tick
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, nil
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, nil
-	cfg.UnsafeNoFsync = o.UnsafeNoFsync
-	cfg.Logger, cfg.LogOutputs = "zap", []string{os.DevNull}
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(o.Logger, failed))
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "0" // see Server.compact
-	cfg.QuotaBackendBytes = o.Quota
-	cfg.EnableGRPCGateway = false
-	if gates, ok := cfg.ServerFeatureGate.(interface{ Set(text string) error }); ok {
-		if err := gates.Set("InitialCorruptCheck=true"); err != nil { // what the others have is compared before it takes part
-			return nil, nil, err //nolint:wrapcheck // it names the feature
-		}
-	}
-	cfg.PeerTLSInfo = o.peerTLS()
-	cfg.TlsMinVersion = "TLS1.2"
-	if err := setPeers(cfg, o); err != nil {
-		return nil, nil, err
-	}
-	return cfg, failed, nil
-}
-
-func (o *EmbeddedOptions) peerTLS() transport.TLSInfo {
-	return transport.TLSInfo{
-		CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerCAFile, ClientCertAuth: o.PeerCAFile != "",
-	}
-}
-
 // progressEvery is how often it is logged that a server is not ready.
 const progressEvery = 5 * time.Second
 
@@ -189,9 +154,9 @@ var (
 )
 
 // start starts etcd and waits until it is ready. What would end the process ends the goroutine that it happens in.
-func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOptions) (*embed.Etcd, error) {
+func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *EmbeddedOptions) (*member, error) {
 	type result struct {
-		etcd *embed.Etcd
+		etcd *member
 		err  error
 	}
 	started := make(chan result, 1)
@@ -200,7 +165,7 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 	go func() {
 		r := result{err: errFailed}
 		defer func() { started <- r }()
-		e, err := embed.StartEtcd(cfg)
+		e, err := startMember(cfg, o)
 		r = result{e, err}
 	}()
 	timer := time.NewTimer(o.StartTimeout)
@@ -210,7 +175,7 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 	begin := time.Now()
 	looking, done := context.WithCancel(ctx)
 	defer done()
-	var e *embed.Etcd
+	var e *member
 	var ready <-chan struct{}
 	var failed <-chan error
 	waiting := started
@@ -223,7 +188,7 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 				s.failure.fail(r.err)
 			}
 			if r.err == nil {
-				e, ready, failed = r.etcd, answers(looking, r.etcd.Server), r.etcd.Err()
+				e, ready, failed = r.etcd, answers(looking, r.etcd.Server), r.etcd.failed
 				continue
 			}
 			err = r.err
@@ -242,13 +207,13 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 			continue
 		}
 		stopped := make(chan struct{})
-		go func() { // which may take long, or never end, where it cannot be started
+		go func() { //nolint:contextcheck // it may take long, or never end, where it cannot be started
 			defer close(stopped)
 			if waiting != nil {
 				e = (<-waiting).etcd
 			}
 			if e != nil {
-				stop(e)
+				e.stop()
 			}
 		}()
 		wait := time.NewTimer(closeTime)
@@ -314,44 +279,6 @@ func answers(ctx context.Context, e *etcdserver.EtcdServer) <-chan struct{} {
 	return ready
 }
 
-// alone is what a node advertises that has no peers; nothing listens there.
-const alone = "http://127.0.0.1:2380"
-
-// setPeers says who the nodes of the cluster are.
-func setPeers(cfg *embed.Config, o *EmbeddedOptions) error {
-	peers := o.Peers
-	if len(peers) == 0 {
-		peers = map[string]string{o.Name: alone}
-	} else {
-		u, err := parse("Listen", o.Listen)
-		if err != nil {
-			return err
-		}
-		cfg.ListenPeerUrls = []url.URL{*u}
-	}
-	names := make([]string, 0, len(peers))
-	for name := range peers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	all := make([]string, 0, len(peers))
-	for _, name := range names {
-		u, err := parse("Peers", peers[name])
-		if err != nil {
-			return err
-		}
-		if name == o.Name {
-			cfg.AdvertisePeerUrls = []url.URL{*u}
-		}
-		all = append(all, name+"="+u.String())
-	}
-	cfg.InitialCluster = strings.Join(all, ",")
-	if o.Join {
-		cfg.ClusterState = embed.ClusterStateFlagExisting
-	}
-	return nil
-}
-
 // Client talks to the server without a network. It is closed with the server.
 func (s *Server) Client() *clientv3.Client { return s.client }
 
@@ -374,9 +301,7 @@ func (s *Server) watchFailure() {
 	select {
 	case <-s.failure.done:
 		s.etcd.Server.PauseSending()
-		for _, l := range s.etcd.Peers {
-			_ = l.Close() // peers that dial are refused
-		}
+		s.etcd.refusePeers()
 		close(s.apart)
 		s.logger.Error("the etcd server of the durable limits cannot go on: "+
 			"this node takes no part until it has joined again", "error", s.failure.err.Error())
@@ -434,7 +359,7 @@ func (s *Server) Close() error {
 			defer close(stopped)
 			s.leave()
 			s.failure.leaving.Store(true)
-			stop(s.etcd)
+			s.etcd.stop()
 		}()
 		if s.Err() == nil {
 			<-stopped
@@ -461,10 +386,4 @@ func (s *Server) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	_ = s.handOver(ctx) // the others elect one
-}
-
-// stop stops etcd, which does not give the lead away any more.
-func stop(e *embed.Etcd) {
-	e.Server.HardStop()
-	e.Close()
 }
