@@ -15,10 +15,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	metricsdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/remote"
@@ -26,13 +28,20 @@ import (
 	"github.com/weirhq/weir/weirotel"
 )
 
-// export sends metrics and spans to a collector.
+// export sends metrics and spans to a collector. It has the providers as interfaces: with their types, whatever imports this package
+// would compile the generic code of the SDK once more.
 type export struct {
 	observer *weirotel.Instruments
-	metrics  *metricsdk.MeterProvider // nil if it could not be made
-	spans    *tracesdk.TracerProvider // nil if there are none
-	ended    sync.Once
-	err      error
+	metrics  interface { // nil if it could not be made
+		metric.MeterProvider
+		Shutdown(ctx context.Context) error
+	}
+	spans interface { // nil if there are none
+		trace.TracerProvider
+		Shutdown(ctx context.Context) error
+	}
+	ended sync.Once
+	err   error
 }
 
 // newExport makes it. Metrics are collected from now on, so they are sent even if Start is never called.
