@@ -28,8 +28,8 @@ import (
 	"github.com/weirhq/weir/weirotel"
 )
 
-// export sends metrics and spans to a collector. It has the providers as interfaces: with their types, whatever imports this package
-// would compile the generic code of the SDK once more.
+// export sends metrics and spans to a collector. It has the providers as interfaces: with their types, whatever imports this
+// package would compile the generic code of the SDK once more.
 type export struct {
 	observer *weirotel.Instruments
 	metrics  interface { // nil if it could not be made

@@ -47,11 +47,18 @@ const (
 // mostAddresses is how many addresses are known at a time.
 const mostAddresses = 1 << 16
 
+// perAddress is a *weir.Keyed[netip.Addr]. With that type in a field of Guard, whatever imports this package would compile it
+// again.
+type perAddress interface {
+	Take(from netip.Addr, n int64) weir.Decision
+	Refund(from netip.Addr, n int64)
+}
+
 // Guard lets in whom its options say. It is safe for concurrent use. A nil Guard lets in nobody.
 type Guard struct {
 	o     Options
-	asked *weir.Keyed[netip.Addr]
-	wrong *weir.Keyed[netip.Addr]
+	asked perAddress
+	wrong perAddress
 
 	entered, unauthorized, limited atomic.Uint64
 }
