@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 const exitStatus = `
@@ -208,7 +209,7 @@ func execute(cmd *cobra.Command, o *options, what string, newCodec func() codec)
 	live := newLive(cmd.ErrOrStderr(), o, r)
 	result := r.measure(cmd.Context(), connections, live.watch)
 	report := newReport(o, what, r, &result)
-	if err := report.write(cmd.OutOrStdout(), o.json); err != nil {
+	if err := terminal.Print(cmd.OutOrStdout(), report, o.json); err != nil {
 		return fmt.Errorf("weir: writing the result: %w", err)
 	}
 	return o.outcome(&result)

@@ -1,13 +1,10 @@
 package load
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-runewidth"
@@ -19,23 +16,8 @@ import (
 // columns is how wide a report is at most.
 const columns = 80
 
-// write writes the report at once.
-func (p *report) write(w io.Writer, asJSON bool) error {
-	var text bytes.Buffer
-	if asJSON {
-		encoder := json.NewEncoder(&text)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(p); err != nil {
-			return err
-		}
-	} else {
-		p.print(&text, terminal.Of(w))
-	}
-	_, err := w.Write(text.Bytes())
-	return err
-}
-
-func (p *report) print(w io.Writer, out terminal.Output) {
+// Print writes the report for people.
+func (p *report) Print(w io.Writer, out terminal.Output) {
 	c := &p.Configuration
 	fmt.Fprintln(w, out.Bold(fit(p.Request, columns)))
 	fmt.Fprintln(w, terminal.Wrap(p.setting(), 0, columns))
@@ -43,25 +25,25 @@ func (p *report) print(w io.Writer, out terminal.Output) {
 	line := func(name, value, more string) {
 		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-10s %15s  %s", name, value, more), " "))
 	}
-	line("requests", number(p.Requests), "in "+tenths(seconds(p.ElapsedSeconds)))
-	line("rate", number(int64(p.RatePerSecond))+"/s", wanted(c))
+	line("requests", terminal.Number(p.Requests), "in "+tenths(seconds(p.ElapsedSeconds)))
+	line("rate", terminal.Number(int64(p.RatePerSecond))+"/s", wanted(c))
 	if p.Allowed != nil && p.Refused != nil {
-		line("allowed", number(*p.Allowed), share(*p.Allowed, p.Requests))
-		line("refused", number(*p.Refused), share(*p.Refused, p.Requests))
+		line("allowed", terminal.Number(*p.Allowed), share(*p.Allowed, p.Requests))
+		line("refused", terminal.Number(*p.Refused), share(*p.Refused, p.Requests))
 	}
-	line("errors", number(p.Errors), share(p.Errors, p.Requests))
+	line("errors", terminal.Number(p.Errors), share(p.Errors, p.Requests))
 	for _, k := range p.ErrorKinds {
 		text := k.First
 		if !strings.HasPrefix(text, k.Kind) {
 			text = k.Kind + ": " + text
 		}
-		fmt.Fprintln(w, fit(fmt.Sprintf("%26s  %s", number(k.Count), text), columns))
+		fmt.Fprintln(w, fit(fmt.Sprintf("%26s  %s", terminal.Number(k.Count), text), columns))
 	}
 	if p.Reconnects > 0 {
-		line("reconnects", number(p.Reconnects), "")
+		line("reconnects", terminal.Number(p.Reconnects), "")
 	}
 	if open := p.OpenLoop; open != nil && open.NotSent > 0 {
-		line("not sent", number(open.NotSent), share(open.NotSent, open.Scheduled)+" of those that were due")
+		line("not sent", terminal.Number(open.NotSent), share(open.NotSent, open.Scheduled)+" of those that were due")
 	}
 	fmt.Fprintln(w)
 	p.printLatencies(w, out)
@@ -79,16 +61,16 @@ func (p *report) setting() string {
 	if c.TLS {
 		text += " by TLS"
 	}
-	text += ", " + c.Loop + " loop, " + number(int64(c.Connections)) + " " + plural(c.Connections, "connection")
+	text += ", " + c.Loop + " loop, " + terminal.Number(int64(c.Connections)) + " " + plural(c.Connections, "connection")
 	switch {
 	case p.OpenLoop != nil && p.Front != frontHTTP:
-		text += " of at most " + number(int64(c.InFlight)) + " in flight"
+		text += " of at most " + terminal.Number(int64(c.InFlight)) + " in flight"
 	case p.Front == frontRESP:
-		text += ", pipeline " + number(int64(c.InFlight))
+		text += ", pipeline " + terminal.Number(int64(c.InFlight))
 	case p.Front == frontRLS:
-		text += " of " + number(int64(c.InFlight)) + " in flight"
+		text += " of " + terminal.Number(int64(c.InFlight)) + " in flight"
 	}
-	text += ", " + number(c.Keys) + " " + plural(int(min(c.Keys, 2)), "key") + " " + c.Distribution
+	text += ", " + terminal.Number(c.Keys) + " " + plural(int(min(c.Keys, 2)), "key") + " " + c.Distribution
 	if c.Distribution == zipf {
 		text += fmt.Sprintf(" %v", c.ZipfS)
 	}
@@ -190,8 +172,6 @@ func three(f float64) string {
 	}
 }
 
-func number(n int64) string { return humanize.Comma(n) }
-
 // share is n of all in per cent.
 func share(n, all int64) string {
 	if all == 0 {
@@ -202,13 +182,7 @@ func share(n, all int64) string {
 
 // fit is text in one line of at most width columns, without what would move the cursor.
 func fit(text string, width int) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-	return runewidth.Truncate(text, width, "…")
+	return runewidth.Truncate(terminal.Printable(text), width, "…")
 }
 
 // commandText is a command as it is shown.

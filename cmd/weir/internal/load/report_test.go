@@ -88,14 +88,14 @@ func TestReport(t *testing.T) {
 		p := newReport(&o, c.what, r, result)
 		p.Versions = versionsJSON{"v1.2.3", "go1.26.0", "linux", "amd64"}
 		var text, object bytes.Buffer
-		p.print(&text, terminal.Of(&text))
+		p.Print(&text, terminal.Of(&text))
 		for line := range strings.Lines(text.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 || strings.Contains(line, "\x1b") {
 				t.Errorf("%s: %d columns: %q", name, n, line)
 			}
 		}
 		golden(t, name+".txt", text.Bytes())
-		if err := p.write(&object, true); err != nil {
+		if err := terminal.Print(&object, p, true); err != nil {
 			t.Fatal(err)
 		}
 		var indented bytes.Buffer

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -198,9 +197,7 @@ func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name s
 	}
 	result.OK = unusable == 0
 	if asJSON {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(result); err != nil {
+		if err := terminal.PrintJSON(w, result); err != nil {
 			return fmt.Errorf("weir: writing the result: %w", err)
 		}
 	}

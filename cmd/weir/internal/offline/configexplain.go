@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -125,9 +124,7 @@ func (o *explainOptions) write(
 	w io.Writer, e *policy.Explanation, bounds []config.Bound, r *policy.Request, at time.Time, allowed int64,
 ) error {
 	if o.json {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(struct {
+		return terminal.PrintJSON(w, struct {
 			Request       string                    `json:"request"`
 			Client        string                    `json:"client,omitempty"`
 			At            time.Time                 `json:"at"`

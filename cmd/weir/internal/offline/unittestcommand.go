@@ -2,7 +2,6 @@ package offline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -128,9 +127,7 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 		}
 	}
 	if o.json {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(all); err != nil {
+		if err := terminal.PrintJSON(w, all); err != nil {
 			return fmt.Errorf("weir: writing the result: %w", err)
 		}
 	}

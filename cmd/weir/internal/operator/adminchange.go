@@ -39,7 +39,7 @@ func keyChange(cmd *cobra.Command, path, done, nothing string) *cobra.Command {
 			if a.Value.Changed {
 				form = done
 			}
-			fmt.Fprintf(w, form+"\n", ShownKey(q.key), Printable(q.policy))
+			fmt.Fprintf(w, form+"\n", ShownKey(q.key), terminal.Printable(q.policy))
 			k.write(w, path)
 		})
 	})
@@ -175,7 +175,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 			if a.Value.Replicas == ThisReplica && !q.server.Several() {
 				where = ", in this server only"
 			}
-			fmt.Fprintf(w, "%s of %s: %s for %s%s\n", ShownKey(o.Key), Printable(o.Policy), OverrideText(&o),
+			fmt.Fprintf(w, "%s of %s: %s for %s%s\n", ShownKey(o.Key), terminal.Printable(o.Policy), OverrideText(&o),
 				flags.Short(during), where)
 			k.write(w, OverridePath)
 		})

@@ -188,7 +188,7 @@ the ID is what its client was told in the field Weir-Refusal.`,
 			// Those of a policy that has gone are kept, so it is no mistake to ask for them.
 			if p, err := c.Policy(ctx, q.policy); err == nil && p == nil {
 				fmt.Fprintf(w, "no policy %s is in force: \"weir admin policies\" lists those that are\n",
-					Printable(q.policy))
+					terminal.Printable(q.policy))
 			}
 		})
 	})
@@ -219,7 +219,7 @@ the most pressure, those that are locked out first.`,
 		}
 		return q.print(w, nil, func(w io.Writer, _ terminal.Output) {
 			for line := range strings.Lines(text) {
-				fmt.Fprintln(w, Printable(strings.TrimRight(line, "\r\n")))
+				fmt.Fprintln(w, terminal.Printable(strings.TrimRight(line, "\r\n")))
 			}
 		})
 	})

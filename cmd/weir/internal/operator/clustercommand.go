@@ -104,7 +104,7 @@ with an empty directory and "join: true".`,
 		Args: arguments("NODE"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return q.changeMembers(cmd, MemberRemovePath, &MemberChange{Name: args[0], Reason: reason},
-				Printable(args[0])+" is removed: to have it back, add it")
+				terminal.Printable(args[0])+" is removed: to have it back, add it")
 		},
 	}
 	q.clusterFlags(cmd)
@@ -126,7 +126,7 @@ others have. The others must be up, and connected for 5 s.`,
 		Args: arguments("NODE", "URL"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return q.changeMembers(cmd, MemberAddPath, &MemberChange{Name: args[0], URL: args[1], Reason: reason},
-				Printable(args[0])+" is added: start it with an empty directory and join: true")
+				terminal.Printable(args[0])+" is added: start it with an empty directory and join: true")
 		},
 	}
 	q.clusterFlags(cmd)

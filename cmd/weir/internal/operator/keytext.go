@@ -15,14 +15,14 @@ import (
 // KeyName is the name of a key, or what stands for it.
 func KeyName(k *Key) string {
 	if !k.Named && k.Key == "" && k.ID != "" {
-		return "#" + Printable(k.ID)
+		return "#" + terminal.Printable(k.ID)
 	}
 	return ShownKey(k.Key)
 }
 
 // WriteKey writes the state of a key.
 func WriteKey(w io.Writer, out terminal.Output, k *Key) {
-	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+Printable(k.Policy)))
+	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+terminal.Printable(k.Policy)))
 	if k.LockedFor != 0 {
 		fmt.Fprintf(w, "  %s\n", out.Red("locked out for another "+in(k.LockedFor, time.Now())))
 	} else if k.RecentRefusals > 0 {
@@ -47,11 +47,11 @@ func Unseen(k *Key) bool {
 func writeKeyForm(w io.Writer, p *Policy) {
 	if p.Key == "" {
 		fmt.Fprintf(w, "unless it is asked for by name, policy %s has one state for all requests, with the key \"\"\n",
-			Printable(p.Name))
+			terminal.Printable(p.Name))
 		return
 	}
 	fmt.Fprintf(w, "keys of policy %s are %s, written as \"weir admin keys\" and \"weir admin refusals\" show them\n",
-		Printable(p.Name), Printable(p.Key))
+		terminal.Printable(p.Name), terminal.Printable(p.Key))
 }
 
 // writeKeysKept writes which keys of a policy are listed, where it is not all that are in use.
@@ -59,7 +59,7 @@ func writeKeysKept(w io.Writer, p *Policy) {
 	if kept := Kept(p); kept != "local" {
 		fmt.Fprintf(w, "policy %s is not kept by this process alone (%s): those that it has refused are listed, "+
 			"\"weir admin key\" shows any other\n",
-			Printable(p.Name), Printable(kept))
+			terminal.Printable(p.Name), terminal.Printable(kept))
 	}
 }
 
@@ -68,7 +68,7 @@ func times[T int | uint64](n T) string {
 	if n == 1 {
 		return "once"
 	}
-	return Number(n) + " times"
+	return terminal.Number(n) + " times"
 }
 
 // quoted is a key in quotes, with escapes for what does not print.
@@ -76,7 +76,7 @@ func quoted(key string) string {
 	if key == "" {
 		return "(none)"
 	}
-	if plain := `"` + key + `"`; !strings.Contains(key, `"`) && Printable(plain) == plain {
+	if plain := `"` + key + `"`; !strings.Contains(key, `"`) && terminal.Printable(plain) == plain {
 		return plain // as tables have it, though there are backslashes in it
 	}
 	return strconv.Quote(key)
@@ -85,10 +85,10 @@ func quoted(key string) string {
 func by(o *Override) string {
 	text := ""
 	if o.By != "" {
-		text = ", by " + Printable(o.By)
+		text = ", by " + terminal.Printable(o.By)
 	}
 	if o.Reason != "" {
-		text += ": " + Printable(o.Reason)
+		text += ": " + terminal.Printable(o.Reason)
 	}
 	return text
 }
@@ -106,7 +106,7 @@ func OverrideText(o *Override) string {
 		if name != "" {
 			holds = name + " = " + holds
 		}
-		all = append(all, Printable(holds))
+		all = append(all, terminal.Printable(holds))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")
@@ -116,9 +116,9 @@ func OverrideText(o *Override) string {
 func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, locked bool) {
 	name := limitWord
 	if l.Name != "" {
-		name += " " + Printable(l.Name)
+		name += " " + terminal.Printable(l.Name)
 	}
-	fmt.Fprintf(w, "%s%s: %s\n", indent, out.Bold(name), Printable(l.Holds))
+	fmt.Fprintf(w, "%s%s: %s\n", indent, out.Bold(name), terminal.Printable(l.Holds))
 	switch {
 	case l.Holds == Unlimited:
 	case !l.Tracked:
@@ -128,7 +128,7 @@ func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, lo
 		if l.ResetAfter != 0 {
 			back = ", all are back in " + in(l.ResetAfter, time.Now())
 		}
-		fmt.Fprintf(w, "%s  %s of %s remaining%s\n", indent, Number(l.Remaining), Number(l.Limit), back)
+		fmt.Fprintf(w, "%s  %s of %s remaining%s\n", indent, terminal.Number(l.Remaining), terminal.Number(l.Limit), back)
 	}
 	switch {
 	case l.Allowed && !l.Tracked && l.Holds != Unlimited:
@@ -141,7 +141,7 @@ func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, lo
 		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), why)
 	}
 	if l.Waiters > 0 || l.Queued > 0 {
-		fmt.Fprintf(w, "%s  %s wait for %s permits\n", indent, Number(l.Waiters), Number(l.Queued))
+		fmt.Fprintf(w, "%s  %s wait for %s permits\n", indent, terminal.Number(l.Waiters), terminal.Number(l.Queued))
 	}
 	if l.Refused > 0 {
 		fmt.Fprintf(w, "%s  refused %s\n", indent, times(l.Refused))
@@ -152,7 +152,7 @@ func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, lo
 func in(seconds float64, now time.Time) string { return inwords.After(Duration(seconds), now) }
 
 func retryText(reason string, after float64, now time.Time) string {
-	reason = Printable(reason)
+	reason = terminal.Printable(reason)
 	switch {
 	case after < 0:
 		return reason + ", and no wait helps"
@@ -175,9 +175,9 @@ func writeKeys(w io.Writer, out terminal.Output, keys []Key) {
 		row := []string{"-", "-", "-", "-", "-", "-", "-", "-", KeyName(k)}
 		if len(k.Limits) > 0 {
 			l := &k.Limits[0]
-			row[2], row[3] = Number(l.Refused), Number(l.Queued)
+			row[2], row[3] = terminal.Number(l.Refused), terminal.Number(l.Queued)
 			if l.Holds != Unlimited {
-				row[0], row[1] = Number(l.Remaining), Number(l.Limit)
+				row[0], row[1] = terminal.Number(l.Remaining), terminal.Number(l.Limit)
 			}
 			if !l.Allowed {
 				row[4] = Seconds(l.RetryAfter)
@@ -254,7 +254,7 @@ func StillRefused(k *Key) string {
 	}
 	name := ""
 	if worst.Name != "" {
-		name = " by limit " + Printable(worst.Name)
+		name = " by limit " + terminal.Printable(worst.Name)
 	}
 	return "one more would be refused now" + name + ": " + retryText(worst.Reason, worst.RetryAfter, time.Now())
 }

@@ -25,25 +25,25 @@ func writeOverview(w io.Writer, out terminal.Output, o *Overview) {
 	if o.Draining {
 		state = ", " + out.Red("shutting down")
 	}
-	fmt.Fprintf(w, "%s %s, up %s%s\n", out.Bold("weir"), Printable(o.Version),
+	fmt.Fprintf(w, "%s %s, up %s%s\n", out.Bold("weir"), terminal.Printable(o.Version),
 		Seconds(o.Now.Sub(o.Started).Seconds()), state)
 	writeLoaded(w, out, &o.Config)
 	denied := ""
 	if o.Denied > 0 {
-		denied = " (" + Number(o.Denied) + " denied by a rule)"
+		denied = " (" + terminal.Number(o.Denied) + " denied by a rule)"
 	}
 	fmt.Fprintf(w, "requests       %s: %s refused%s, %s exempt, %s without a limit, %s gone while they waited\n",
-		Number(o.Requests), Number(o.Refused), denied, Number(o.Exempt), Number(o.Unlimited),
-		Number(o.Canceled))
+		terminal.Number(o.Requests), terminal.Number(o.Refused), denied, terminal.Number(o.Exempt), terminal.Number(o.Unlimited),
+		terminal.Number(o.Canceled))
 	if o.Latency.Measured > 0 {
 		fmt.Fprintf(w, "decisions      %s\n", latencyText(&o.Latency))
 	}
 	files := ""
 	if o.Process.OpenFiles >= 0 {
-		files = ", " + Number(o.Process.OpenFiles) + " open files"
+		files = ", " + terminal.Number(o.Process.OpenFiles) + " open files"
 	}
 	fmt.Fprintf(w, "process        %s heap, %s goroutines%s, %s of CPU time\n", humanize.IBytes(o.Process.HeapBytes),
-		Number(o.Process.Goroutines), files, Seconds(o.Process.CPUSeconds))
+		terminal.Number(o.Process.Goroutines), files, Seconds(o.Process.CPUSeconds))
 	fmt.Fprintf(w, "policies       %d\n", len(o.Policies))
 }
 
@@ -57,12 +57,12 @@ func latencyText(l *Latency) string {
 func writeLoaded(w io.Writer, out terminal.Output, l *Loaded) {
 	file := "limits of the command line"
 	if l.File != "" {
-		file = Printable(l.File)
+		file = terminal.Printable(l.File)
 	}
 	fmt.Fprintf(w, "configuration  %s, version %d, loaded %s; reloads: %s done, %s refused\n", file, l.Version,
-		Time(l.Loaded), Number(l.Reloads), Number(l.Refused))
+		Time(l.Loaded), terminal.Number(l.Reloads), terminal.Number(l.Refused))
 	if l.LastError != "" {
-		refused := "the last reload was refused: " + Printable(strings.TrimPrefix(l.LastError, "weir: "))
+		refused := "the last reload was refused: " + terminal.Printable(strings.TrimPrefix(l.LastError, "weir: "))
 		fmt.Fprintf(w, "               %s\n", out.Red(refused))
 	}
 }
@@ -76,7 +76,7 @@ func LimitsText(all []Limit) string {
 			words[i] = l.Name + ": " + l.Holds
 		}
 	}
-	return Printable(strings.Join(words, "; "))
+	return terminal.Printable(strings.Join(words, "; "))
 }
 
 // Mode is how a policy is applied: "enforce", "shadow", or either of them with a candidate.
@@ -106,9 +106,9 @@ func Tracked(p *Policy) string {
 		return "-"
 	}
 	if p.MaxKeys == 0 || 100*p.Keys < nearlyFull*p.MaxKeys {
-		return Number(p.Keys)
+		return terminal.Number(p.Keys)
 	}
-	return fmt.Sprintf("%s (%d%% full)", Number(p.Keys), 100*p.Keys/p.MaxKeys)
+	return fmt.Sprintf("%s (%d%% full)", terminal.Number(p.Keys), 100*p.Keys/p.MaxKeys)
 }
 
 // Queued is how many permits are waited for, "-" where Tracked is.
@@ -116,7 +116,7 @@ func Queued(p *Policy) string {
 	if Kept(p) != "local" {
 		return "-"
 	}
-	return Number(p.Queued)
+	return terminal.Number(p.Queued)
 }
 
 // WritePolicies writes a table of policies.
@@ -129,8 +129,8 @@ func WritePolicies(w io.Writer, out terminal.Output, all []Policy) {
 	for i := range all {
 		p := &all[i]
 		rows = append(rows, []string{
-			Number(p.Granted), Number(p.Refused), Queued(p), Tracked(p),
-			Number(p.Locked), Number(p.Overridden), p.Name, Mode(p), Kept(p), LimitsText(p.Limits),
+			terminal.Number(p.Granted), terminal.Number(p.Refused), Queued(p), Tracked(p),
+			terminal.Number(p.Locked), terminal.Number(p.Overridden), p.Name, Mode(p), Kept(p), LimitsText(p.Limits),
 		})
 	}
 	const numbers = 6
@@ -146,7 +146,7 @@ func WriteConfiguration(w io.Writer, out terminal.Output, c *Configuration) {
 		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "applies to"}
 		for i := range c.Rules {
 			r := &c.Rules[i]
-			rows = append(rows, []string{Number(r.Matched), Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match})
+			rows = append(rows, []string{terminal.Number(r.Matched), terminal.Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match})
 		}
 		WriteTable(w, out, rows, 2)
 	}
@@ -182,12 +182,12 @@ func writeReload(w io.Writer, out terminal.Output, r *Reload) {
 	if len(r.Mistakes) > 0 {
 		what = out.Red("refused")
 	}
-	fmt.Fprintf(w, "%s by %s: %s\n", Time(r.Time), Printable(r.Cause), what)
+	fmt.Fprintf(w, "%s by %s: %s\n", Time(r.Time), terminal.Printable(r.Cause), what)
 	for _, line := range r.Changes {
-		fmt.Fprintf(w, "  %s\n", Printable(line))
+		fmt.Fprintf(w, "  %s\n", terminal.Printable(line))
 	}
 	for _, line := range r.Mistakes {
-		fmt.Fprintf(w, "  %s\n", Printable(strings.TrimPrefix(line, "weir: ")))
+		fmt.Fprintf(w, "  %s\n", terminal.Printable(strings.TrimPrefix(line, "weir: ")))
 	}
 }
 
@@ -220,7 +220,7 @@ func writeFields(w io.Writer, v any) {
 
 // WritePolicy writes all that is known of a policy, but for its keys.
 func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
-	fmt.Fprintf(w, "%s: %s, kept %s", out.Bold("policy "+Printable(p.Name)), Mode(p), p.Consistency)
+	fmt.Fprintf(w, "%s: %s, kept %s", out.Bold("policy "+terminal.Printable(p.Name)), Mode(p), p.Consistency)
 	if d := p.Durability.String(); d != "memory" {
 		fmt.Fprintf(w, ", durability %s", d)
 	}
@@ -235,39 +235,39 @@ func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
 		{keyWord, p.Key}, {"lockout", p.Lockout}, {"parent", p.Parent}, {"on failure", p.Fail}, {"where", p.Source},
 	} {
 		if part[1] != "" {
-			fmt.Fprintf(w, "  %s: %s\n", part[0], Printable(part[1]))
+			fmt.Fprintf(w, "  %s: %s\n", part[0], terminal.Printable(part[1]))
 		}
 	}
-	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", Number(p.Granted),
-		Number(p.Refused), Number(p.LockedOut), Number(p.Failed))
+	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", terminal.Number(p.Granted),
+		terminal.Number(p.Refused), terminal.Number(p.LockedOut), terminal.Number(p.Failed))
 	where := ""
 	if len(p.Limits) > 1 && p.MaxKeys > 0 {
 		where = " in the fullest table of its limits"
 	}
-	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", Number(p.Keys),
-		Number(p.MaxKeys), where, Number(p.Queued), Number(p.Locked), Number(p.Overridden))
+	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", terminal.Number(p.Keys),
+		terminal.Number(p.MaxKeys), where, terminal.Number(p.Queued), terminal.Number(p.Locked), terminal.Number(p.Overridden))
 	if p.Untracked+p.Full > 0 {
-		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", Number(p.Untracked),
-			Number(p.Full))
+		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", terminal.Number(p.Untracked),
+			terminal.Number(p.Full))
 	}
 	if p.Unavailable > 0 {
-		fmt.Fprintf(w, "  %s the store could not decide on\n", Number(p.Unavailable))
+		fmt.Fprintf(w, "  %s the store could not decide on\n", terminal.Number(p.Unavailable))
 	}
 	if d := p.Difference; d != nil {
 		fmt.Fprintf(w, "  of %s requests the other limits would have refused %s more, and allowed %s more\n",
-			Number(d.Requests), Number(d.NewlyRefused), Number(d.NewlyAdmitted))
+			terminal.Number(d.Requests), terminal.Number(d.NewlyRefused), terminal.Number(d.NewlyAdmitted))
 		for _, k := range d.RefusedKeys {
-			fmt.Fprintf(w, "    refused more: %s, %s times\n", ShownKey(k.Key), Number(k.Count))
+			fmt.Fprintf(w, "    refused more: %s, %s times\n", ShownKey(k.Key), terminal.Number(k.Count))
 		}
 		for _, k := range d.AdmittedKeys {
-			fmt.Fprintf(w, "    allowed more: %s, %s times\n", ShownKey(k.Key), Number(k.Count))
+			fmt.Fprintf(w, "    allowed more: %s, %s times\n", ShownKey(k.Key), terminal.Number(k.Count))
 		}
 	}
 }
 
 func named(l Limit) string {
 	if l.Name == "" {
-		return Printable(l.Holds)
+		return terminal.Printable(l.Holds)
 	}
-	return Printable(l.Name + ": " + l.Holds)
+	return terminal.Printable(l.Name + ": " + l.Holds)
 }

@@ -97,7 +97,7 @@ func (q *question) keyless(ctx context.Context, c *Client) error {
 		return nil //nolint:nilerr // see above
 	}
 	return flags.Errorf("needs --key: keys of policy %s are %s, written as \"weir admin keys\" shows them",
-		Printable(p.Name), Printable(p.Key))
+		terminal.Printable(p.Name), terminal.Printable(p.Key))
 }
 
 // some adds --last.
@@ -201,7 +201,7 @@ func (q *question) tell(w io.Writer, server string, answer []byte, failed error)
 		}
 		b.Write(append(line, '\n'))
 	case failed != nil:
-		fmt.Fprintf(&b, "%s: FAILED: %s\n", server, Printable(wrong))
+		fmt.Fprintf(&b, "%s: FAILED: %s\n", server, terminal.Printable(wrong))
 	default:
 		for line := range strings.Lines(string(answer)) {
 			fmt.Fprintf(&b, "%s: %s", server, line)

@@ -87,8 +87,8 @@ history".` + quotaExitStatus,
 				if a.Permits < 0 {
 					did = "taken from"
 				}
-				fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", Number(max(a.Permits, -a.Permits)), did,
-					Printable(a.Limit), ShownKey(q.key), Number(a.Remaining))
+				fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", terminal.Number(max(a.Permits, -a.Permits)), did,
+					terminal.Printable(a.Limit), ShownKey(q.key), terminal.Number(a.Remaining))
 			})
 		},
 	}

@@ -48,18 +48,18 @@ afterwards, and why.` + quotaExitStatus,
 
 func (h *quotaHistory) write(w io.Writer, out terminal.Output) {
 	if len(h.Adjustments) == 0 {
-		fmt.Fprintf(w, "%s of %s was never adjusted\n", Printable(h.Policy), ShownKey(h.Key))
+		fmt.Fprintf(w, "%s of %s was never adjusted\n", terminal.Printable(h.Policy), ShownKey(h.Key))
 		return
 	}
 	rows := [][]string{{"permits", "remaining", "when", limitWord, "by", "why"}}
 	for i := range h.Adjustments {
 		a := &h.Adjustments[i]
-		n := Number(a.Permits)
+		n := terminal.Number(a.Permits)
 		if a.Permits > 0 {
 			n = "+" + n
 		}
 		rows = append(rows, []string{
-			n, Number(a.Remaining), Time(a.Time), a.Limit, a.By, a.Reason,
+			n, terminal.Number(a.Remaining), Time(a.Time), a.Limit, a.By, a.Reason,
 		})
 	}
 	WriteTable(w, out, rows, 2)

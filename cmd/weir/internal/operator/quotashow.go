@@ -53,7 +53,7 @@ that are not settled, what is left, and when all of it is back. It takes nothing
 }
 
 func (q *quota) write(w io.Writer, out terminal.Output) {
-	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", Printable(q.Policy), ShownKey(q.Key))
+	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", terminal.Printable(q.Policy), ShownKey(q.Key))
 	rows := make([][]string, 1, 1+len(q.Limits))
 	rows[0] = []string{"used", "reserved", "remaining", "of", "resets", limitWord}
 	for i := range q.Limits {
@@ -63,7 +63,7 @@ func (q *quota) write(w io.Writer, out terminal.Output) {
 			resets = Time(*l.ResetsAt)
 		}
 		rows = append(rows, []string{
-			Number(l.Used), Number(l.Reserved), Number(l.Remaining), Number(l.Permits), resets,
+			terminal.Number(l.Used), terminal.Number(l.Reserved), terminal.Number(l.Remaining), terminal.Number(l.Permits), resets,
 			l.Limit + " (" + l.Rule + ")",
 		})
 	}

@@ -21,11 +21,11 @@ func WriteRefusal(w io.Writer, out terminal.Output, r *Refusal, now time.Time) {
 	if r.DeniedBy != "" {
 		where := ""
 		if r.Source != "" {
-			where = out.Dim(" (" + Printable(r.Source) + ")")
+			where = out.Dim(" (" + terminal.Printable(r.Source) + ")")
 		}
-		why = "denied by rule " + Printable(r.DeniedBy) + where + ", and it never can pass"
+		why = "denied by rule " + terminal.Printable(r.DeniedBy) + where + ", and it never can pass"
 	}
-	fmt.Fprintf(w, "  %s; refusal %s, configuration %d\n", why, Printable(r.ID), r.Version)
+	fmt.Fprintf(w, "  %s; refusal %s, configuration %d\n", why, terminal.Printable(r.ID), r.Version)
 	for i := range r.Limits {
 		writeRefusedLimit(w, out, &r.Limits[i], i == r.Binding, "  ", r.Time)
 	}
@@ -50,19 +50,19 @@ func RequestLine(r *Refusal) string {
 	if r.Protocol != "" {
 		text += " by " + r.Protocol
 	}
-	return Printable(strings.TrimSpace(text))
+	return terminal.Printable(strings.TrimSpace(text))
 }
 
 // LimitName is "policy/limit", or the policy alone if its limit has no name.
 func LimitName(l *RefusedLimit) string {
 	if l.Limit == "" {
-		return Printable(l.Policy)
+		return terminal.Printable(l.Policy)
 	}
-	return Printable(l.Policy + "/" + l.Limit)
+	return terminal.Printable(l.Policy + "/" + l.Limit)
 }
 
 // DeniedBy is the rule that denies a request, in words.
-func DeniedBy(r *Refusal) string { return "denied by " + Printable(r.DeniedBy) }
+func DeniedBy(r *Refusal) string { return "denied by " + terminal.Printable(r.DeniedBy) }
 
 // writeRefusedLimit writes a limit that held for a request which was refused at a time, each line after indent.
 func writeRefusedLimit(w io.Writer, out terminal.Output, l *RefusedLimit, binds bool, indent string, at time.Time) {
@@ -70,13 +70,13 @@ func writeRefusedLimit(w io.Writer, out terminal.Output, l *RefusedLimit, binds 
 	if binds {
 		mark = out.Dim(" (decides)")
 	}
-	fmt.Fprintf(w, "%s%s: %s%s\n", indent, out.Bold("limit "+LimitName(l)), Printable(l.Holds), mark)
+	fmt.Fprintf(w, "%s%s: %s%s\n", indent, out.Bold("limit "+LimitName(l)), terminal.Printable(l.Holds), mark)
 	rule := ""
 	if l.Rule != "" {
-		rule = ", by rule " + Printable(l.Rule)
+		rule = ", by rule " + terminal.Printable(l.Rule)
 	}
 	if l.Source != "" {
-		rule += out.Dim(" (" + Printable(l.Source) + ")")
+		rule += out.Dim(" (" + terminal.Printable(l.Source) + ")")
 	}
 	key := "one state for all requests"
 	if l.Key != "" {
@@ -91,8 +91,8 @@ func writeRefusedLimit(w io.Writer, out terminal.Output, l *RefusedLimit, binds 
 	if l.ResetAfter != 0 {
 		back = ", all are back in " + in(l.ResetAfter, at)
 	}
-	fmt.Fprintf(w, "%s  %s of %s remaining%s; costs %s: %s\n", indent, Number(l.Remaining), Number(l.Max), back,
-		Number(l.Cost), answer)
+	fmt.Fprintf(w, "%s  %s of %s remaining%s; costs %s: %s\n", indent, terminal.Number(l.Remaining), terminal.Number(l.Max), back,
+		terminal.Number(l.Cost), answer)
 }
 
 // Binding is the limit that binds, nil if none does.
@@ -127,7 +127,7 @@ func writeRefusals(w io.Writer, out terminal.Output, all *Refusals) {
 		since = ", the oldest that is kept is of " + Time(all.Oldest)
 	}
 	fmt.Fprintf(w, "%s\n", out.Dim(fmt.Sprintf("%s were noted since the start%s; %s were too many at a time to be noted",
-		Number(all.Kept), since, Number(all.Missed))))
+		terminal.Number(all.Kept), since, terminal.Number(all.Missed))))
 }
 
 // writeAudit writes a table of changes.

@@ -41,7 +41,7 @@ func ClusterState(status any) (text string, bad bool) {
 	case owns:
 		return "this node owns the limits", false
 	case statusWord(s, "owner") != "":
-		return "the owner of the limits is " + Printable(statusWord(s, "owner")), false
+		return "the owner of the limits is " + terminal.Printable(statusWord(s, "owner")), false
 	default:
 		return "NO OWNER IS KNOWN; the fail of each policy decides", true
 	}
@@ -52,7 +52,7 @@ func because(s map[string]any) string {
 	if why == "" {
 		return ""
 	}
-	return ": " + Printable(strings.TrimPrefix(why, "weir: "))
+	return ": " + terminal.Printable(strings.TrimPrefix(why, "weir: "))
 }
 
 func statusWord(s map[string]any, name string) string {

@@ -23,7 +23,7 @@ func writeSearch(w io.Writer, out terminal.Output, s *Search, now time.Time) {
 	for i := range s.Keys {
 		k := &s.Keys[i]
 		if !k.Known() {
-			idle = append(idle, fmt.Sprintf("%s (key %s)", Printable(k.Policy), quoted(k.Key.Key)))
+			idle = append(idle, fmt.Sprintf("%s (key %s)", terminal.Printable(k.Policy), quoted(k.Key.Key)))
 			continue
 		}
 		WriteKey(w, out, &k.Key)
@@ -32,23 +32,23 @@ func writeSearch(w io.Writer, out terminal.Output, s *Search, now time.Time) {
 		}
 	}
 	if s.More > 0 {
-		fmt.Fprintf(w, "and %s more keys\n", Number(s.More))
+		fmt.Fprintf(w, "and %s more keys\n", terminal.Number(s.More))
 	}
 	if len(idle) > 0 {
 		fmt.Fprintf(w, "nothing is kept of it by %s\n", strings.Join(idle, ", "))
 	}
 	for _, u := range s.Unsearched {
-		fmt.Fprintf(w, "not searched: policy %s: %s\n", Printable(u.Policy), Printable(u.Why))
+		fmt.Fprintf(w, "not searched: policy %s: %s\n", terminal.Printable(u.Policy), terminal.Printable(u.Why))
 	}
 	last := s.Refusals.Refusals
 	if len(last) > 0 {
-		fmt.Fprintf(w, "the last refusals that name it, of %s that the server has noted:\n", Number(s.Refusals.Kept))
+		fmt.Fprintf(w, "the last refusals that name it, of %s that the server has noted:\n", terminal.Number(s.Refusals.Kept))
 	}
 	for i := range last[:min(len(last), mostSearchedRefusals)] {
 		WriteRefusal(w, out, &last[i], now)
 	}
 	if s.Refusals.Missed > 0 {
-		fmt.Fprintf(w, "%s refusals were not noted, as there were too many at a time\n", Number(s.Refusals.Missed))
+		fmt.Fprintf(w, "%s refusals were not noted, as there were too many at a time\n", terminal.Number(s.Refusals.Missed))
 	}
 	if s.Others {
 		fmt.Fprintf(w, "other servers know of their own limits, lockouts and refusals: ask each with --server\n")
@@ -67,10 +67,10 @@ func aboutFound(k *FoundKey) string {
 		all = append(all, "it is the key of a refusal that names the word")
 	}
 	if k.Mode != "" && k.Mode != "enforce" {
-		all = append(all, "the policy is in "+Printable(k.Mode)+": it refuses nothing")
+		all = append(all, "the policy is in "+terminal.Printable(k.Mode)+": it refuses nothing")
 	}
 	if k.Error != "" {
-		all = append(all, "its state is not known: "+Printable(k.Error))
+		all = append(all, "its state is not known: "+terminal.Printable(k.Error))
 	}
 	return strings.Join(all, "; ")
 }

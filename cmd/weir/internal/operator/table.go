@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/mattn/go-runewidth"
 
@@ -21,7 +20,7 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) 
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i := range row {
-			row[i] = Printable(row[i])
+			row[i] = terminal.Printable(row[i])
 			widths[i] = max(widths[i], runewidth.StringWidth(row[i]))
 		}
 	}
@@ -52,40 +51,12 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) 
 	}
 }
 
-// Printable is text without what would move the cursor.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-}
-
 // ShownKey is a key as it is shown.
 func ShownKey(key string) string {
 	if key == "" {
 		return "(none)"
 	}
-	return Printable(key)
-}
-
-// Number is n with a comma between thousands.
-func Number[T int | int64 | uint64](n T) string {
-	digits := fmt.Sprint(n)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	const group = 3
-	var b strings.Builder
-	for i := range len(digits) {
-		if i > 0 && (len(digits)-i)%group == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte(digits[i])
-	}
-	return sign + b.String()
+	return terminal.Printable(key)
 }
 
 // Rate is how many there are in a second, with three digits at least.
@@ -98,7 +69,7 @@ func Rate(perSecond float64) string {
 	case perSecond < 100:
 		return strconv.FormatFloat(perSecond, 'f', 1, 64)
 	default:
-		return Number(int64(perSecond + 0.5))
+		return terminal.Number(int64(perSecond + 0.5))
 	}
 }
 

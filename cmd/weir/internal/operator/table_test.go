@@ -29,11 +29,6 @@ func TestWriteTable(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 7: "7", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
-		if got := operator.Number(n); got != want {
-			t.Errorf("%d: %s", n, got)
-		}
-	}
 	for n, want := range map[float64]string{0: "0", 0.333: "0.33", 12.34: "12.3", 99.96: "100.0", 100: "100", 12345.6: "12,346"} {
 		if got := operator.Rate(n); got != want {
 			t.Errorf("%g: %s", n, got)

@@ -28,9 +28,7 @@ type whyAnswers struct {
 
 func (o *whyOptions) printAll(w io.Writer, all *whyAnswers, text func(io.Writer, terminal.Output)) error {
 	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(all); err != nil {
+	if err := terminal.PrintJSON(&b, all); err != nil {
 		return fmt.Errorf("weir: %w", err)
 	}
 	return o.print(w, b.Bytes(), text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 const mostLast = 4096
@@ -134,7 +135,7 @@ const shellSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 // shellQuote is s as a word for a shell of POSIX. What does not print is replaced, so that it cannot move the cursor: then the
 // command will not find the key, which does no harm.
 func shellQuote(s string) string {
-	s = Printable(s)
+	s = terminal.Printable(s)
 	if s != "" && strings.Trim(s, shellSafe) == "" && s[0] != '-' && s[0] != '=' {
 		return s
 	}

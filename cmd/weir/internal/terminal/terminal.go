@@ -1,4 +1,4 @@
-// Package terminal tells what can be done with an output.
+// Package terminal prints what commands found, with what can be done with an output.
 package terminal
 
 import (

@@ -2,12 +2,9 @@
 package replay
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,33 +113,15 @@ func outcomeOf(failed error) (complete bool, text string) {
 
 // finish writes a report, and how fast it was made. A log in which no line was a request is an error then, so that a script does
 // not take it for one of which nothing is refused.
-func finish(cmd *cobra.Command, o *options, r printed, lines *lineCounts, elapsed time.Duration, failed error) error {
-	if err := write(cmd.OutOrStdout(), r, o.json); err != nil {
+func finish(cmd *cobra.Command, o *options, r terminal.Report, lines *lineCounts, elapsed time.Duration, failed error) error {
+	if err := terminal.Print(cmd.OutOrStdout(), r, o.json); err != nil {
 		return errors.Join(failed, fmt.Errorf("weir: writing the result: %w", err))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s in %s, %s lines/s\n",
 		plural(lines.lines, "line"), seconds(elapsed.Seconds()),
-		thousands(int64(float64(lines.lines)/max(elapsed.Seconds(), 1e-6))))
+		terminal.Number(int64(float64(lines.lines)/max(elapsed.Seconds(), 1e-6))))
 	if failed == nil {
 		failed = lines.unreadable()
 	}
 	return failed
-}
-
-// printed is a report.
-type printed interface {
-	print(w io.Writer, out terminal.Output)
-}
-
-// write writes the report to w, at once.
-func write(w io.Writer, r printed, asJSON bool) error {
-	if asJSON {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(r)
-	}
-	var text bytes.Buffer
-	r.print(&text, terminal.Of(w))
-	_, err := w.Write(text.Bytes())
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // benchLog is the log that BenchmarkComparison runs: go test -bench Comparison -args -log FILE.
@@ -147,7 +148,7 @@ func BenchmarkComparison(b *testing.B) {
 				if r.Requests != lines || r.All.Config.Refused == 0 || r.All.Change.NewlyRefused == 0 {
 					b.Fatalf("%+v", r.All)
 				}
-				if err := write(io.Discard, r, false); err != nil {
+				if err := terminal.Print(io.Discard, r, false); err != nil {
 					b.Fatal(err)
 				}
 			}

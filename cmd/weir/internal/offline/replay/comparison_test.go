@@ -235,7 +235,7 @@ func TestReplayIsRepeatable(t *testing.T) {
 	for i := range outputs {
 		r := compareText(t, log, loadText(t, "loose.yaml", looseText), loadText(t, "tight.yaml", tightText))
 		for _, asJSON := range []bool{true, false} {
-			if err := write(&outputs[i], r, asJSON); err != nil {
+			if err := terminal.Print(&outputs[i], r, asJSON); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -287,7 +287,7 @@ rules:
 		t.Errorf("%d notes about one header:\n%s", n, notes)
 	}
 	var text bytes.Buffer
-	r.print(&text, terminal.Output{Width: 60})
+	r.Print(&text, terminal.Output{Width: 60})
 	_, after, _ := strings.Cut(text.String(), "\nnote: ")
 	for line := range strings.Lines("note: " + after) {
 		if len(line) > 61 || !strings.HasPrefix(line, "note: ") && !strings.HasPrefix(line, "      ") {
@@ -300,7 +300,7 @@ rules:
 func TestLogWithoutRequests(t *testing.T) {
 	r := compareText(t, "this is no request\n", loadText(t, "loose.yaml", looseText), loadText(t, "tight.yaml", tightText))
 	for _, asJSON := range []bool{true, false} {
-		if err := write(io.Discard, r, asJSON); err != nil {
+		if err := terminal.Print(io.Discard, r, asJSON); err != nil {
 			t.Error(err)
 		}
 	}
@@ -335,7 +335,7 @@ rules:
 		t.Errorf("candidate: %+v", d)
 	}
 	var text bytes.Buffer
-	if err := write(&text, r, false); err != nil {
+	if err := terminal.Print(&text, r, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"watched (shadow)\n", "\n1 more policy applied to no request\n", "the candidate of live in shadow.yaml would newly refuse 4 requests and allow 0\n"} {
@@ -397,7 +397,7 @@ func TestConfigurationWithMistakes(t *testing.T) {
 func TestComparisonAsJSON(t *testing.T) {
 	r := compareText(t, randomRequests(rand.New(rand.NewPCG(1, 2)), 500), loadText(t, "loose.yaml", looseText), loadText(t, "tight.yaml", tightText))
 	var b bytes.Buffer
-	if err := write(&b, r, true); err != nil {
+	if err := terminal.Print(&b, r, true); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
@@ -457,7 +457,7 @@ func TestConfigurationThatTheEngineRefuses(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		r := c.report(10)
-		if err := write(io.Discard, r, false); err != nil {
+		if err := terminal.Print(io.Discard, r, false); err != nil {
 			t.Error(err)
 		}
 		if err := draw(filepath.Join(t.TempDir(), "none.svg"), r.picture()); err != nil {

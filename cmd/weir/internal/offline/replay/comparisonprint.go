@@ -10,8 +10,8 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// print writes the report for people.
-func (r *comparisonReport) print(w io.Writer, out terminal.Output) {
+// Print writes the report for people.
+func (r *comparisonReport) Print(w io.Writer, out terminal.Output) {
 	p := printer{w, out}
 	p.comparisonSummary(r)
 	p.policyTable(r)
@@ -38,14 +38,14 @@ func (p printer) comparisonSummary(r *comparisonReport) {
 		p.rowf("against", "%s", printable(r.Against))
 	}
 	p.log(r.Files, r.First, r.Last)
-	width := len(thousands(max(r.Requests, r.Malformed)))
-	p.rowf("requests", "%*s", width, thousands(r.Requests))
-	p.rowf("malformed", "%*s", width, thousands(r.Malformed))
+	width := len(terminal.Number(max(r.Requests, r.Malformed)))
+	p.rowf("requests", "%*s", width, terminal.Number(r.Requests))
+	p.rowf("malformed", "%*s", width, terminal.Number(r.Malformed))
 	p.reordered(width, r.Reordered, r.Late, r.FurthestReordered)
 	exempt := func(v *verdicts) string {
-		text := fmt.Sprintf("%s exempt, %s without a limit", thousands(v.Exempt), thousands(v.Unlimited))
+		text := fmt.Sprintf("%s exempt, %s without a limit", terminal.Number(v.Exempt), terminal.Number(v.Unlimited))
 		if v.Denied > 0 {
-			text = thousands(v.Denied) + " denied by a rule, " + text
+			text = terminal.Number(v.Denied) + " denied by a rule, " + text
 		}
 		return text
 	}
@@ -70,7 +70,7 @@ func (p printer) policyTable(r *comparisonReport) {
 		rows = append(rows, []string{"requests", "allowed", refusedName, "%", "policy"})
 		for _, s := range subjects {
 			v := s.Config
-			rows = append(rows, []string{thousands(v.Requests), thousands(v.Admitted), thousands(v.Refused), share(v), s.label()})
+			rows = append(rows, []string{terminal.Number(v.Requests), terminal.Number(v.Admitted), terminal.Number(v.Refused), share(v), s.label()})
 		}
 	} else {
 		headers = 2
@@ -84,23 +84,18 @@ func (p printer) policyTable(r *comparisonReport) {
 				}
 			}
 			rows = append(rows, []string{
-				thousands(requests), refusals(s.Config), share(s.Config), refusals(s.Against), share(s.Against),
-				thousands(s.Change.NewlyRefused), thousands(s.Change.NewlyAdmitted), s.label(),
+				terminal.Number(requests), refusals(s.Config), share(s.Config), refusals(s.Against), share(s.Against),
+				terminal.Number(s.Change.NewlyRefused), terminal.Number(s.Change.NewlyAdmitted), s.label(),
 			})
 		}
 	}
 	fmt.Fprintln(p.w)
-	for i, line := range p.align(rows) {
-		if i < headers {
-			line = p.out.Bold(strings.TrimRight(line, " "))
-		}
-		fmt.Fprintln(p.w, line)
-	}
+	p.table(rows, headers)
 	switch silent := len(r.Policies) + 1 - len(subjects); {
 	case silent == 1:
 		fmt.Fprintln(p.w, "1 more policy applied to no request")
 	case silent > 1:
-		fmt.Fprintf(p.w, "%s more policies applied to no request\n", thousands(int64(silent)))
+		fmt.Fprintf(p.w, "%s more policies applied to no request\n", terminal.Number(int64(silent)))
 	}
 }
 
@@ -108,7 +103,7 @@ func refusals(v *verdicts) string {
 	if v == nil {
 		return "-"
 	}
-	return thousands(v.Refused)
+	return terminal.Number(v.Refused)
 }
 
 func share(v *verdicts) string {
@@ -177,7 +172,7 @@ func (p printer) policyTimelines(r *comparisonReport) {
 		}
 		line, mostRequests := spark(requests)
 		fmt.Fprintf(p.w, "%s  %s\n", s.label(), p.out.Dim(fmt.Sprintf("at most %s, %s refused in a step",
-			plural(mostRequests, "request"), thousands(most))))
+			plural(mostRequests, "request"), terminal.Number(most))))
 		p.rowf("requests", "%s", line)
 		for i, counts := range refused {
 			if v := []*verdicts{s.Config, s.Against}[i]; v == nil {
@@ -235,19 +230,14 @@ func (p printer) keyChanges(r *comparisonReport) {
 		if key == "" {
 			key = `""`
 		}
-		cells := []string{thousands(row.counts[0])}
+		cells := []string{terminal.Number(row.counts[0])}
 		if r.Against != "" {
-			cells = append(cells, thousands(row.counts[1]))
+			cells = append(cells, terminal.Number(row.counts[1]))
 		}
 		table = append(table, append(cells, row.policy+"  "+key))
 	}
 	fmt.Fprintln(p.w)
-	for i, line := range p.align(table) {
-		if i == 0 {
-			line = p.out.Bold(line)
-		}
-		fmt.Fprintln(p.w, line)
-	}
+	p.table(table, 1)
 }
 
 // candidates tells what candidates would change.
@@ -264,7 +254,7 @@ func (p printer) candidates(r *comparisonReport) {
 			}
 			fmt.Fprintf(p.w, "the candidate of %s in %s would newly refuse %s and allow %s\n", printable(s.Name),
 				printable([]string{r.Config, r.Against}[i]), plural(int64(v.Difference.NewlyRefused), "request"),
-				thousands(int64(v.Difference.NewlyAdmitted)))
+				terminal.Number(int64(v.Difference.NewlyAdmitted)))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"html"
 	"slices"
 	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // Sizes of what is drawn.
@@ -126,7 +128,7 @@ func (p *Picture) panel(c *canvas, panel *Panel, top float64, highest int64, las
 	for _, n := range countTicks(highest) {
 		y := area.base - float64(n)*area.one
 		c.line("grid", left, y, right, y)
-		c.write("count", "end", left-6, y+4, thousands(n))
+		c.write("count", "end", left-6, y+4, terminal.Number(n))
 	}
 	end := p.Start.Add(time.Duration(steps) * p.Step)
 	for _, tick := range timeTicks(p.Start, end) {

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // totalSize is the size of all files together, 0 if it is not known. A file that is not there is an error, so that nothing
@@ -79,7 +80,7 @@ func (c *lineCounts) unreadable() error {
 	if c.requests > 0 || c.malformed == 0 {
 		return nil
 	}
-	none := "none of the " + thousands(c.malformed) + " lines is a request"
+	none := "none of the " + terminal.Number(c.malformed) + " lines is a request"
 	if c.malformed == 1 {
 		none = "the only line is no request"
 	}

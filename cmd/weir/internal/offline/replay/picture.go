@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 const (
@@ -105,7 +106,7 @@ func caption(name string, requests, refused int64) string {
 	if refused == 0 {
 		return text + "none refused"
 	}
-	return text + fmt.Sprintf("%s refused (%s)", thousands(refused), strings.TrimSpace(percent(refused, requests)))
+	return text + fmt.Sprintf("%s refused (%s)", terminal.Number(refused), strings.TrimSpace(percent(refused, requests)))
 }
 
 // picture draws all requests, and the policies with the most refusals. Of two configurations the panels stand one above the
@@ -163,7 +164,7 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 	}
 	if i == 1 {
 		panel.Caption += fmt.Sprintf("; %s newly refused, %s newly allowed",
-			thousands(s.Change.NewlyRefused), thousands(s.Change.NewlyAdmitted))
+			terminal.Number(s.Change.NewlyRefused), terminal.Number(s.Change.NewlyAdmitted))
 	}
 	if i >= len(courses) {
 		return panel

@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// print writes the report for people.
-func (r *report) print(w io.Writer, out terminal.Output) {
+// Print writes the report for people.
+func (r *report) Print(w io.Writer, out terminal.Output) {
 	p := printer{w, out}
 	p.summary(r)
 	p.timeline(r)
@@ -42,8 +42,8 @@ func (p printer) rowf(name, format string, args ...any) {
 func (p printer) summary(r *report) {
 	p.rowf("limit", "%s, burst %d, by %s", r.Limit, r.Burst, r.By)
 	p.log(r.Files, r.First, r.Last)
-	width := len(thousands(max(r.Requests, r.Malformed)))
-	count := func(n int64) string { return fmt.Sprintf("%*s", width, thousands(n)) }
+	width := len(terminal.Number(max(r.Requests, r.Malformed)))
+	count := func(n int64) string { return fmt.Sprintf("%*s", width, terminal.Number(n)) }
 	p.rowf("requests", "%s", count(r.Requests))
 	p.rowf("allowed", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
 	refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
@@ -51,7 +51,7 @@ func (p printer) summary(r *report) {
 		refused = p.out.Red(refused)
 	}
 	if r.TableFull > 0 {
-		refused += fmt.Sprintf("  (%s of new keys, beyond --max-keys)", thousands(r.TableFull))
+		refused += fmt.Sprintf("  (%s of new keys, beyond --max-keys)", terminal.Number(r.TableFull))
 	}
 	p.rowf(refusedName, "%s", refused)
 	p.rowf("malformed", "%s", count(r.Malformed))
@@ -60,7 +60,7 @@ func (p printer) summary(r *report) {
 	if !r.KeysExact {
 		more = "more than "
 	}
-	p.rowf("keys", "%s%s, %s with refusals", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
+	p.rowf("keys", "%s%s, %s with refusals", more, terminal.Number(r.Keys), terminal.Number(int64(r.RefusedKeys)))
 }
 
 // log writes what was replayed.
@@ -83,13 +83,13 @@ func (p printer) reordered(width int, reordered, late int64, furthest float64) {
 	}
 	how := "sorted"
 	if late > 0 {
-		how = fmt.Sprintf("sorted, except %s that came too late", thousands(late))
+		how = fmt.Sprintf("sorted, except %s that came too late", terminal.Number(late))
 	}
 	lines := "lines out of order by up to"
 	if reordered == 1 {
 		lines = "line out of order by"
 	}
-	p.rowf("reordered", "%*s  %s %s; %s", width, thousands(reordered), lines, seconds(furthest), how)
+	p.rowf("reordered", "%*s  %s %s; %s", width, terminal.Number(reordered), lines, seconds(furthest), how)
 }
 
 // labelWidth is the columns of a label, with the space after it.
@@ -108,7 +108,7 @@ func (p printer) timeline(r *report) {
 	requests, mostRequests := spark(t.Requests)
 	refusals, mostRefusals := spark(t.Refused)
 	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s, %s refused)",
-		span(step), plural(mostRequests, "request"), thousands(mostRefusals))))
+		span(step), plural(mostRequests, "request"), terminal.Number(mostRefusals))))
 	p.rowf("requests", "%s", requests)
 	p.rowf(refusedName, "%s", p.out.Red(strings.TrimRight(refusals, " ")))
 	p.timeAxis(t.Start, step, len(t.Requests))
@@ -159,7 +159,7 @@ func (p printer) malformed(count int64, lines []malformedLine) {
 		fmt.Fprintf(p.w, "  %s:%d: %s: %s\n", printable(l.File), l.Line, l.Reason, l.Text)
 	}
 	if rest := count - int64(len(lines)); rest > 0 {
-		fmt.Fprintf(p.w, "  and %s more\n", thousands(rest))
+		fmt.Fprintf(p.w, "  and %s more\n", terminal.Number(rest))
 	}
 }
 
@@ -192,21 +192,12 @@ func printable(s string) string {
 	return string(b)
 }
 
-// thousands is n with a comma between each three digits.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // plural is n with a noun, which is made a plural unless n is 1.
 func plural(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return thousands(n) + " " + noun
+	return terminal.Number(n) + " " + noun
 }
 
 func percent(n, of int64) string {

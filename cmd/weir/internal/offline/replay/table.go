@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // leastKey is the least room in columns for the key of a row.
@@ -26,19 +27,14 @@ func (p printer) top(r *report) {
 	rows := [][]string{{refusedName, "requests", "%", "first refused", "wait", "peak/" + span(window), r.By}}
 	for _, k := range r.Top {
 		rows = append(rows, []string{
-			thousands(k.Refused), thousands(k.Requests), fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)),
-			k.FirstRefused.Format(layout), seconds(k.WorstRetryAfter), thousands(k.Peak), r.name(k),
+			terminal.Number(k.Refused), terminal.Number(k.Requests), fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)),
+			k.FirstRefused.Format(layout), seconds(k.WorstRetryAfter), terminal.Number(k.Peak), r.name(k),
 		})
 	}
 	fmt.Fprintln(p.w)
-	for i, line := range p.align(rows) {
-		if i == 0 {
-			line = p.out.Bold(line)
-		}
-		fmt.Fprintln(p.w, line)
-	}
+	p.table(rows, 1)
 	if rest := r.RefusedKeys - len(r.Top); rest > 0 {
-		fmt.Fprintf(p.w, "and %s more; --top shows more of them\n", thousands(int64(rest)))
+		fmt.Fprintf(p.w, "and %s more; --top shows more of them\n", terminal.Number(int64(rest)))
 	}
 }
 
@@ -54,8 +50,8 @@ func (r *report) name(k topKey) string {
 	}
 }
 
-// align makes lines of rows, whose columns but the last are set to the right. All of these are plain ASCII.
-func (p printer) align(rows [][]string) []string {
+// table writes rows, the first of which are heads. Their columns but the last are plain ASCII, and stand at the right.
+func (p printer) table(rows [][]string, heads int) {
 	last := len(rows[0]) - 1
 	widths := make([]int, last)
 	room := p.out.Width
@@ -65,8 +61,7 @@ func (p printer) align(rows [][]string) []string {
 		}
 		room -= widths[column] + len("  ")
 	}
-	lines := make([]string, 0, len(rows))
-	for _, row := range rows {
+	for i, row := range rows {
 		var b strings.Builder
 		for column, width := range widths {
 			fmt.Fprintf(&b, "%*s  ", width, row[column])
@@ -75,7 +70,10 @@ func (p printer) align(rows [][]string) []string {
 		if p.out.Interactive {
 			key = runewidth.Truncate(key, max(leastKey, room), "…")
 		}
-		lines = append(lines, b.String()+key)
+		line := b.String() + key
+		if i < heads {
+			line = p.out.Bold(strings.TrimRight(line, " "))
+		}
+		fmt.Fprintln(p.w, line)
 	}
-	return lines
 }

@@ -81,7 +81,7 @@ func (m *model) known(msg *detailMsg) {
 func (m *model) readText(title string, about *row, write func(io.Writer)) tea.Cmd {
 	var b bytes.Buffer
 	write(&b)
-	cmd := m.read(operator.Printable(title), strings.Split(strings.TrimRight(b.String(), "\n"), "\n"))
+	cmd := m.read(terminal.Printable(title), strings.Split(strings.TrimRight(b.String(), "\n"), "\n"))
 	of := *about // rows go and come while it is read
 	m.page.about, m.page.pane = &of, m.pane
 	return cmd

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/internal/inwords"
 )
 
@@ -89,7 +90,7 @@ func (m *model) confirm() tea.Cmd {
 	ctx, send, values := m.ctx, m.form.send, m.form.values()
 	return func() tea.Msg {
 		text, err := send(ctx, values)
-		return doneMsg{operator.Printable(text), err}
+		return doneMsg{terminal.Printable(text), err}
 	}
 }
 
@@ -131,7 +132,7 @@ func (m *model) change(path, title, done, nothing string) tea.Cmd {
 		return nil
 	}
 	policy, key, client := r.policy, r.key, m.client
-	of := fmt.Sprintf("%s of %s", operator.ShownKey(key), operator.Printable(policy))
+	of := fmt.Sprintf("%s of %s", operator.ShownKey(key), terminal.Printable(policy))
 	f := form{
 		title: title + " " + of,
 		question: func(values []string) (string, error) {
@@ -203,7 +204,7 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 		return m.say(true, "%s", strings.TrimPrefix(msg.err.Error(), "weir: "))
 	}
 	k, client := msg.key, m.client
-	of := fmt.Sprintf("%s of %s", operator.ShownKey(k.Key), operator.Printable(k.Policy))
+	of := fmt.Sprintf("%s of %s", operator.ShownKey(k.Key), terminal.Printable(k.Policy))
 	locked := k.LockedFor != 0
 	f := form{title: "override " + of}
 	if locked {
@@ -211,8 +212,8 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	}
 	for i := range k.Limits {
 		l := &k.Limits[i]
-		label := strings.TrimSpace("limit " + operator.Printable(l.Name))
-		f.add(label, `such as "100/s, burst 200", or "unlimited"`, operator.Printable(l.Holds))
+		label := strings.TrimSpace("limit " + terminal.Printable(l.Name))
+		f.add(label, `such as "100/s, burst 200", or "unlimited"`, terminal.Printable(l.Holds))
 	}
 	f.add("for", "such as 30s, 10m or 2h", "10m")
 	if locked {
@@ -268,7 +269,7 @@ func overrideOf(limits []operator.KeyLimit, locked bool, values []string) (o *op
 		switch values[i] {
 		case "":
 			return nil, false, fmt.Errorf(`limit %s: is empty: must be a limit such as "100/s, burst 200", or "unlimited"`,
-				operator.Printable(limits[i].Name))
+				terminal.Printable(limits[i].Name))
 		case operator.Unlimited:
 			o.Unlimited = true
 		default:

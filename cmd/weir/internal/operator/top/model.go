@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // mode is what keys do.
@@ -305,6 +306,6 @@ func (m *model) open(pane int) tea.Cmd {
 
 // say tells something below the rows.
 func (m *model) say(failed bool, format string, args ...any) tea.Cmd {
-	m.notice, m.failed = operator.Printable(fmt.Sprintf(format, args...)), failed
+	m.notice, m.failed = terminal.Printable(fmt.Sprintf(format, args...)), failed
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // The panes, in the order of their keys.
@@ -129,9 +130,9 @@ var panes = [numPanes]pane{
 	},
 }
 
-func text(s string) cell { return cell{text: operator.Printable(s)} }
+func text(s string) cell { return cell{text: terminal.Printable(s)} }
 
-func count[T int | int64 | uint64](n T) cell { return cell{operator.Number(n), float64(n)} }
+func count[T int | int64 | uint64](n T) cell { return cell{terminal.Number(n), float64(n)} }
 
 // zero is a number that is not shown if it is 0.
 func zero[T int | int64 | uint64](n T) cell {

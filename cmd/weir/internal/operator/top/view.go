@@ -12,6 +12,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // The lines above the rows: title, totals, tabs, what is wrong, head; and those below: notice, keys.
@@ -76,8 +77,8 @@ func (m *model) title(width int) string {
 		if m.now.Config.File != "" {
 			file = filepath.Base(m.now.Config.File)
 		}
-		text = fmt.Sprintf("weir %s %s  up %s  configuration %d (%s)", operator.Printable(m.now.Version), m.client.Server(),
-			operator.Seconds(m.now.Now.Sub(m.now.Started).Seconds()), m.now.Config.Version, operator.Printable(file))
+		text = fmt.Sprintf("weir %s %s  up %s  configuration %d (%s)", terminal.Printable(m.now.Version), m.client.Server(),
+			operator.Seconds(m.now.Now.Sub(m.now.Started).Seconds()), m.now.Config.Version, terminal.Printable(file))
 	}
 	room := max(0, width-runewidth.StringWidth(state)-2)
 	return m.paint.strong(pad(cut(text, room), room)) + "  " + shown(state)
@@ -110,8 +111,8 @@ func (m *model) totals() string {
 		p99 = operator.Seconds(m.now.Latency.P99)
 	}
 	return fmt.Sprintf("%s requests/s: %s allowed, %s refused; %s queued, %s locked out; p99 %s; %s",
-		counted(m.total.requests).text, counted(m.total.admitted).text, counted(m.total.refused).text, operator.Number(queued),
-		operator.Number(locked), p99, humanize.IBytes(m.now.Process.HeapBytes))
+		counted(m.total.requests).text, counted(m.total.admitted).text, counted(m.total.refused).text, terminal.Number(queued),
+		terminal.Number(locked), p99, humanize.IBytes(m.now.Process.HeapBytes))
 }
 
 // tabs are the panes, that which is shown in brackets.
@@ -125,10 +126,10 @@ func (m *model) tabs(width int) string {
 	}
 	text := strings.Join(words, " ")
 	if m.pane == keysPane {
-		text += "  of " + operator.Printable(m.keysOf())
+		text += "  of " + terminal.Printable(m.keysOf())
 	}
 	if f := m.lists[m.pane].filter; f != "" {
-		text += "  with " + operator.Printable(f)
+		text += "  with " + terminal.Printable(f)
 	}
 	return cut(text, width)
 }
@@ -146,7 +147,7 @@ func (m *model) wrong(width int) string {
 	case m.now != nil && m.now.Config.LastError != "":
 		text = "the last reload was refused: " + strings.TrimPrefix(m.now.Config.LastError, "weir: ")
 	}
-	return m.paint.alarm(cut(operator.Printable(text), width))
+	return m.paint.alarm(cut(terminal.Printable(text), width))
 }
 
 // list is the head and the rows of the pane.
@@ -234,7 +235,7 @@ func (m *model) changing() ([]string, *tea.Cursor) {
 		return append(lines, "", m.paint.faint(cut("  "+field.label+": "+field.hint, m.width))), cursor
 	}
 	lines = append(lines, "")
-	lines = append(lines, wrap("  "+operator.Printable(m.form.asked), m.width, "  ")...)
+	lines = append(lines, wrap("  "+terminal.Printable(m.form.asked), m.width, "  ")...)
 	return append(lines, m.paint.strong("  Do it? y or n")), nil
 }
 

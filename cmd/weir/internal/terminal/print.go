@@ -1,0 +1,62 @@
+package terminal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+)
+
+// Report is what a command found: its fields are for programs, as JSON.
+type Report interface {
+	// Print writes it for people.
+	Print(w io.Writer, out Output)
+}
+
+// Print writes r to w at once, as a line of JSON or for people.
+func Print(w io.Writer, r Report, asJSON bool) error {
+	if asJSON {
+		return PrintJSON(w, r)
+	}
+	var text bytes.Buffer
+	r.Print(&text, Of(w))
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// PrintJSON writes v to w as a line of JSON, in which <, > and & stand as they are.
+func PrintJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// Printable is text without what would move the cursor.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// Number is n with a comma between thousands.
+func Number[T int | int64 | uint64](n T) string {
+	digits := fmt.Sprint(n)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	const group = 3
+	var b strings.Builder
+	for i := range len(digits) {
+		if i > 0 && (len(digits)-i)%group == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte(digits[i])
+	}
+	return sign + b.String()
+}
