@@ -320,8 +320,11 @@ func (a *arrival) settle(c *claim, how settlement, actual int64) {
 	}
 }
 
-// undo gives back n of the permits of m without the lock. It is ok only if they are the last that are missing, of which
-// [algo.TokenBucket.Cancel] gives back all, and if it does not need the lock.
+// undo gives back n of the permits of m without the lock. It is ok only if no caller has taken any since, of which
+// [algo.TokenBucket.Cancel] gives back all that are missing, and if it does not need the lock.
+//
+// The time in the word must be within half of the horizon. An epoch that moves after it was read here lies behind that, and the
+// word with it, so that the exchange fails and never writes a time before the epoch.
 func (a *arrival) undo(m algo.Mark, n int64) (ok bool) {
 	if n <= 0 {
 		return false
@@ -329,17 +332,16 @@ func (a *arrival) undo(m algo.Mark, n int64) (ok bool) {
 	now := clock.Now()
 	epoch := a.epoch.Load()
 	old := a.word.Load()
-	missing := m.At - a.returned.Load() - now
-	if old&raised != 0 || uint64(now-epoch) >= a.horizon || uint64(missing) > 2*a.horizon || a.epoch.Load() != epoch {
+	since := uint64(m.At - a.returned.Load() - epoch)
+	if old&raised != 0 || since >= a.horizon/2 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
 		return false
 	}
-	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
-	ahead := uint64(missing)*a.scale + uint64(m.Part)<<arrivalShift
-	if old&^lowBits != start+at+ahead {
+	start, at, full := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale, since*a.scale+uint64(m.Part)<<arrivalShift
+	if old&^lowBits != start+full {
 		return false
 	}
-	ahead -= min(ahead, uint64(n*a.one))
-	return a.word.CompareAndSwap(old, start+at+ahead|old&grantBits)
+	full = max(full-min(full, uint64(n*a.one)), at)
+	return a.word.CompareAndSwap(old, start+full|old&grantBits)
 }
 
 // count implements sharer. The word counts what is granted.
