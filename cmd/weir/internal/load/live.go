@@ -74,7 +74,8 @@ func (l *live) line(t *shard, now time.Duration) string {
 	rate := float64(requests-l.last) / max(since.Seconds(), 1e-9)
 	l.last, l.lastAt = requests, now
 	return fmt.Sprintf("%s  %s/s  refused %s  errors %s  p50 %s  p99 %s",
-		tenths(now-l.run.from), terminal.Number(int64(rate)), share(t.counts[refused], requests), terminal.Number(t.counts[failed]),
+		tenths(now-l.run.from), terminal.Number(int64(rate)), share(t.counts[refused], requests),
+		terminal.Number(t.counts[failed]),
 		latency(quantile(t, 50)), latency(quantile(t, 99)))
 }
 

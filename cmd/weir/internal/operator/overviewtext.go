@@ -146,7 +146,9 @@ func WriteConfiguration(w io.Writer, out terminal.Output, c *Configuration) {
 		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "applies to"}
 		for i := range c.Rules {
 			r := &c.Rules[i]
-			rows = append(rows, []string{terminal.Number(r.Matched), terminal.Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match})
+			rows = append(rows, []string{
+				terminal.Number(r.Matched), terminal.Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match,
+			})
 		}
 		WriteTable(w, out, rows, 2)
 	}

@@ -63,7 +63,8 @@ func (q *quota) write(w io.Writer, out terminal.Output) {
 			resets = Time(*l.ResetsAt)
 		}
 		rows = append(rows, []string{
-			terminal.Number(l.Used), terminal.Number(l.Reserved), terminal.Number(l.Remaining), terminal.Number(l.Permits), resets,
+			terminal.Number(l.Used), terminal.Number(l.Reserved), terminal.Number(l.Remaining),
+			terminal.Number(l.Permits), resets,
 			l.Limit + " (" + l.Rule + ")",
 		})
 	}

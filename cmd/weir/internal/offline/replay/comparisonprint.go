@@ -70,7 +70,9 @@ func (p printer) policyTable(r *comparisonReport) {
 		rows = append(rows, []string{"requests", "allowed", refusedName, "%", "policy"})
 		for _, s := range subjects {
 			v := s.Config
-			rows = append(rows, []string{terminal.Number(v.Requests), terminal.Number(v.Admitted), terminal.Number(v.Refused), share(v), s.label()})
+			rows = append(rows, []string{
+				terminal.Number(v.Requests), terminal.Number(v.Admitted), terminal.Number(v.Refused), share(v), s.label(),
+			})
 		}
 	} else {
 		headers = 2

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
+
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -27,7 +28,8 @@ func (p printer) top(r *report) {
 	rows := [][]string{{refusedName, "requests", "%", "first refused", "wait", "peak/" + span(window), r.By}}
 	for _, k := range r.Top {
 		rows = append(rows, []string{
-			terminal.Number(k.Refused), terminal.Number(k.Requests), fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)),
+			terminal.Number(k.Refused), terminal.Number(k.Requests),
+			fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)),
 			k.FirstRefused.Format(layout), seconds(k.WorstRetryAfter), terminal.Number(k.Peak), r.name(k),
 		})
 	}
