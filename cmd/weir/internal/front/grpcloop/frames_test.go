@@ -30,15 +30,33 @@ func TestConnectionErrors(t *testing.T) {
 		code http2.ErrCode
 		send func(p *peer)
 	}{
-		"4.2 a frame above MAX_FRAME_SIZE":    {size, func(p *peer) { p.raw(http2.FrameData, 0, 1, strings.Repeat("x", 16385)) }},
-		"4.3 a block that cannot be decoded":  {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\xff\xff\xff\xff\xff") }},
-		"5.1 DATA of an idle stream":          {protocol, func(p *peer) { p.raw(http2.FrameData, 0, 1, "x") }},
-		"5.1 RST_STREAM of an idle stream":    {protocol, func(p *peer) { p.raw(http2.FrameRSTStream, 0, 1, "\x00\x00\x00\x08") }},
-		"5.1 WINDOW_UPDATE of an idle stream": {protocol, func(p *peer) { p.raw(http2.FrameWindowUpdate, 0, 1, "\x00\x00\x00\x08") }},
-		"5.1.1 an even stream":                {protocol, func(p *peer) { p.headers(2, p.head(echoMethod), true) }},
-		"5.1.1 a stream below the last":       {protocol, func(p *peer) { p.call(5, "a").headers(3, p.head(echoMethod), true) }},
-		"5.1.1 a stream that has ended":       {protocol, func(p *peer) { p.call(5, "a").headers(5, p.head(echoMethod), true) }},
-		"6.1 DATA of no stream":               {protocol, func(p *peer) { p.raw(http2.FrameData, 0, 0, "x") }},
+		"4.2 a frame above MAX_FRAME_SIZE":       {size, func(p *peer) { p.raw(http2.FrameData, 0, 1, strings.Repeat("x", 16385)) }},
+		"RFC 7541 4.2 a table that shrinks late": {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x40\x01a\x01b\x20") }},
+		"RFC 7541 5.2 padding of 11 bits":        {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x00\x01a\x82\x1f\xff") }},
+		"RFC 7541 5.2 the end of a string in it": {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x00\x01a\x84\xff\xff\xff\xff") }},
+		"RFC 7541 6.1 index 0":                   {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x80") }},
+		"RFC 7541 6.1 an index of no field":      {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\xbe") }},
+		"RFC 7541 6.3 a table of 4097 bytes":     {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x3f\xe2\x1f\x82") }},
+		"4.3 a block that cannot be decoded":     {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\xff\xff\xff\xff\xff") }},
+		"5.1 DATA of an idle stream":             {protocol, func(p *peer) { p.raw(http2.FrameData, 0, 1, "x") }},
+		"5.1 RST_STREAM of an idle stream":       {protocol, func(p *peer) { p.raw(http2.FrameRSTStream, 0, 1, "\x00\x00\x00\x08") }},
+		"5.1 WINDOW_UPDATE of an idle stream":    {protocol, func(p *peer) { p.raw(http2.FrameWindowUpdate, 0, 1, "\x00\x00\x00\x08") }},
+		"5.1 HEADERS after RST_STREAM": {protocol, func(p *peer) {
+			p.headers(1, p.head(echoMethod), false).raw(http2.FrameRSTStream, 0, 1, "\x00\x00\x00\x08")
+			p.headers(1, p.head(echoMethod), true)
+		}},
+		"5.1 CONTINUATION after END_STREAM": {protocol, func(p *peer) {
+			p.call(1, "a").raw(http2.FrameContinuation, http2.FlagContinuationEndHeaders, 1, "\x82")
+		}},
+		"5.1 CONTINUATION after RST_STREAM": {protocol, func(p *peer) {
+			p.headers(1, p.head(echoMethod), false).raw(http2.FrameRSTStream, 0, 1, "\x00\x00\x00\x08")
+			p.raw(http2.FrameContinuation, http2.FlagContinuationEndHeaders, 1, "\x82")
+		}},
+		"5.5 an unknown frame within a header": {protocol, func(p *peer) { p.raw(http2.FrameHeaders, 0, 1, "\x82"); p.raw(0xbe, 0, 1, "what") }},
+		"5.1.1 an even stream":                 {protocol, func(p *peer) { p.headers(2, p.head(echoMethod), true) }},
+		"5.1.1 a stream below the last":        {protocol, func(p *peer) { p.call(5, "a").headers(3, p.head(echoMethod), true) }},
+		"5.1.1 a stream that has ended":        {protocol, func(p *peer) { p.call(5, "a").headers(5, p.head(echoMethod), true) }},
+		"6.1 DATA of no stream":                {protocol, func(p *peer) { p.raw(http2.FrameData, 0, 0, "x") }},
 		"6.1 padding longer than DATA": {protocol, func(p *peer) {
 			p.headers(1, p.head(echoMethod), false).raw(http2.FrameData, http2.FlagDataPadded, 1, "\x05abcd")
 		}},
@@ -146,30 +164,58 @@ func TestStreamErrors(t *testing.T) {
 		want outcome
 		send func(p *peer)
 	}{
-		"8.2.1 a capital in a name":       {reset(protocol), with("Big", "x")},
-		"8.2.1 a space in a name":         {reset(protocol), with("a b", "x")},
-		"8.2.1 a line break in a value":   {reset(protocol), with("name", "a\nb")},
-		"8.2.2 connection":                {reset(protocol), with("connection", "close")},
-		"8.2.2 transfer-encoding":         {reset(protocol), with("transfer-encoding", "chunked")},
-		"8.2.2 te: gzip":                  {reset(protocol), with("te", "gzip")},
-		"8.3 an unknown pseudo-header":    {reset(protocol), fields(m, post, s, http, path, echoMethod, a, "x", ":what", "x", c, g)},
-		"8.3 one of responses":            {reset(protocol), fields(":status", "200", m, post, s, http, path, echoMethod, a, "x", c, g)},
-		"8.3 a pseudo-header at the end":  {reset(protocol), fields(m, post, s, http, path, echoMethod, c, g, a, "x")},
-		"8.3.1 two methods":               {reset(protocol), fields(m, post, m, post, s, http, path, echoMethod, a, "x", c, g)},
-		"8.3.1 no method":                 {reset(protocol), fields(s, http, path, echoMethod, a, "x", c, g)},
-		"8.3.1 no scheme":                 {reset(protocol), fields(m, post, path, echoMethod, a, "x", c, g)},
-		"8.3.1 no path":                   {reset(protocol), fields(m, post, s, http, a, "x", c, g)},
-		"two hosts":                       {outcome{0, "400", "13"}, fields(m, post, s, http, path, echoMethod, "host", "x", "host", "y", c, g)},
-		"no authority":                    {outcome{0, "400", "13"}, fields(m, post, s, http, path, echoMethod, c, g)},
-		"GET":                             {outcome{0, "405", "13"}, fields(m, "GET", s, http, path, echoMethod, a, "x", c, g)},
-		"another content type":            {outcome{0, "415", "3"}, fields(m, post, s, http, path, echoMethod, a, "x", c, "text/html")},
-		"no content type":                 {outcome{0, "415", "3"}, fields(m, post, s, http, path, echoMethod, a, "x")},
-		"a timeout that cannot be":        {outcome{0, "400", "13"}, with("grpc-timeout", "soon")},
-		"a timeout that has passed":       {outcome{0, "200", "4"}, with("grpc-timeout", "0m")},
-		"metadata that are not in base64": {outcome{0, "400", "13"}, with("x-bin", "?")},
-		"an unknown encoding":             {outcome{0, "200", "12"}, with("grpc-encoding", "snappy")},
-		"an unknown method":               {outcome{0, "200", "12"}, func(p *peer) { p.headers(1, p.head("/test.Echo/Other"), true) }},
-		"no request":                      {outcome{0, "200", "13"}, with()},
+		"5.1 DATA after END_STREAM": {outcome{0, "200", "0"}, func(p *peer) { p.call(1, "a").raw(http2.FrameData, 0, 1, "x") }},
+		"5.1 DATA after RST_STREAM": {outcome{0, "200", "0"}, func(p *peer) {
+			p.headers(1, p.head(echoMethod), false).headers(3, p.head(echoMethod), false)
+			p.raw(http2.FrameRSTStream, 0, 3, "\x00\x00\x00\x08")
+			p.raw(http2.FrameData, 0, 3, "x")
+			p.must(p.w.WriteData(1, true, message("a")))
+		}},
+		"8.1.1 more DATA than content-length": {reset(protocol), func(p *peer) {
+			p.headers(1, p.head(echoMethod, "content-length", "5"), false)
+			p.must(p.w.WriteData(1, true, message("a")))
+		}},
+		"8.1.1 less DATA than content-length": {reset(protocol), func(p *peer) {
+			p.headers(1, p.head(echoMethod, "content-length", "7"), false)
+			p.must(p.w.WriteData(1, true, message("a")))
+		}},
+		"8.1.1 less until trailers": {reset(protocol), func(p *peer) {
+			p.headers(1, p.head(echoMethod, "content-length", "7"), false)
+			p.must(p.w.WriteData(1, false, message("a")))
+			p.headers(1, p.headOf("a", "b"), true)
+		}},
+		"8.1.1 less, for grpc-go": {reset(protocol), func(p *peer) {
+			p.headers(1, p.head("/grpc.health.v1.Health/Check", "content-length", "7"), false)
+			p.must(p.w.WriteData(1, true, message("")))
+		}},
+		"8.1.1 no DATA, but content-length":   {reset(protocol), with("content-length", "5")},
+		"8.1.1 a content-length that is none": {reset(protocol), with("content-length", "-1")},
+		"8.1.1 two values of content-length":  {reset(protocol), with("content-length", "0", "content-length", "1")},
+		"8.3.1 an empty path":                 {reset(protocol), fields(m, post, s, http, path, "", a, "x", c, g)},
+		"8.2.1 a capital in a name":           {reset(protocol), with("Big", "x")},
+		"8.2.1 a space in a name":             {reset(protocol), with("a b", "x")},
+		"8.2.1 a line break in a value":       {reset(protocol), with("name", "a\nb")},
+		"8.2.2 connection":                    {reset(protocol), with("connection", "close")},
+		"8.2.2 transfer-encoding":             {reset(protocol), with("transfer-encoding", "chunked")},
+		"8.2.2 te: gzip":                      {reset(protocol), with("te", "gzip")},
+		"8.3 an unknown pseudo-header":        {reset(protocol), fields(m, post, s, http, path, echoMethod, a, "x", ":what", "x", c, g)},
+		"8.3 one of responses":                {reset(protocol), fields(":status", "200", m, post, s, http, path, echoMethod, a, "x", c, g)},
+		"8.3 a pseudo-header at the end":      {reset(protocol), fields(m, post, s, http, path, echoMethod, c, g, a, "x")},
+		"8.3.1 two methods":                   {reset(protocol), fields(m, post, m, post, s, http, path, echoMethod, a, "x", c, g)},
+		"8.3.1 no method":                     {reset(protocol), fields(s, http, path, echoMethod, a, "x", c, g)},
+		"8.3.1 no scheme":                     {reset(protocol), fields(m, post, path, echoMethod, a, "x", c, g)},
+		"8.3.1 no path":                       {reset(protocol), fields(m, post, s, http, a, "x", c, g)},
+		"two hosts":                           {outcome{0, "400", "13"}, fields(m, post, s, http, path, echoMethod, "host", "x", "host", "y", c, g)},
+		"no authority":                        {outcome{0, "400", "13"}, fields(m, post, s, http, path, echoMethod, c, g)},
+		"GET":                                 {outcome{0, "405", "13"}, fields(m, "GET", s, http, path, echoMethod, a, "x", c, g)},
+		"another content type":                {outcome{0, "415", "3"}, fields(m, post, s, http, path, echoMethod, a, "x", c, "text/html")},
+		"no content type":                     {outcome{0, "415", "3"}, fields(m, post, s, http, path, echoMethod, a, "x")},
+		"a timeout that cannot be":            {outcome{0, "400", "13"}, with("grpc-timeout", "soon")},
+		"a timeout that has passed":           {outcome{0, "200", "4"}, with("grpc-timeout", "0m")},
+		"metadata that are not in base64":     {outcome{0, "400", "13"}, with("x-bin", "?")},
+		"an unknown encoding":                 {outcome{0, "200", "12"}, with("grpc-encoding", "snappy")},
+		"an unknown method":                   {outcome{0, "200", "12"}, func(p *peer) { p.headers(1, p.head("/test.Echo/Other"), true) }},
+		"no request":                          {outcome{0, "200", "13"}, with()},
 		"a request that is cut off": {outcome{0, "200", "13"}, func(p *peer) {
 			p.headers(1, p.head(echoMethod), false)
 			p.must(p.w.WriteData(1, true, message("abc")[:6]))
@@ -230,6 +276,17 @@ func TestFramesOfClients(t *testing.T) {
 	serve(t, optionsOf(t, newEchoes(false)), l)
 	for name, send := range map[string]func(p *peer){
 		"in one": func(p *peer) { p.call(1, "hello") },
+		"content-length": func(p *peer) {
+			p.headers(3, p.head(echoMethod, "content-length", "10"), false)
+			p.must(p.w.WriteData(3, true, message("hello")))
+			p.headers(5, p.head(echoMethod, "content-length", "10"), false)
+			p.must(p.w.WriteData(5, false, message("hello")[:3]))
+			p.must(p.w.WriteDataPadded(5, true, message("hello")[3:], make([]byte, 9)))
+			p.send()
+			p.result(5).want(p.t, "hello")
+			p.headers(15, p.head(echoMethod, "content-length", "10"), false)
+			p.must(p.w.WriteData(15, true, message("hello")))
+		},
 		"padding": func(p *peer) {
 			p.must(p.w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.head(echoMethod), EndHeaders: true, PadLength: 100}))
 			p.must(p.w.WriteDataPadded(1, true, message("hello"), make([]byte, 255)))
@@ -312,7 +369,7 @@ func TestFramesOfClients(t *testing.T) {
 				b = b[n:]
 			}
 			last := uint32(1)
-			if strings.HasPrefix(name, "a table") {
+			if strings.HasPrefix(name, "a table") || name == "content-length" {
 				last = 15
 			}
 			p.result(last).want(t, "hello")

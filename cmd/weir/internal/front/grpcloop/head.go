@@ -21,12 +21,16 @@ import (
 type head struct {
 	method  int           // its number, none if it is not one of the loop
 	timeout time.Duration // none if there is no deadline
+	length  int           // of all DATA, none if it is not said
 	subtype string        // of the content type
 	refused *refusal      // the call is not made
 }
 
-// none is the number of a method that the loop does not know, and the timeout of a call that has none.
+// none is the number of a method that the loop does not know, and the timeout and the length of a call that has none.
 const none = -1
+
+// fits reports whether a call can have so many bytes of DATA in all.
+func (h *head) fits(n int) bool { return h.length == none || h.length == n }
 
 // refusal is the answer to a call by its header alone.
 type refusal struct {
@@ -163,7 +167,7 @@ func (d *blocks) head() head {
 	if d.size > maxHeader {
 		return head{method: none, refused: &refusal{reset: http2.ErrCodeFrameSize}}
 	}
-	h, p := head{method: none, timeout: none}, headParts{}
+	h, p := head{method: none, timeout: none, length: none}, headParts{}
 	regular := false
 	for i := range d.fields {
 		f := &d.fields[i]
@@ -264,6 +268,12 @@ func (p *headParts) field(f *hpack.HeaderField, h *head) bool {
 		if h.timeout, err = timeoutOf(f.Value); err != nil {
 			p.failed = status.Errorf(codes.Internal, "malformed grpc-timeout: %v", err)
 		}
+	case "content-length":
+		n, err := strconv.ParseUint(f.Value, 10, 63)
+		if err != nil || h.length != none && h.length != int(n) {
+			return false
+		}
+		h.length = int(n)
 	case "host":
 		p.hosts++
 	case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":

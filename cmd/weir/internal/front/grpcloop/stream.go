@@ -30,6 +30,7 @@ type stream struct {
 	gone   bool  // it is not one of the connection any more
 	window int64 // how much the client takes
 	credit int   // how much the client may send
+	taken  int   // bytes of DATA that have come
 
 	message []byte    // of a unary call, as far as it has come
 	since   time.Time // when the call began, while its message is waited for
@@ -110,6 +111,9 @@ func (c *conn) header(id uint32, block []byte) *failure {
 	switch {
 	case h.refused != nil && h.refused.reset != 0:
 		c.reset(id, h.refused.reset)
+		return c.mayFlood()
+	case h.refused == nil && c.ends && !h.fits(0):
+		c.reset(id, http2.ErrCodeProtocol)
 		return c.mayFlood()
 	case len(c.streams) >= c.s.o.MaxStreams:
 		c.reset(id, http2.ErrCodeRefusedStream)
@@ -212,7 +216,7 @@ func (c *conn) data(f frame, b []byte) *failure {
 	}
 	ends := f.flags.Has(http2.FlagDataEndStream)
 	if c.fresh.id != 0 {
-		if ends && isMessage(b) && !c.s.o.Calls.Waits() {
+		if ends && isMessage(b) && c.fresh.head.fits(len(b)) && !c.s.o.Calls.Waits() {
 			c.fresh.id = 0
 			c.answerNow(&c.fresh.head, f.stream, b[messagePrefix:])
 			return nil
@@ -239,6 +243,10 @@ func (c *conn) take(s *stream, b []byte, length int, ends bool) *failure {
 	if s.credit -= length; s.credit < 0 {
 		c.reset(s.id, http2.ErrCodeFlowControl)
 		return nil
+	}
+	if s.taken += len(b); s.head.length != none && s.taken > s.head.length {
+		c.reset(s.id, http2.ErrCodeProtocol)
+		return c.mayFlood()
 	}
 	if length == 0 && !ends {
 		if failed := c.mayFlood(); failed != nil {
@@ -299,6 +307,10 @@ func (c *conn) gather(s *stream, b []byte) *failure {
 
 // end is called when the client has sent all of a stream.
 func (c *conn) end(s *stream) *failure {
+	if !s.head.fits(s.taken) {
+		c.reset(s.id, http2.ErrCodeProtocol)
+		return c.mayFlood()
+	}
 	s.ended = true
 	if s.other != nil {
 		s.other.end()
