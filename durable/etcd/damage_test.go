@@ -40,6 +40,20 @@ func used(t *testing.T) (dir, db string) {
 	return dir, databaseIn(dir)
 }
 
+// killed is such a directory as a node that was killed leaves it, without a seal of the last state, and its database.
+func killed(t *testing.T) (dir string, content []byte) {
+	t.Helper()
+	dir, db := used(t)
+	content, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "weir.seal")); err != nil {
+		t.Fatal(err)
+	}
+	return dir, content
+}
+
 func databaseIn(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 
 // copied copies a directory.
@@ -143,17 +157,10 @@ func TestFlippedBitsGrantNothing(t *testing.T) {
 // its own checksum, in its value, its name and its revision.
 func TestFlippedBitAfterKill(t *testing.T) {
 	t.Parallel()
-	dir, db := used(t)
-	b, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, b := killed(t)
 	name := strings.LastIndex(string(b), "/weir/state/")
 	if name < 0 {
 		t.Fatal("there is no record")
-	}
-	if err := os.Remove(filepath.Join(dir, "weir.seal")); err != nil {
-		t.Fatal(err)
 	}
 	for _, from := range []int{-24, 14, 52} {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
@@ -175,14 +182,7 @@ func TestFlippedBitAfterKill(t *testing.T) {
 // took part with them would be refused by etcd at its next start.
 func TestFlippedMember(t *testing.T) {
 	t.Parallel()
-	dir, db := used(t)
-	b, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "weir.seal")); err != nil {
-		t.Fatal(err)
-	}
+	dir, b := killed(t)
 	for what, pattern := range map[string]string{
 		"name":   `([0-9a-f])\{"id":`,
 		"number": `\{"id":[0-9]{4}([0-9])`,

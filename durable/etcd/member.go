@@ -19,7 +19,6 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 	"go.etcd.io/etcd/server/v3/features"
-	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
 const (
@@ -52,15 +51,10 @@ type member struct {
 func (o *EmbeddedOptions) config() (*config.ServerConfig, *failure, error) {
 	failed := newFailure()
 	logger := zapLogger(o.Logger, failed)
-	gates := features.NewDefaultServerFeatureGate(o.Name, logger)
-	if settable, ok := gates.(interface{ Set(text string) error }); ok {
-		if err := settable.Set("InitialCorruptCheck=true"); err != nil { // what the others have is compared before it takes part
-			return nil, nil, err //nolint:wrapcheck // it names the feature
-		}
-	}
 	cfg := &config.ServerConfig{
-		Name: o.Name, DataDir: o.Directory, Logger: logger, ServerFeatureGate: gates, NewCluster: !o.Join,
-		PeerTLSInfo: o.peerTLS(), UnsafeNoFsync: o.UnsafeNoFsync, QuotaBackendBytes: o.Quota,
+		Name: o.Name, DataDir: o.Directory, Logger: logger, NewCluster: !o.Join,
+		ServerFeatureGate: features.NewDefaultServerFeatureGate(o.Name, logger),
+		PeerTLSInfo:       o.peerTLS(), UnsafeNoFsync: o.UnsafeNoFsync, QuotaBackendBytes: o.Quota,
 		TickMs: uint(o.HeartbeatInterval.Milliseconds()), ElectionTicks: electionHeartbeats, // it is positive
 		InitialElectionTickAdvance: true, PreVote: true, StrictReconfigCheck: true,
 		SnapshotCount: etcdserver.DefaultSnapshotCount, SnapshotCatchUpEntries: etcdserver.DefaultSnapshotCatchUpEntries,
@@ -99,10 +93,7 @@ func (o *EmbeddedOptions) setPeers(cfg *config.ServerConfig) error {
 		}
 		all[name] = types.URLs{*u}
 	}
-	cfg.PeerURLs = all[o.Name]
-	if !wal.Exist(cfg.WALDir()) { // afterwards it is on the disk
-		cfg.InitialPeerURLsMap = all
-	}
+	cfg.PeerURLs, cfg.InitialPeerURLsMap = all[o.Name], all
 	return nil
 }
 
@@ -119,7 +110,10 @@ func startMember(cfg *config.ServerConfig, o *EmbeddedOptions) (*member, error) 
 			return nil, err
 		}
 	}
-	used := wal.Exist(cfg.WALDir())
+	used := hasLog(o.Directory)
+	if used { // then the nodes are on the disk
+		cfg.InitialPeerURLsMap = nil
+	}
 	var err error
 	if m.Server, err = etcdserver.NewServer(*cfg); err != nil {
 		m.refusePeers()

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
@@ -25,8 +26,8 @@ import (
 
 // What bbolt keeps has no checksum, so that one bit that changes on a disk can make a record an older one, or none. This is found
 // before etcd reads it: the pages must fit together, each record has a checksum of its own, the log must reach as far as the
-// database says, and what was written last must be as it was then: a seal beside the database says so. It is renewed whenever the
-// database has rested for a moment, and when the server ends. A server that is killed while it writes has an older seal, and only
+// database says, the members must be the same wherever they stand (TestFlippedMember), and what was written last must be as it was
+// then: a seal beside the database says so. It is renewed whenever the database has rested for a moment, and when the server ends. A server that is killed while it writes has an older seal, and only
 // the other checks.
 
 const (
@@ -147,12 +148,7 @@ func verify(dir string, alone bool) error {
 // server at its next start.
 type voters struct {
 	known map[uint64]bool // members, and those that were removed
-	raft  struct {
-		Voters         []uint64 `json:"voters"`
-		Learners       []uint64 `json:"learners"`
-		VotersOutgoing []uint64 `json:"voters_outgoing"`
-		LearnersNext   []uint64 `json:"learners_next"`
-	}
+	raft  raftpb.ConfState
 }
 
 // entry reads an entry of a bucket, if it is about members.
@@ -190,7 +186,8 @@ func (m *voters) entry(bucket, key string, value []byte) error {
 
 // check returns an error if one that votes neither is a member nor was one. A removal is written to the buckets first.
 func (m *voters) check() error {
-	for _, ids := range [][]uint64{m.raft.Voters, m.raft.Learners, m.raft.VotersOutgoing, m.raft.LearnersNext} {
+	r := &m.raft
+	for _, ids := range [][]uint64{r.GetVoters(), r.GetLearners(), r.GetVotersOutgoing(), r.GetLearnersNext()} {
 		for i, id := range ids {
 			if !m.known[id] || slices.Contains(ids[:i], id) {
 				return fmt.Errorf("%w: %x votes, and is not a member, or votes twice", errPages, id)

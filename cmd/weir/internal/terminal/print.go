@@ -3,10 +3,13 @@ package terminal
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
+	"math"
+	"math/big"
 	"strings"
 	"unicode"
+
+	"github.com/dustin/go-humanize"
 )
 
 // Report is what a command found: its fields are for programs, as JSON.
@@ -45,18 +48,8 @@ func Printable(text string) string {
 
 // Number is n with a comma between thousands.
 func Number[T int | int64 | uint64](n T) string {
-	digits := fmt.Sprint(n)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
+	if n > 0 && uint64(n) > math.MaxInt64 {
+		return humanize.BigComma(new(big.Int).SetUint64(uint64(n)))
 	}
-	const group = 3
-	var b strings.Builder
-	for i := range len(digits) {
-		if i > 0 && (len(digits)-i)%group == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte(digits[i])
-	}
-	return sign + b.String()
+	return humanize.Comma(int64(n))
 }

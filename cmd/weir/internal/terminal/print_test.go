@@ -1,6 +1,7 @@
 package terminal_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -13,5 +14,8 @@ func TestNumber(t *testing.T) {
 		if got := terminal.Number(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
+	}
+	if got := terminal.Number(uint64(math.MaxUint64)); got != "18,446,744,073,709,551,615" {
+		t.Error(got)
 	}
 }

@@ -269,7 +269,7 @@ func (p *headParts) field(f *hpack.HeaderField, h *head) bool {
 			p.failed = status.Errorf(codes.Internal, "malformed grpc-timeout: %v", err)
 		}
 	case "content-length":
-		n, err := strconv.ParseUint(f.Value, 10, 63)
+		n, err := strconv.ParseUint(f.Value, 10, strconv.IntSize-1)
 		if err != nil || h.length != none && h.length != int(n) {
 			return false
 		}
