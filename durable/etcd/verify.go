@@ -24,11 +24,11 @@ import (
 	"github.com/weirhq/weir/durable"
 )
 
-// What bbolt keeps has no checksum, so that one bit that changes on a disk can make a record an older one, or none. This is found
-// before etcd reads it: the pages must fit together, each record has a checksum of its own, the log must reach as far as the
-// database says, the members must be the same wherever they stand (TestFlippedMember), and what was written last must be as it was
-// then: a seal beside the database says so. It is renewed whenever the database has rested for a moment, and when the server ends. A server that is killed while it writes has an older seal, and only
-// the other checks.
+// What bbolt keeps has no checksum, so that one bit that changes on a disk can make a record an older one, or none. This is
+// found before etcd reads it: the pages must fit together, each record has a checksum of its own, the log must reach as far as
+// the database says, and the members must be the same wherever they stand (TestFlippedMember). What was written last must be
+// as it was then: a seal beside the database says so. It is renewed whenever the database has rested for a moment, and when
+// the server ends. A server that is killed while it writes has an older seal, and only the other checks.
 
 const (
 	sealFile  = "weir.seal"
