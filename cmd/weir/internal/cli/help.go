@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,39 +12,52 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-const helpTemplate = `{{.CommandPath}}: {{.Short}}
-
-{{with .Long}}{{. | trimTrailingWhitespaces}}
-
-{{end}}{{.UsageString}}`
-
-const usageTemplate = `{{heading "Usage"}}
-{{- if or (not .HasAvailableSubCommands) (ne .Use .Name)}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND{{end}}
-{{if .HasExample}}
-{{heading "Examples"}}
-{{.Example}}
-{{end}}{{if .HasAvailableSubCommands}}
-{{heading "Commands"}}{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
-{{end}}{{if .HasAvailableLocalFlags}}
-{{flags .LocalFlags}}
-{{end}}{{if .HasAvailableSubCommands}}
-"{{.CommandPath}} COMMAND --help" explains a command.
-{{end}}`
-
-// styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags.
+// styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags. It is written by functions:
+// a template calls methods by names, for which the linker would keep every method of the program.
 func styleHelp(root *cobra.Command) {
 	out := terminal.Of(root.OutOrStdout())
-	cobra.AddTemplateFunc("heading", func(s string) string { return out.Bold(s + ":") })
-	cobra.AddTemplateFunc("flags", func(fs *pflag.FlagSet) string { return flagHelp(fs, out) })
-	root.SetHelpTemplate(helpTemplate)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(cmd.OutOrStdout(), helpOf(cmd, out))
+	})
+}
+
+func helpOf(cmd *cobra.Command, out terminal.Output) string {
+	own := cmd.LocalFlags() // which is when cobra adds those of the commands above
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n\n", cmd.CommandPath(), cmd.Short)
+	if cmd.Long != "" {
+		b.WriteString(strings.TrimSpace(cmd.Long) + "\n\n")
+	}
+	b.WriteString(out.Bold("Usage:"))
+	commands := slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
+	if len(commands) == 0 || cmd.Use != cmd.Name() {
+		b.WriteString("\n  " + cmd.UseLine())
+	}
+	if len(commands) > 0 {
+		b.WriteString("\n  " + cmd.CommandPath() + " COMMAND")
+	}
+	b.WriteString("\n")
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\n%s\n%s\n", out.Bold("Examples:"), cmd.Example)
+	}
+	if len(commands) > 0 {
+		b.WriteString("\n" + out.Bold("Commands:"))
+		for _, c := range commands {
+			fmt.Fprintf(&b, "\n  %-*s %s", c.NamePadding(), c.Name(), c.Short)
+		}
+		b.WriteString("\n")
+	}
+	if own.HasAvailableFlags() {
+		b.WriteString("\n" + flagHelp(own, out) + "\n")
+	}
+	if len(commands) > 0 {
+		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" explains a command.\n", cmd.CommandPath())
+	}
+	return b.String()
 }
 
 // usageOfCobra replaces what cobra says about the flags that it adds itself.
-var usageOfCobra = map[string]string{"help": "explain the command", "version": "print the version"}
+var usageOfCobra = map[string]string{"help": "explain the command"}
 
 const (
 	flagIndent = 6

@@ -28,15 +28,19 @@ that outlive crashes, such as a month's quota of a tenant.`,
   weir replay access.log --limit 1/s --burst 5 --by client.ip
   weir config check weir.yaml
   weir test weir_test.yaml`,
-		Version:           version().short(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	printVersion := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *printVersion {
+			return printText(cmd, version().short()+"\n")
+		}
+		return cmd.Help()
 	}
 	root.DisableSuggestions = true // report makes its own
 	root.SetFlagErrorFunc(flagError)
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(commands()...)
 	root.AddCommand(versionCommand())
 	root.SetHelpCommand(helpCommand(root))
@@ -71,7 +75,6 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 				return flags.Errorf("help: no command %s%s", flags.Quote(args[len(args)-1]), didYouMean(cmd, args[len(args)-1]))
 			}
 			cmd.InitDefaultHelpFlag()
-			cmd.InitDefaultVersionFlag()
 			return cmd.Help()
 		},
 	}

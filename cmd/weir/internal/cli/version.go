@@ -68,11 +68,13 @@ prints the first line alone.`,
 		Example: `  weir version
   weir --version`,
 		Args: flags.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := io.WriteString(cmd.OutOrStdout(), version().String()); err != nil {
-				return fmt.Errorf("weir: %w", err)
-			}
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return printText(cmd, version().String()) },
 	}
+}
+
+func printText(cmd *cobra.Command, text string) error {
+	if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+		return fmt.Errorf("weir: %w", err)
+	}
+	return nil
 }
