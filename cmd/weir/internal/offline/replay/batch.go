@@ -50,6 +50,9 @@ func (b *batch) reset() {
 	b.outcomes, b.parts, b.keys = b.outcomes[:0], b.parts[:0], b.keys[:0]
 }
 
+// latestTime bounds the virtual time: limiters compute with times within 2^62 nanoseconds.
+const latestTime = 1 << 62
+
 // clockTime is the time that a manual clock is set to for a request at that time: clocks end before some logs could.
 func clockTime(at int64) int64 { return min(at, latestTime) }
 

@@ -12,6 +12,29 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 )
 
+// limited returns a replay through one limit.
+func limited(t *testing.T, l *flags.Limit) *comparison {
+	t.Helper()
+	one, err := ofLimit(l, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newComparison(one)
+}
+
+// reportOf is the report once all that was read has been decided.
+func reportOf[R report](t testing.TB, c *comparison, top int) R {
+	t.Helper()
+	if err := c.finish(); err != nil {
+		t.Fatal(err)
+	}
+	r, ok := c.report(top).(R)
+	if !ok {
+		t.Fatalf("a report of another kind than %T", r)
+	}
+	return r
+}
+
 // TestKeyTableIsBounded sends more keys than there is room for, a few of which are refused often.
 func TestKeyTableIsBounded(t *testing.T) {
 	const room = 100
@@ -19,10 +42,7 @@ func TestKeyTableIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSimulation(&flags.Limit{Rate: weir.PerSecond(1), Burst: 2, By: byPath, MaxKeys: room})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := limited(t, &flags.Limit{Rate: weir.PerSecond(1), Burst: 2, By: byPath, MaxKeys: room})
 	const seconds = 1000
 	for second := range int64(seconds) {
 		for i := range 20 {
@@ -30,14 +50,13 @@ func TestKeyTableIsBounded(t *testing.T) {
 			if i >= 15 { // a new key each second, three of whose five requests are refused
 				path = fmt.Sprintf("/%d", second)
 			}
-			s.read(&accesslog.Record{Time: second * int64(time.Second), Path: []byte(path)})
-			s.sequence.drain()
-			if len(s.keys.stats) > room {
-				t.Fatalf("%d keys of at most %d", len(s.keys.stats), room)
-			}
+			c.read(&accesslog.Record{Time: second * int64(time.Second), Path: []byte(path)})
 		}
 	}
-	r := newReport(s, &flags.Limit{}, 3)
+	r := reportOf[*limitReport](t, c, 3)
+	if len(c.keys.stats) > room {
+		t.Errorf("%d keys of at most %d", len(c.keys.stats), room)
+	}
 	if r.KeysExact || r.Keys != room || r.Requests != 20*seconds {
 		t.Errorf("%d keys, exact %t, %d requests", r.Keys, r.KeysExact, r.Requests)
 	}
@@ -52,7 +71,7 @@ func TestKeyTableIsBounded(t *testing.T) {
 }
 
 func TestDropHalfKeepsTheMostRefused(t *testing.T) {
-	table := newKeyTable(10, time.Second)
+	table := newKeyTable(10, weir.PerSecond(1))
 	for i := range 10 {
 		table.add(fmt.Sprint(i), true).refused = int64(i % 5)
 	}
@@ -61,7 +80,7 @@ func TestDropHalfKeepsTheMostRefused(t *testing.T) {
 	}
 	table.add("new", true)
 	for key, kept := range map[string]bool{"4": true, "9": true, "3": true, "8": true, "2": true, "7": false, "0": false, "new": true} {
-		if got := table.find([]byte(key)) != nil; got != kept {
+		if got := table.stats[key] != nil; got != kept {
 			t.Errorf("key %s is kept: %t, want %t", key, got, kept)
 		}
 	}
@@ -73,7 +92,7 @@ func TestTimeline(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		at := r.Int64N(int64(40000 * day))
 		scale := []time.Duration{time.Microsecond, time.Millisecond, time.Second, time.Minute, day, 100 * day}[r.IntN(6)]
-		var line timeline
+		var line history
 		type request struct {
 			at      int64
 			refused bool
@@ -82,10 +101,11 @@ func TestTimeline(t *testing.T) {
 		for range 1 + r.IntN(500) {
 			at += r.Int64N(int64(scale))
 			requests = append(requests, request{at, r.IntN(3) == 0})
-			line.add(at, requests[len(requests)-1].refused)
+			line.count(0, line.at(at), requests[len(requests)-1].refused)
 		}
-		steps, start, width := line.fit(64)
-		if len(steps) > 64 || len(line.steps) > mostSteps {
+		course := line.fit(1, 64)
+		steps, start, width := course.series[0], course.start, course.width
+		if len(steps) > 64 || len(line.series[0]) > mostSteps {
 			t.Fatalf("seed %d: %d steps of %v", seed, len(steps), width)
 		}
 		if start%int64(width) != 0 {
@@ -130,32 +150,26 @@ func TestWidths(t *testing.T) {
 
 // TestExtremeTimes: a log may claim any time from 1970 to 2261.
 func TestExtremeTimes(t *testing.T) {
-	s, err := newSimulation(&flags.Limit{Rate: weir.PerSecond(1), Burst: 1, MaxKeys: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := limited(t, &flags.Limit{Rate: weir.PerSecond(1), Burst: 1, MaxKeys: 10})
+	c.sequence.order.size = 1 // so that the last comes too late to be put in order
 	latest := time.Date(2261, 12, 31, 23, 59, 59, 0, time.UTC).UnixNano()
 	for _, at := range []int64{0, 0, int64(100 * 365 * day), latest, latest, 0} {
-		s.read(&accesslog.Record{Time: at})
-		s.sequence.drain() // so that the last comes too late to be put in order
+		c.read(&accesslog.Record{Time: at})
 	}
-	if s.result.requests != 6 || s.result.refused != 3 || s.sequence.reordered != 1 || s.result.late != 1 {
-		t.Errorf("%+v", s.result)
+	r := reportOf[*limitReport](t, c, 3)
+	if r.Requests != 6 || r.Refused != 3 || r.Reordered != 1 || r.Late != 1 {
+		t.Errorf("%+v", r)
 	}
-	if steps, _, width := s.timeline.fit(64); len(steps) > 64 || len(steps) < 2 {
-		t.Errorf("%d steps of %v", len(steps), width)
+	if steps := len(r.Timeline.Requests); steps > 64 || steps < 2 {
+		t.Errorf("%d steps of %v s", steps, r.Timeline.Step)
 	}
 }
 
 func TestSpark(t *testing.T) {
-	if line, most := spark([]int64{0, 1, 4, 8, 5}); line != " ▁▄█▅" || most != 8 {
-		t.Errorf("%q, %d", line, most)
-	}
-	if line, most := spark([]int64{0, 0}); line != "  " || most != 0 {
-		t.Errorf("%q, %d", line, most)
-	}
-	if line, _ := spark([]int64{1, 1 << 60}); line != "▁█" {
-		t.Errorf("%q", line)
+	for want, counts := range map[string][]int64{" ▁▄█▅": {0, 1, 4, 8, 5}, "  ": {0, 0}, "▁█": {1, 1 << 60}} {
+		if line := spark(counts, slices.Max(counts)); line != want {
+			t.Errorf("%q, want %q", line, want)
+		}
 	}
 }
 

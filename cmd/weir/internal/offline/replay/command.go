@@ -2,7 +2,6 @@
 package replay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -65,16 +64,17 @@ func arguments(_ *cobra.Command, files []string) error {
 	return nil
 }
 
+// report is what a replay found, in the form of --json.
+type report interface {
+	terminal.Report
+	picture() *Picture
+	read(files []string, lines *lineCounts, failed error)
+}
+
+// run runs the files through one configuration, or through two. A log in which no line was a request is an error, so that a script
+// does not take it for one of which nothing is refused.
 func run(cmd *cobra.Command, o *options, files []string) error {
-	if o.config == "" {
-		if err := o.limit.By.CheckRecords(); err != nil {
-			return err
-		}
-	}
-	if o.config != "" || o.against != "" {
-		return compare(cmd, o, files)
-	}
-	s, err := newSimulation(&o.limit)
+	configurations, err := o.configurations(cmd)
 	if err != nil {
 		return err
 	}
@@ -84,36 +84,15 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	}
 	start := time.Now()
 	lines := &lineCounts{}
-	failed := lines.readAll(cmd.Context(), s.read, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
-	s.sequence.drain()
+	c := newComparison(configurations...)
+	failed := c.run(cmd.Context(), lines, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
 	elapsed := time.Since(start)
 
-	r := newReport(s, &o.limit, o.top)
-	r.Files = files
-	r.Lines, r.Malformed = lines.lines, lines.malformed
-	r.MalformedLines = append(r.MalformedLines, lines.examples...)
-	r.Complete, r.Error = outcomeOf(failed)
+	r := c.report(o.top)
+	r.read(files, lines, failed)
 	if o.chart != "" {
 		failed = errors.Join(failed, draw(o.chart, r.picture()))
 	}
-	return finish(cmd, o, r, lines, elapsed, failed)
-}
-
-// outcomeOf returns what a report says of how a replay ended.
-func outcomeOf(failed error) (complete bool, text string) {
-	switch {
-	case failed == nil:
-		return true, ""
-	case errors.Is(failed, context.Canceled):
-		return false, "interrupted"
-	default:
-		return false, failed.Error()
-	}
-}
-
-// finish writes a report, and how fast it was made. A log in which no line was a request is an error then, so that a script does
-// not take it for one of which nothing is refused.
-func finish(cmd *cobra.Command, o *options, r terminal.Report, lines *lineCounts, elapsed time.Duration, failed error) error {
 	if err := terminal.Print(cmd.OutOrStdout(), r, o.json); err != nil {
 		return errors.Join(failed, fmt.Errorf("weir: writing the result: %w", err))
 	}

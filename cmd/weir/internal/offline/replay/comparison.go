@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
-	"github.com/weirhq/weir/policy"
 )
 
 // comparison runs a log through one configuration, or through two at the same time. Reading, putting in order, and each
@@ -36,6 +35,7 @@ type comparison struct {
 
 	trials     []*trial
 	difference *difference // nil for one configuration
+	keys       *keyTable   // nil unless it is of one limit
 	free       chan *batch
 	input      chan *batch
 	done       sync.WaitGroup
@@ -46,10 +46,11 @@ const inFlight = 8
 
 func newComparison(configurations ...configuration) *comparison {
 	c := &comparison{configurations: configurations, free: make(chan *batch, inFlight)}
-	sets := make([]*policy.Set, 0, len(configurations))
 	known := map[string]bool{}
 	for _, one := range configurations {
-		sets = append(sets, one.set)
+		if one.limit != nil {
+			c.keys = newKeyTable(one.limit.MaxKeys, one.limit.EffectiveRate())
+		}
 		for i := range one.set.Policies {
 			if name := one.set.Policies[i].Name; !known[name] {
 				known[name] = true
@@ -57,7 +58,7 @@ func newComparison(configurations ...configuration) *comparison {
 			}
 		}
 	}
-	c.fields = fieldsOf(sets...)
+	c.fields = fieldsOf(configurations...)
 	c.sequence = newSequence(c.take)
 	c.unordered, c.unused = make(chan *batch, inFlight), make(chan *batch, inFlight)
 	for range inFlight {
@@ -129,7 +130,7 @@ func (c *comparison) start() error {
 	}
 	c.input = make(chan *batch, inFlight)
 	if len(c.trials) == 1 {
-		c.stage(c.input, nil, c.trials[0], func(*batch) each { return func(int, bool, []part, []byte) {} })
+		c.stage(c.input, nil, c.trials[0], func(*batch) each { return c.countKey })
 		return nil
 	}
 	c.difference = newDifference(len(c.policies))
@@ -137,6 +138,14 @@ func (c *comparison) start() error {
 	c.stage(c.input, between, c.trials[0], (*batch).keep)
 	c.stage(between, nil, c.trials[1], c.difference.compare)
 	return nil
+}
+
+// countKey counts the key of the request that a limit has just decided on.
+func (c *comparison) countKey(int, bool, []part, []byte) {
+	if c.keys != nil {
+		t := c.trials[0]
+		c.keys.take(t.request.Named.Key, t.now, t.verdict.Decision())
+	}
 }
 
 // stage starts a goroutine that runs the batches of in through t and hands them on to out, or makes them free if that is nil.

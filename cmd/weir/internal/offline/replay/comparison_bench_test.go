@@ -140,10 +140,7 @@ func BenchmarkComparison(b *testing.B) {
 				if err := readRecords(b.Context(), reader, run.read, func() {}); err != nil {
 					b.Fatal(err)
 				}
-				if err := run.finish(); err != nil {
-					b.Fatal(err)
-				}
-				r := run.report(10)
+				r := reportOf[*comparisonReport](b, run, 10)
 				requests += int(r.Requests)
 				if r.Requests != lines || r.All.Config.Refused == 0 || r.All.Change.NewlyRefused == 0 {
 					b.Fatalf("%+v", r.All)

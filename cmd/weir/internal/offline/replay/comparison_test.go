@@ -26,10 +26,7 @@ func compareText(t *testing.T, log string, configurations ...configuration) *com
 	if err := readRecords(t.Context(), accesslog.NewReader(strings.NewReader(log)), c.read, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.finish(); err != nil {
-		t.Fatal(err)
-	}
-	return c.report(10_000)
+	return reportOf[*comparisonReport](t, c, 10_000)
 }
 
 // randomRequests is a log of clients that ask for some paths, some lines out of order, and what it says in order.
@@ -446,7 +443,7 @@ func TestLimitAgainstConfiguration(t *testing.T) {
 // TestConfigurationThatTheEngineRefuses: what a file cannot say is told nevertheless, and there is a report.
 func TestConfigurationThatTheEngineRefuses(t *testing.T) {
 	good := loadText(t, "loose.yaml", looseText)
-	bad := configuration{"bad", &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "nowhere"}}}}}, &manualclock.Clock{}}
+	bad := configuration{name: "bad", set: &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "nowhere"}}}}}, clock: &manualclock.Clock{}}
 	for _, both := range [][]configuration{{good, bad}, {bad, good}, {bad}} {
 		c := newComparison(both...)
 		log := randomRequests(rand.New(rand.NewPCG(1, 2)), 3000)

@@ -18,7 +18,7 @@ func (r *comparisonReport) Print(w io.Writer, out terminal.Output) {
 	p.policyTimelines(r)
 	p.keyChanges(r)
 	p.candidates(r)
-	p.malformed(r.Malformed, r.MalformedLines)
+	p.malformed(&r.replayed)
 	for i, note := range r.Notes {
 		if i == 0 {
 			fmt.Fprintln(w)
@@ -27,9 +27,7 @@ func (r *comparisonReport) Print(w io.Writer, out terminal.Output) {
 		lines := terminal.Wrap(printable(note), len(label), max(out.Width, leastSteps))
 		fmt.Fprintf(w, "%s%s\n", label, lines[len(label):])
 	}
-	if !r.Complete {
-		fmt.Fprintf(w, "\n%s\n", out.Red("incomplete: "+printable(r.Error)))
-	}
+	p.incomplete(&r.replayed)
 }
 
 func (p printer) comparisonSummary(r *comparisonReport) {
@@ -37,11 +35,7 @@ func (p printer) comparisonSummary(r *comparisonReport) {
 	if r.Against != "" {
 		p.rowf("against", "%s", printable(r.Against))
 	}
-	p.log(r.Files, r.First, r.Last)
-	width := len(terminal.Number(max(r.Requests, r.Malformed)))
-	p.rowf("requests", "%*s", width, terminal.Number(r.Requests))
-	p.rowf("malformed", "%*s", width, terminal.Number(r.Malformed))
-	p.reordered(width, r.Reordered, r.Late, r.FurthestReordered)
+	p.log(&r.replayed, func(func(int64) string) {})
 	exempt := func(v *verdicts) string {
 		text := fmt.Sprintf("%s exempt, %s without a limit", terminal.Number(v.Exempt), terminal.Number(v.Unlimited))
 		if v.Denied > 0 {
@@ -80,7 +74,7 @@ func (p printer) policyTable(r *comparisonReport) {
 			[]string{"requests", refusedName, "%", refusedName, "%", refusedName, "allowed", "policy"})
 		for _, s := range subjects {
 			requests := int64(0)
-			for _, v := range []*verdicts{s.Config, s.Against} {
+			for _, v := range s.both() {
 				if v != nil {
 					requests = max(requests, v.Requests)
 				}
@@ -122,7 +116,7 @@ func (s subject) label() string {
 	}
 	label := printable(s.Name)
 	var modes []string
-	for _, v := range []*verdicts{s.Config, s.Against} {
+	for _, v := range s.both() {
 		if v != nil {
 			modes = append(modes, v.Mode.String())
 		}
@@ -141,7 +135,7 @@ const mostTimelines = 6
 // policyTimelines draws charts in no more steps than the width of the output has room for: of all requests, and of the policies
 // with the most refusals. Bars of one kind have the same scale in both configurations.
 func (p printer) policyTimelines(r *comparisonReport) {
-	courses := r.c.courses(min(max(p.out.Width-labelWidth, leastSteps), timelineSteps))
+	courses := r.c.courses(p.steps())
 	if len(courses) == 0 {
 		return
 	}
@@ -161,26 +155,22 @@ func (p printer) policyTimelines(r *comparisonReport) {
 		var refused [][]int64
 		most := int64(0)
 		for _, c := range courses {
-			counts := make([]int64, c.steps)
-			for i, step := range c.series[s.number+1] {
-				if len(requests) <= i {
-					requests = append(requests, 0)
-				}
-				requests[i] = max(requests[i], step.requests)
-				counts[i] = step.refused
-				most = max(most, step.refused)
+			of, counts := c.counts(s.number)
+			if requests == nil {
+				requests = make([]int64, len(of))
 			}
-			refused = append(refused, counts)
+			for i, n := range of {
+				requests[i] = max(requests[i], n)
+			}
+			refused, most = append(refused, counts), max(most, slices.Max(counts))
 		}
-		line, mostRequests := spark(requests)
 		fmt.Fprintf(p.w, "%s  %s\n", s.label(), p.out.Dim(fmt.Sprintf("at most %s, %s refused in a step",
-			plural(mostRequests, "request"), terminal.Number(most))))
-		p.rowf("requests", "%s", line)
-		for i, counts := range refused {
-			if v := []*verdicts{s.Config, s.Against}[i]; v == nil {
-				continue // it has no such policy
+			plural(slices.Max(requests), "request"), terminal.Number(most))))
+		p.rowf("requests", "%s", spark(requests, slices.Max(requests)))
+		for i, v := range s.both()[:len(courses)] {
+			if v != nil { // otherwise it has no such policy
+				p.refusals([]string{refusedName, "against"}[i], refused[i], most)
 			}
-			p.rowf([]string{refusedName, "against"}[i], "%s", p.out.Red(strings.TrimRight(sparkOf(counts, most), " ")))
 		}
 	}
 	p.timeAxis(at(courses[0].start), width, courses[0].steps)
@@ -246,7 +236,7 @@ func (p printer) keyChanges(r *comparisonReport) {
 func (p printer) candidates(r *comparisonReport) {
 	first := true
 	for _, s := range r.Policies {
-		for i, v := range []*verdicts{s.Config, s.Against} {
+		for i, v := range s.both() {
 			if v == nil || v.Difference == nil || v.Mode != policy.ModeEnforce {
 				continue
 			}

@@ -10,26 +10,9 @@ import (
 
 // comparisonReport is what a replay through configurations found, in the form of --json.
 type comparisonReport struct {
-	Config  string   `json:"config"`
-	Against string   `json:"against,omitempty"`
-	Files   []string `json:"files"`
-
-	// Complete is false if the replay ended early, for the reason in Error.
-	Complete bool   `json:"complete"`
-	Error    string `json:"error,omitempty"`
-
-	Lines     int64 `json:"lines"`
-	Requests  int64 `json:"requests"`
-	Malformed int64 `json:"malformed"`
-	Reordered int64 `json:"reordered"`
-	Late      int64 `json:"late"`
-	// FurthestReordered is by how many seconds a request was late at most.
-	FurthestReordered float64 `json:"furthest_reordered"`
-
-	// First and Last are the times of the log, and Span the seconds between them.
-	First *time.Time `json:"first"`
-	Last  *time.Time `json:"last"`
-	Span  float64    `json:"span"`
+	Config  string `json:"config"`
+	Against string `json:"against,omitempty"`
+	replayed
 
 	// Notes say what the log does not tell.
 	Notes []string `json:"notes"`
@@ -37,9 +20,8 @@ type comparisonReport struct {
 	All      subject   `json:"all"`
 	Policies []subject `json:"policies"`
 	// TimelineStart is when the first step of each timeline begins, and TimelineStep how many seconds a step is long.
-	TimelineStart  *time.Time      `json:"timeline_start"`
-	TimelineStep   float64         `json:"timeline_step"`
-	MalformedLines []malformedLine `json:"malformed_lines"`
+	TimelineStart *time.Time `json:"timeline_start"`
+	TimelineStep  float64    `json:"timeline_step"`
 
 	c   *comparison
 	top int
@@ -102,12 +84,10 @@ func countedKeys(t *tally, n int) []countedKey {
 	return keys
 }
 
-// report returns a report without what the files say about lines. It may be called once finish has returned.
-func (c *comparison) report(top int) *comparisonReport {
+// compared is the report on configurations.
+func (c *comparison) compared(top int) *comparisonReport {
 	r := &comparisonReport{
-		Config: c.configurations[0].name, Complete: true, Notes: c.notes(), MalformedLines: []malformedLine{},
-		Policies: []subject{}, Reordered: c.sequence.reordered, Late: c.late, FurthestReordered: c.sequence.furthest.Seconds(),
-		c: c, top: top,
+		Config: c.configurations[0].name, replayed: c.replayed(), Notes: c.notes(), Policies: []subject{}, c: c, top: top,
 	}
 	if len(c.configurations) > 1 {
 		r.Against = c.configurations[1].name
@@ -116,12 +96,6 @@ func (c *comparison) report(top int) *comparisonReport {
 	for number, name := range c.policies {
 		r.Policies = append(r.Policies, c.subject(name, number, top))
 	}
-	if !c.begun {
-		return r
-	}
-	r.Requests = c.requests()
-	first, last := at(c.first), at(c.last)
-	r.First, r.Last, r.Span = &first, &last, last.Sub(first).Seconds()
 	courses := c.courses(timelineSteps)
 	if len(courses) == 0 {
 		return r
@@ -129,21 +103,13 @@ func (c *comparison) report(top int) *comparisonReport {
 	start := at(courses[0].start)
 	r.TimelineStart, r.TimelineStep = &start, courses[0].width.Seconds()
 	for _, s := range append([]subject{r.All}, r.Policies...) {
-		for i, v := range []*verdicts{s.Config, s.Against} {
+		for i, v := range s.both() {
 			if v != nil && v.Mode == policy.ModeEnforce {
-				times := courses[i].times(s.number)
-				v.Timeline = &times
+				v.Timeline = courses[i].times(s.number)
 			}
 		}
 	}
 	return r
-}
-
-func (c *comparison) requests() int64 {
-	if len(c.trials) == 0 {
-		return 0
-	}
-	return c.trials[0].total.requests
 }
 
 // courses are the histories of all configurations, whose steps are the same.
@@ -155,15 +121,25 @@ func (c *comparison) courses(most int) []course {
 	return all
 }
 
-// times are those of a policy, or with -1 those of all requests.
-func (c course) times(number int) verdictTimes {
-	steps := c.series[number+1]
-	times := verdictTimes{Admitted: make([]int64, len(steps)), Refused: make([]int64, len(steps))}
-	for i, s := range steps {
-		times.Admitted[i], times.Refused[i] = s.requests-s.refused, s.refused
+// counts are the requests of a policy and how many of them were refused, or with -1 those of all.
+func (c course) counts(number int) (requests, refused []int64) {
+	for _, s := range c.series[number+1] {
+		requests, refused = append(requests, s.requests), append(refused, s.refused)
 	}
-	return times
+	return requests, refused
 }
+
+// times are the counts in the form of a report.
+func (c course) times(number int) *verdictTimes {
+	admitted, refused := c.counts(number)
+	for i, n := range refused {
+		admitted[i] -= n
+	}
+	return &verdictTimes{admitted, refused}
+}
+
+// both are what the two configurations did.
+func (s subject) both() []*verdicts { return []*verdicts{s.Config, s.Against} }
 
 func (c *comparison) subject(name string, number, top int) subject {
 	s := subject{Name: name, number: number}
@@ -249,7 +225,7 @@ func (c *comparison) notes() []string {
 func (r *comparisonReport) busiest(most int) []subject {
 	var policies []subject
 	refusals := func(s subject) (n int64) {
-		for _, v := range []*verdicts{s.Config, s.Against} {
+		for _, v := range s.both() {
 			if v != nil && v.Mode == policy.ModeEnforce {
 				n += v.Refused
 			}
@@ -257,7 +233,7 @@ func (r *comparisonReport) busiest(most int) []subject {
 		return n
 	}
 	for _, s := range r.Policies {
-		for _, v := range []*verdicts{s.Config, s.Against} {
+		for _, v := range s.both() {
 			if v != nil && v.Mode == policy.ModeEnforce && v.Requests > 0 {
 				policies = append(policies, s)
 				break

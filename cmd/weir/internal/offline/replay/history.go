@@ -2,8 +2,25 @@ package replay
 
 import "time"
 
+// mostSteps is how many steps of time a timeline has at most.
+const mostSteps = 1024
+
+// widths are the lengths that a step may have. Each is a multiple of the one before, so steps are merged without loss.
+var widths = []time.Duration{
+	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	day, 7 * day, 28 * day, 364 * day,
+}
+
+const day = 24 * time.Hour
+
+type step struct{ requests, refused int64 }
+
 // history counts for several series at a time, such as policies, how many requests there were and how many were refused, in equal
-// steps of time as a [timeline] has them. Each request is announced by a call of at. Times must not go backward.
+// steps of time that begin at multiples of their length since 1970. Steps grow as the log goes on, so its memory is bounded. Each
+// request is announced by a call of at. Times must not go backward.
 type history struct {
 	series [][]step
 	begun  bool
@@ -74,4 +91,46 @@ func (h *history) fit(n, most int) course {
 		c.series[i] = append(merged, make([]step, c.steps-len(merged))...)
 	}
 	return c
+}
+
+// merge makes one step of each factor steps, the first of which has the number base, and returns the number of the first.
+func merge(steps []step, base, factor int64) (merged []step, mergedBase int64) {
+	mergedBase = base / factor
+	merged = make([]step, 0, mostSteps)
+	for i, s := range steps {
+		at := (base+int64(i))/factor - mergedBase
+		for int64(len(merged)) <= at {
+			merged = append(merged, step{})
+		}
+		merged[at].requests += s.requests
+		merged[at].refused += s.refused
+	}
+	return merged, mergedBase
+}
+
+// readable are lengths of a step that people are used to.
+var readable = []time.Duration{
+	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour, 12 * time.Hour,
+	day, 2 * day, 3 * day, 7 * day, 14 * day, 28 * day, 56 * day, 84 * day, 182 * day, 364 * day,
+	2 * 364 * day, 5 * 364 * day, 10 * 364 * day, 20 * 364 * day,
+}
+
+// readableStep returns how many steps of a length in widths make one of a readable length, so that there are at most that many of
+// them from the one with the number base to the one that is last after it, and how long these are.
+func readableStep(fine int, base, last int64, most int) (factor int64, width time.Duration) {
+	for _, width = range readable {
+		if width < widths[fine] || width%widths[fine] != 0 {
+			continue
+		}
+		factor = int64(width / widths[fine])
+		if (base+last)/factor-base/factor < int64(most) {
+			break
+		}
+	}
+	return factor, width
 }

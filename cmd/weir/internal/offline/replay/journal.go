@@ -7,16 +7,23 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 	"github.com/weirhq/weir/policy"
 )
 
 // fields says what of a request the configurations look at, so that what nobody asks for is not kept.
-type fields struct{ query, header bool }
+type fields struct {
+	query, header bool
+	by            *flags.Key // if it is not nil, this key is all there is of a request
+}
 
-// appendRequest appends a request of a log to b, in a form that readRequest reads: the address of the client, and then each
-// text with its length before it.
+// appendRequest appends a request of a log to b, in a form that readRequest reads: its key if that is all, otherwise the
+// address of the client, and then each text with its length before it.
 func (f fields) appendRequest(b []byte, rec *accesslog.Record) []byte {
+	if f.by != nil {
+		return f.by.AppendRecord(b, rec)
+	}
 	switch {
 	case rec.Client.Is4():
 		address := rec.Client.As4()
@@ -57,6 +64,10 @@ func appendPath(b, path []byte) []byte {
 
 // readRequest sets r to the request in text, and h to its header.
 func (f fields) readRequest(text string, r *policy.Request, h *logged) {
+	if f.by != nil {
+		r.Named.Key = append(r.Named.Key[:0], text...)
+		return
+	}
 	size := int(text[0])
 	switch size {
 	case 4:
@@ -115,15 +126,18 @@ func (h *logged) Values(name string) []string {
 	return values
 }
 
-// fieldsOf returns what the sets look at.
-func fieldsOf(sets ...*policy.Set) fields {
+// fieldsOf returns what the configurations look at.
+func fieldsOf(configurations ...configuration) fields {
 	var f fields
-	for _, set := range sets {
-		for _, text := range textsOf(set) {
+	for _, c := range configurations {
+		if c.limit != nil {
+			f.by = &c.limit.By
+		}
+		for _, text := range textsOf(c.set) {
 			f.query = f.query || strings.Contains(text, "query") // request.query, queryParam
 			f.header = f.header || strings.Contains(text, "headers")
 		}
-		for _, rule := range set.Rules {
+		for _, rule := range c.set.Rules {
 			f.header = f.header || len(rule.Match.Headers) > 0
 		}
 	}

@@ -48,15 +48,29 @@ type keyTable struct {
 	room    int
 	window  time.Duration
 	seen    int64
-	dropped bool // some keys have been left out or dropped
+	full    int64 // requests that were refused as there was no room for their key
+	dropped bool  // some keys have been left out or dropped
 }
 
-func newKeyTable(room int, window time.Duration) *keyTable {
-	return &keyTable{stats: make(map[string]*keyStats), room: room, window: window}
+// newKeyTable returns a table for so many keys of a limit. Peaks are counted in its period, so that the two can be compared, but no
+// less than the second to which most logs are exact.
+func newKeyTable(room int, r weir.Rate) *keyTable {
+	return &keyTable{stats: make(map[string]*keyStats), room: room, window: max(r.Period, time.Second)}
 }
 
-// find returns the statistics of key, or nil.
-func (t *keyTable) find(key []byte) *keyStats { return t.stats[string(key)] }
+// take counts what was decided on a request with a key.
+func (t *keyTable) take(key []byte, now int64, d weir.Decision) {
+	if d.Reason == weir.ReasonTableFull {
+		t.full++
+	}
+	k := t.stats[string(key)]
+	if k == nil {
+		k = t.add(string(key), !d.Allowed)
+	}
+	if k != nil {
+		k.count(now, d, t.window)
+	}
+}
 
 // add returns new statistics of key, or nil if there is no room for it.
 func (t *keyTable) add(key string, refused bool) *keyStats {

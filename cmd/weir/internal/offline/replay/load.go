@@ -3,7 +3,10 @@ package replay
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -17,6 +20,47 @@ type configuration struct {
 	name  string // of the file
 	set   *policy.Set
 	clock *manualclock.Clock
+	limit *flags.Limit // nil unless it is one limit, with keys that requests name
+}
+
+// limitNames are the flags of a limit.
+var limitNames = []string{"limit", "burst", "by", "max-keys"}
+
+// configurations are those of the flags. If there is no --config, the first is the limit of the flags, of which one must be given if
+// it is compared with another: the limit that holds without any flag is hardly what somebody has in force.
+func (o *options) configurations(cmd *cobra.Command) ([]configuration, error) {
+	var all []configuration
+	switch {
+	case o.config == "":
+		if err := o.limit.By.CheckRecords(); err != nil {
+			return nil, err
+		}
+		if o.against != "" && !slices.ContainsFunc(limitNames, cmd.Flags().Changed) {
+			return nil, flags.Errorf("--against needs something to compare with: give --config, or a limit by --limit")
+		}
+		one, err := ofLimit(&o.limit, o.against == "")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	default:
+		for _, name := range limitNames {
+			if cmd.Flags().Changed(name) {
+				return nil, flags.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+			}
+		}
+	}
+	for _, name := range []string{o.config, o.against} {
+		if name == "" {
+			continue
+		}
+		one, err := load(name, cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // load reads a configuration. Mistakes and warnings are written to w.
@@ -29,15 +73,27 @@ func load(name string, w io.Writer) (configuration, error) {
 		return configuration{}, flags.InvalidFile(w, err)
 	}
 	flags.WarnMistakes(w, terminal.Of(w), file.Warnings)
-	return configuration{name, file.Set, clock}, nil
+	return configuration{name: name, set: file.Set, clock: clock}, nil
 }
 
-// ofLimit is a configuration of one policy, that of the flags.
-func ofLimit(l *flags.Limit) (configuration, error) {
-	if _, err := l.New("limit", nil); err != nil { // which names the flag
+// limitName is the policy of a limit of the flags.
+const limitName = "limit"
+
+// ofLimit is a configuration of one policy, that of the flags. If it is alone, requests name their keys, so that no more is kept of
+// them.
+func ofLimit(l *flags.Limit, alone bool) (configuration, error) {
+	if _, err := l.New(limitName, nil); err != nil { // which names the flag
 		return configuration{}, err
 	}
-	set, err := l.Set("limit")
-	name := fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By)
-	return configuration{name, set, &manualclock.Clock{}}, err
+	set, err := l.Set(limitName)
+	if err != nil {
+		return configuration{}, err
+	}
+	c := configuration{
+		name: fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By), set: set, clock: &manualclock.Clock{},
+	}
+	if alone {
+		c.limit, set.Policies[0].Key = l, policy.NamedKey()
+	}
+	return c, nil
 }

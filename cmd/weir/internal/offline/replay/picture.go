@@ -61,29 +61,9 @@ func logNames(files []string) string {
 	return printable(strings.Join(names, ", "))
 }
 
-func subtitle(files []string, requests int64, step time.Duration) string {
-	return fmt.Sprintf("%s of %s, times in UTC; each step is %s", plural(requests, "request"), logNames(files), span(step))
-}
-
 // picture draws one limit.
-func (r *report) picture() *Picture {
-	p := &Picture{
-		Title:  fmt.Sprintf("%s, burst %d, by %s", r.Limit, r.Burst, r.By),
-		Groups: []Group{{Name: allRequests, Panels: []Panel{{Caption: caption("", r.Requests, r.Refused)}}}},
-	}
-	panel := &p.Groups[0].Panels[0]
-	if r.times == nil {
-		nothing(p)
-		return p
-	}
-	steps, start, width := r.times.fit(pictureSteps)
-	p.Start, p.Step = at(start), width
-	p.Subtitle = subtitle(r.Files, r.Requests, width)
-	for _, s := range steps {
-		panel.Allowed = append(panel.Allowed, s.requests-s.refused)
-		panel.Refused = append(panel.Refused, s.refused)
-	}
-	return p
+func (r *limitReport) picture() *Picture {
+	return r.of.drawn(r.of.Config, []string{""}, []subject{r.of.All})
 }
 
 // nothing makes a picture of a log without a request.
@@ -113,23 +93,32 @@ func caption(name string, requests, refused int64) string {
 // other.
 func (r *comparisonReport) picture() *Picture {
 	names := []string{fileName(r.Config)}
-	p := &Picture{Title: "What " + names[0] + " would have done"}
+	title := "What " + names[0] + " would have done"
 	if r.Against != "" {
 		names = append(names, fileName(r.Against))
 		if names[0] == names[1] {
 			names = []string{printable(r.Config), printable(r.Against)}
 		}
-		p.Title = names[0] + " compared with " + names[1]
+		title = names[0] + " compared with " + names[1]
 	}
-	courses := r.c.courses(pictureSteps)
 	busiest := r.busiest(mostGroups)
-	subjects := append([]subject{r.All}, busiest...)
+	p := r.drawn(title, names, append([]subject{r.All}, busiest...))
+	if asked := len(r.busiest(len(r.Policies))); asked > len(busiest) {
+		p.Subtitle += fmt.Sprintf("; the %d of %d policies with the most refusals", len(busiest), asked)
+	}
+	return p
+}
+
+// drawn draws subjects, in a panel for each configuration.
+func (r *comparisonReport) drawn(title string, names []string, subjects []subject) *Picture {
+	p := &Picture{Title: title}
+	courses := r.c.courses(pictureSteps)
 	for _, s := range subjects {
 		group := Group{Name: allRequests}
 		if s.number >= 0 {
 			group.Name = "policy " + printable(s.Name)
 		}
-		for i, v := range []*verdicts{s.Config, s.Against}[:len(names)] {
+		for i, v := range s.both()[:len(names)] {
 			group.Panels = append(group.Panels, r.panel(s, v, names, courses, i))
 		}
 		p.Groups = append(p.Groups, group)
@@ -139,10 +128,7 @@ func (r *comparisonReport) picture() *Picture {
 		return p
 	}
 	p.Start, p.Step = at(courses[0].start), courses[0].width
-	p.Subtitle = subtitle(r.Files, r.Requests, p.Step)
-	if asked := len(r.busiest(len(r.Policies))); asked > len(busiest) {
-		p.Subtitle += fmt.Sprintf("; the %d of %d policies with the most refusals", len(busiest), asked)
-	}
+	p.Subtitle = fmt.Sprintf("%s of %s, times in UTC; each step is %s", plural(r.Requests, "request"), logNames(r.Files), span(p.Step))
 	return p
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,15 +14,13 @@ import (
 )
 
 // Print writes the report for people.
-func (r *report) Print(w io.Writer, out terminal.Output) {
+func (r *limitReport) Print(w io.Writer, out terminal.Output) {
 	p := printer{w, out}
 	p.summary(r)
 	p.timeline(r)
 	p.top(r)
-	p.malformed(r.Malformed, r.MalformedLines)
-	if !r.Complete {
-		fmt.Fprintf(w, "\n%s\n", out.Red("incomplete: "+printable(r.Error)))
-	}
+	p.malformed(r.replayed)
+	p.incomplete(r.replayed)
 }
 
 // Words that stand in several places.
@@ -39,23 +38,19 @@ func (p printer) rowf(name, format string, args ...any) {
 	fmt.Fprintf(p.w, "%-*s %s\n", labelWidth-1, name, fmt.Sprintf(format, args...))
 }
 
-func (p printer) summary(r *report) {
-	p.rowf("limit", "%s, burst %d, by %s", r.Limit, r.Burst, r.By)
-	p.log(r.Files, r.First, r.Last)
-	width := len(terminal.Number(max(r.Requests, r.Malformed)))
-	count := func(n int64) string { return fmt.Sprintf("%*s", width, terminal.Number(n)) }
-	p.rowf("requests", "%s", count(r.Requests))
-	p.rowf("allowed", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
-	refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
-	if r.Refused > 0 {
-		refused = p.out.Red(refused)
-	}
-	if r.TableFull > 0 {
-		refused += fmt.Sprintf("  (%s of new keys, beyond --max-keys)", terminal.Number(r.TableFull))
-	}
-	p.rowf(refusedName, "%s", refused)
-	p.rowf("malformed", "%s", count(r.Malformed))
-	p.reordered(width, r.Reordered, r.Late, r.FurthestReordered)
+func (p printer) summary(r *limitReport) {
+	p.rowf("limit", "%s", r.of.Config)
+	p.log(r.replayed, func(count func(int64) string) {
+		p.rowf("allowed", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
+		refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
+		if r.Refused > 0 {
+			refused = p.out.Red(refused)
+		}
+		if r.TableFull > 0 {
+			refused += fmt.Sprintf("  (%s of new keys, beyond --max-keys)", terminal.Number(r.TableFull))
+		}
+		p.rowf(refusedName, "%s", refused)
+	})
 	more := ""
 	if !r.KeysExact {
 		more = "more than "
@@ -63,33 +58,38 @@ func (p printer) summary(r *report) {
 	p.rowf("keys", "%s%s, %s with refusals", more, terminal.Number(r.Keys), terminal.Number(int64(r.RefusedKeys)))
 }
 
-// log writes what was replayed.
-func (p printer) log(files []string, first, last *time.Time) {
-	names := make([]string, len(files))
-	for i, f := range files {
+// log writes what was replayed, with what became of the requests, in numbers of one width.
+func (p printer) log(r *replayed, became func(count func(int64) string)) {
+	names := make([]string, len(r.Files))
+	for i, f := range r.Files {
 		names[i] = printable(f)
 	}
 	p.rowf("log", "%s", strings.Join(names, ", "))
-	if first != nil {
-		p.rowf("span", "%s to %s UTC (%s)", first.Format(time.DateTime), last.Format(time.DateTime), span(last.Sub(*first)))
+	if r.First != nil {
+		p.rowf("span", "%s to %s UTC (%s)", r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
 	}
+	width := len(terminal.Number(max(r.Requests, r.Malformed)))
+	count := func(n int64) string { return fmt.Sprintf("%*s", width, terminal.Number(n)) }
+	p.rowf("requests", "%s", count(r.Requests))
+	became(count)
+	p.rowf("malformed", "%s", count(r.Malformed))
+	p.rowf("reordered", "%s%s", count(r.Reordered), r.order())
 }
 
-// reordered writes how many requests stand behind later ones.
-func (p printer) reordered(width int, reordered, late int64, furthest float64) {
-	if reordered == 0 {
-		p.rowf("reordered", "%*s", width, "0")
-		return
+// order says how far lines were out of order, "" if none was.
+func (r *replayed) order() string {
+	if r.Reordered == 0 {
+		return ""
 	}
 	how := "sorted"
-	if late > 0 {
-		how = fmt.Sprintf("sorted, except %s that came too late", terminal.Number(late))
+	if r.Late > 0 {
+		how = fmt.Sprintf("sorted, except %s that came too late", terminal.Number(r.Late))
 	}
 	lines := "lines out of order by up to"
-	if reordered == 1 {
+	if r.Reordered == 1 {
 		lines = "line out of order by"
 	}
-	p.rowf("reordered", "%*s  %s %s; %s", width, terminal.Number(reordered), lines, seconds(furthest), how)
+	return fmt.Sprintf("  %s %s; %s", lines, seconds(r.FurthestReordered), how)
 }
 
 // labelWidth is the columns of a label, with the space after it.
@@ -98,35 +98,34 @@ const labelWidth = 11
 // leastSteps is the least width of the chart. Its two times need that much room too.
 const leastSteps = 24
 
-// timeline draws the chart, in no more steps than the width of the output has room for.
-func (p printer) timeline(r *report) {
-	if r.times == nil || r.Refused == 0 {
+// steps is how many steps the width of the output has room for.
+func (p printer) steps() int { return min(max(p.out.Width-labelWidth, leastSteps), timelineSteps) }
+
+// timeline draws the chart.
+func (p printer) timeline(r *limitReport) {
+	courses := r.of.c.courses(p.steps())
+	if len(courses) == 0 || r.Refused == 0 {
 		return
 	}
-	t := r.times.report(min(max(p.out.Width-labelWidth, leastSteps), timelineSteps))
-	step := time.Duration(math.Round(t.Step * float64(time.Second)))
-	requests, mostRequests := spark(t.Requests)
-	refusals, mostRefusals := spark(t.Refused)
+	c := courses[0]
+	requests, refused := c.counts(-1)
+	mostRequests, mostRefused := slices.Max(requests), slices.Max(refused)
 	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s, %s refused)",
-		span(step), plural(mostRequests, "request"), terminal.Number(mostRefusals))))
-	p.rowf("requests", "%s", requests)
-	p.rowf(refusedName, "%s", p.out.Red(strings.TrimRight(refusals, " ")))
-	p.timeAxis(t.Start, step, len(t.Requests))
+		span(c.width), plural(mostRequests, "request"), terminal.Number(mostRefused))))
+	p.rowf("requests", "%s", spark(requests, mostRequests))
+	p.refusals(refusedName, refused, mostRefused)
+	p.timeAxis(at(c.start), c.width, c.steps)
+}
+
+func (p printer) refusals(name string, counts []int64, most int64) {
+	p.rowf(name, "%s", p.out.Red(strings.TrimRight(spark(counts, most), " ")))
 }
 
 // bars are the levels of a spark line, the first for 0.
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
-// spark draws counts as bars of a height from 1 to 8, rounded up, and returns the greatest.
-func spark(counts []int64) (line string, most int64) {
-	for _, n := range counts {
-		most = max(most, n)
-	}
-	return sparkOf(counts, most), most
-}
-
-// sparkOf draws counts as bars of a height from 1 to 8, of which the highest stands for most.
-func sparkOf(counts []int64, most int64) string {
+// spark draws counts as bars of a height from 1 to 8, rounded up, of which the highest stands for most.
+func spark(counts []int64, most int64) string {
 	var b strings.Builder
 	for _, n := range counts {
 		level := int64(0)
@@ -150,16 +149,22 @@ func (p printer) timeAxis(start time.Time, step time.Duration, steps int) {
 	p.rowf("", "%s", p.out.Dim(left+strings.Repeat(" ", gap)+right))
 }
 
-func (p printer) malformed(count int64, lines []malformedLine) {
-	if len(lines) == 0 {
+func (p printer) malformed(r *replayed) {
+	if len(r.MalformedLines) == 0 {
 		return
 	}
 	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold("malformed lines"))
-	for _, l := range lines {
+	for _, l := range r.MalformedLines {
 		fmt.Fprintf(p.w, "  %s:%d: %s: %s\n", printable(l.File), l.Line, l.Reason, l.Text)
 	}
-	if rest := count - int64(len(lines)); rest > 0 {
+	if rest := r.Malformed - int64(len(r.MalformedLines)); rest > 0 {
 		fmt.Fprintf(p.w, "  and %s more\n", terminal.Number(rest))
+	}
+}
+
+func (p printer) incomplete(r *replayed) {
+	if !r.Complete {
+		fmt.Fprintf(p.w, "\n%s\n", p.out.Red("incomplete: "+printable(r.Error)))
 	}
 }
 

@@ -1,17 +1,14 @@
 package replay
 
 import (
+	"context"
+	"errors"
 	"time"
 	"unicode/utf8"
-
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
-// report is what a replay found, in the form of --json.
-type report struct {
-	Limit string   `json:"limit"`
-	Burst int64    `json:"burst"`
-	By    string   `json:"by"`
+// replayed is what a report says of the log, and of how far it was read.
+type replayed struct {
 	Files []string `json:"files"`
 
 	// Complete is false if the replay ended early, for the reason in Error.
@@ -20,9 +17,6 @@ type report struct {
 
 	Lines     int64 `json:"lines"`
 	Requests  int64 `json:"requests"`
-	Admitted  int64 `json:"admitted"`
-	Refused   int64 `json:"refused"`
-	TableFull int64 `json:"table_full"`
 	Malformed int64 `json:"malformed"`
 	Reordered int64 `json:"reordered"`
 	// Late counts those of them that were taken at the time of a later one.
@@ -30,23 +24,73 @@ type report struct {
 	// FurthestReordered is by how many seconds a request was late at most.
 	FurthestReordered float64 `json:"furthest_reordered"`
 
-	// Keys is how many keys there were, more than that if KeysExact is false. RefusedKeys is how many were refused.
-	Keys        int64 `json:"keys"`
-	KeysExact   bool  `json:"keys_exact"`
-	RefusedKeys int   `json:"refused_keys"`
-
 	// First and Last are the times of the log, and Span the seconds between them.
 	First *time.Time `json:"first"`
 	Last  *time.Time `json:"last"`
 	Span  float64    `json:"span"`
 
-	// PeakWindow is the seconds of the windows in which the peaks of Top are counted.
-	PeakWindow     float64         `json:"peak_window"`
-	Top            []topKey        `json:"top"`
-	Timeline       *timelineReport `json:"timeline"`
 	MalformedLines []malformedLine `json:"malformed_lines"`
+}
 
-	times *timeline // of which Timeline is made; nil without a request
+// malformedLine is a line that is no request.
+type malformedLine struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
+}
+
+// replayed returns what is known without the files.
+func (c *comparison) replayed() replayed {
+	r := replayed{
+		Complete: true, Reordered: c.sequence.reordered, Late: c.late, FurthestReordered: c.sequence.furthest.Seconds(),
+		MalformedLines: []malformedLine{},
+	}
+	if len(c.trials) > 0 {
+		r.Requests = c.trials[0].total.requests
+	}
+	if c.begun {
+		first, last := at(c.first), at(c.last)
+		r.First, r.Last, r.Span = &first, &last, last.Sub(first).Seconds()
+	}
+	return r
+}
+
+// read adds what the files say about lines, and how a replay ended.
+func (r *replayed) read(files []string, lines *lineCounts, failed error) {
+	r.Files, r.Lines, r.Malformed = files, lines.lines, lines.malformed
+	r.MalformedLines = append(r.MalformedLines, lines.examples...)
+	switch r.Complete = failed == nil; {
+	case r.Complete:
+	case errors.Is(failed, context.Canceled):
+		r.Error = "interrupted"
+	default:
+		r.Error = failed.Error()
+	}
+}
+
+// limitReport is what a replay through one limit found, in the form of --json.
+type limitReport struct {
+	Limit string `json:"limit"`
+	Burst int64  `json:"burst"`
+	By    string `json:"by"`
+	*replayed
+
+	Admitted  int64 `json:"admitted"`
+	Refused   int64 `json:"refused"`
+	TableFull int64 `json:"table_full"`
+
+	// Keys is how many keys there were, more than that if KeysExact is false. RefusedKeys is how many were refused.
+	Keys        int64 `json:"keys"`
+	KeysExact   bool  `json:"keys_exact"`
+	RefusedKeys int   `json:"refused_keys"`
+
+	// PeakWindow is the seconds of the windows in which the peaks of Top are counted.
+	PeakWindow float64         `json:"peak_window"`
+	Top        []topKey        `json:"top"`
+	Timeline   *timelineReport `json:"timeline"`
+
+	of *comparisonReport
 }
 
 // topKey is a key that was refused.
@@ -69,47 +113,24 @@ type timelineReport struct {
 	Refused  []int64   `json:"refused"`
 }
 
-// malformedLine is a line that is no request.
-type malformedLine struct {
-	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Reason string `json:"reason"`
-	Text   string `json:"text"`
-}
-
 // timelineSteps is how many steps the timeline has at most: with its labels it fits 80 columns.
 const timelineSteps = 64
 
-// report is t in at most that many steps.
-func (t *timeline) report(most int) *timelineReport {
-	steps, start, width := t.fit(most)
-	r := &timelineReport{Start: at(start), Step: width.Seconds()}
-	for _, step := range steps {
-		r.Requests = append(r.Requests, step.requests)
-		r.Refused = append(r.Refused, step.refused)
+// report returns a report without what the files say about lines, with so many keys. It may be called once finish has returned.
+func (c *comparison) report(top int) report {
+	if c.keys == nil {
+		return c.compared(top)
 	}
-	return r
-}
-
-// newReport returns a report without what the files say about lines.
-func newReport(s *simulation, l *flags.Limit, top int) *report {
-	r := &report{
-		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), Complete: true,
-		Requests: s.result.requests, Admitted: s.result.requests - s.result.refused, Refused: s.result.refused,
-		TableFull: s.result.tableFull, Reordered: s.sequence.reordered, Late: s.result.late,
-		FurthestReordered: s.sequence.furthest.Seconds(),
-		Keys:              s.keys.seen, KeysExact: !s.keys.dropped, PeakWindow: s.keys.window.Seconds(),
-		Top: []topKey{}, MalformedLines: []malformedLine{},
+	l, all := c.configurations[0].limit, c.compared(0)
+	r := &limitReport{
+		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), replayed: &all.replayed,
+		Admitted: all.All.Config.Admitted, Refused: all.All.Config.Refused, TableFull: c.keys.full,
+		Keys: c.keys.seen, KeysExact: !c.keys.dropped, PeakWindow: c.keys.window.Seconds(), Top: []topKey{}, of: all,
 	}
-	if s.keys.dropped {
-		r.Keys = int64(s.keys.room)
+	if c.keys.dropped {
+		r.Keys = int64(c.keys.room)
 	}
-	if r.Requests == 0 {
-		return r
-	}
-	first, last := at(s.first), at(s.latest)
-	r.First, r.Last, r.Span = &first, &last, last.Sub(first).Seconds()
-	keys, refused := s.keys.top(top)
+	keys, refused := c.keys.top(top)
 	r.RefusedKeys = refused
 	for _, k := range keys {
 		r.Top = append(r.Top, topKey{
@@ -117,8 +138,10 @@ func newReport(s *simulation, l *flags.Limit, top int) *report {
 			LastRefused: at(k.lastRefused), WorstRetryAfter: k.worstWait.Seconds(), Peak: k.peak,
 		})
 	}
-	r.times = &s.timeline
-	r.Timeline = r.times.report(timelineSteps)
+	for _, course := range c.courses(timelineSteps) {
+		r.Timeline = &timelineReport{Start: at(course.start), Step: course.width.Seconds()}
+		r.Timeline.Requests, r.Timeline.Refused = course.counts(-1)
+	}
 	return r
 }
 

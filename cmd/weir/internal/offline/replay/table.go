@@ -16,7 +16,7 @@ const leastKey = 20
 
 // top writes the table of keys. The key stands last, where it cannot push others out of line; on a terminal it is cut at
 // the edge.
-func (p printer) top(r *report) {
+func (p printer) top(r *limitReport) {
 	if len(r.Top) == 0 {
 		return
 	}
@@ -41,7 +41,7 @@ func (p printer) top(r *report) {
 }
 
 // name is how the key of a row is written.
-func (r *report) name(k topKey) string {
+func (r *limitReport) name(k topKey) string {
 	switch {
 	case r.By == "none":
 		return allRequests

@@ -42,6 +42,9 @@ func newTrial(c configuration, f fields, names map[string]int, first int64) (*tr
 	t.clock.Set(clockTime(first))
 	t.request.Protocol = "http"
 	t.request.Header = &t.header
+	if f.by != nil {
+		t.request.Named = &policy.Named{Policy: []byte(limitName), Cost: 1}
+	}
 	engine, err := policy.NewEngine(c.set, policy.EngineOptions{Clock: t.clock, Alone: true})
 	t.engine = engine
 	return t, err
@@ -88,6 +91,9 @@ func (t *trial) count(allowed bool) {
 		t.total.refused++
 	}
 	t.history.count(0, at, !allowed)
+	if t.fields.by != nil {
+		return // the one policy did what became of all requests
+	}
 
 	t.parts, t.keys = t.parts[:0], t.keys[:0]
 	for i := range v.Parts {
