@@ -181,29 +181,11 @@ func (k Key) String() string {
 	return strings.Join(words, ",")
 }
 
-// keyValue is a flag value that holds a Key.
-type keyValue struct{ key *Key }
-
-func (v keyValue) String() string {
-	if v.key == nil {
-		return ""
-	}
-	return v.key.String()
-}
-
-func (v keyValue) Set(s string) error {
-	parsed, err := ParseKey(s)
-	if err == nil {
-		*v.key = parsed
-	}
-	return err
-}
-
-func (keyValue) Type() string { return "key" }
-
-// Words are all values but combinations, for shells to complete.
-func (keyValue) Words() []string {
-	return []string{clientName, "client.ip", clientNetName, "header:", "path", "method", "host", noneName}
+// keyFlag is a flag value that stores into p what keys are made of.
+func keyFlag(p *Key) *Value {
+	v := Of("key", p, Key.String, ParseKey)
+	v.words = []string{clientName, "client.ip", clientNetName, "header:", "path", "method", "host", noneName}
+	return v
 }
 
 // FromRequest returns the key of r, whose client has the given address: not necessarily that of the connection. The

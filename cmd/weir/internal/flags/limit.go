@@ -33,14 +33,14 @@ type Limit struct {
 // Register sets l to the defaults and adds --limit, --burst, --by and --max-keys to fs, which write to l.
 func (l *Limit) Register(fs *pflag.FlagSet) {
 	l.RegisterRate(fs)
-	fs.Var(keyValue{&l.By}, "by", "what has a limit of its own: "+keyNames+", or several joined by commas")
+	fs.Var(keyFlag(&l.By), "by", "what has a limit of its own: "+keyNames+", or several joined by commas")
 }
 
 // RegisterRate is Register without --by, for a command whose requests name their keys themselves.
 func (l *Limit) RegisterRate(fs *pflag.FlagSet) {
 	*l = Limit{MaxKeys: defaultMaxKeys, By: Client()}
-	fs.Var((*rateValue)(&l.Rate), "limit", "permits per period that come back: 10/s, 8/min, 1000/24h, 0.5/s")
-	fs.Var(&burstValue{l}, "burst", "permits available at once after a pause, from 1 to 10^15\n"+
+	fs.Var(rateFlag(&l.Rate), "limit", "permits per period that come back: 10/s, 8/min, 1000/24h, 0.5/s")
+	fs.Var(burstFlag(&l.Burst), "burst", "permits available at once after a pause, from 1 to 10^15\n"+
 		"(default: the permits of --limit; 20 if there is no --limit)")
 	fs.Var(Int(&l.MaxKeys, 1, highestMaxKeys), "max-keys",
 		"keys tracked at a time, from 1 to 2^31; when none of them can be\nforgotten, new ones are refused")
@@ -94,39 +94,36 @@ func (l *Limit) New(name string, clock weir.Clock) (*weir.Keyed[string], error) 
 
 var flagOfOption = map[string]string{"Rate": "limit", "Burst": "burst", "MaxKeys": "max-keys", "MaxDebt": "burst"}
 
-// rateValue is a flag value that holds a weir.Rate.
-type rateValue weir.Rate
-
-func (v *rateValue) String() string {
-	if *v == (rateValue{}) {
-		return "10/s"
+// rateFlag is a flag value that stores into p a rate of permits.
+func rateFlag(p *weir.Rate) *Value {
+	text := func(r weir.Rate) string {
+		if r == (weir.Rate{}) {
+			return "10/s"
+		}
+		return r.String()
 	}
-	return weir.Rate(*v).String()
+	return Of("permits/period", p, text, func(s string) (weir.Rate, error) {
+		rate, err := weir.ParseRate(s)
+		if err != nil {
+			text := strings.TrimPrefix(err.Error(), "weir: ")
+			// The flag and the value stand before the text already.
+			return rate, errors.New(strings.TrimPrefix(text, fmt.Sprintf("rate %.40q: ", s)))
+		}
+		return rate, nil
+	})
 }
 
-func (v *rateValue) Set(s string) error {
-	rate, err := weir.ParseRate(s)
-	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "weir: ")
-		// The flag and the value stand before the text already.
-		return errors.New(strings.TrimPrefix(text, fmt.Sprintf("rate %.40q: ", s)))
-	}
-	*v = rateValue(rate)
-	return nil
+// burstFlag is a flag value of which 0 stands for a default that depends on --limit.
+func burstFlag(p *int64) *Value {
+	v := Int(p, 1, algo.MaxPermits)
+	v.text = func() string { return Unset(*p) }
+	return v
 }
 
-func (*rateValue) Type() string { return "permits/period" }
-
-// burstValue is a flag value of which 0 stands for a default that depends on --limit.
-type burstValue struct{ l *Limit }
-
-func (v *burstValue) String() string {
-	if v.l == nil || v.l.Burst == 0 {
+// Unset is a number in words, "" for 0, which stands for a flag that is not given.
+func Unset(n int64) string {
+	if n == 0 {
 		return ""
 	}
-	return strconv.FormatInt(v.l.Burst, 10)
+	return strconv.FormatInt(n, 10)
 }
-
-func (v *burstValue) Set(s string) error { return Int(&v.l.Burst, 1, algo.MaxPermits).Set(s) }
-
-func (*burstValue) Type() string { return "n" }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Error is one line that says what was given and what is accepted. The program adds how to get help.
@@ -96,4 +97,14 @@ func NoSubcommand(cmd *cobra.Command, name string) error {
 		hint = "; did you mean " + Quote(nearest) + "?"
 	}
 	return Errorf("%s has no command %s%s", cmd.Name(), Quote(name), hint)
+}
+
+// Alone refuses the first of the flags that was given, and says why it cannot stand as it does, such as "needs --config".
+func Alone(fs *pflag.FlagSet, why string, names ...string) error {
+	for _, name := range names {
+		if fs.Changed(name) {
+			return Errorf("--%s %s", name, why)
+		}
+	}
+	return nil
 }

@@ -11,13 +11,13 @@ import (
 
 // Request is a request as flags describe it.
 type Request struct {
-	request    requestFlag
-	headers    pairs
+	line       string
+	headers    [][2]string
 	client     string
 	route      string
 	protocol   string
 	cost       int64
-	attributes pairs
+	attributes [][2]string
 }
 
 // RequestNames are the flags that need --request.
@@ -27,21 +27,21 @@ func RequestNames() []string {
 
 // Register adds the flags to fs.
 func (q *Request) Register(fs *pflag.FlagSet) {
-	q.headers = pairs{separator: ":", form: "Name: value"}
-	q.attributes = pairs{separator: "=", form: "name=value"}
 	q.cost, q.protocol = 1, "http"
-	fs.Var(&q.request, "request", "explain what becomes of this request: "+RequestForm+"\n(default: none)")
-	fs.VarP(&q.headers, "header", "H", "a field of its header, such as 'X-Plan: gold'; may be repeated (default: none)")
-	fs.Var(clientFlag{&q.client}, clientName, "the address of its client (default: not known)")
-	fs.Var(word{&q.route}, "route", "the route, such as 'POST /users/{id}' (default: none)")
-	fs.Var(word{&q.protocol}, "protocol", "what it comes by")
+	fs.Var(requestFlag(&q.line), "request", "explain what becomes of this request: "+RequestForm+"\n(default: none)")
+	fs.VarP(pairs(&q.headers, ":", "Name: value"), "header", "H",
+		"a field of its header, such as 'X-Plan: gold'; may be repeated (default: none)")
+	fs.Var(clientFlag(&q.client), clientName, "the address of its client (default: not known)")
+	fs.Var(free(&q.route), "route", "the route, such as 'POST /users/{id}' (default: none)")
+	fs.Var(free(&q.protocol), "protocol", "what it comes by")
 	fs.Var(Int(&q.cost, 1, algo.MaxPermits), "cost",
 		"how many permits it costs where the configuration does not say so, from 1 to 10^15")
-	fs.Var(&q.attributes, "attribute", "an attribute, such as team=blue; may be repeated (default: none)")
+	fs.Var(pairs(&q.attributes, "=", "name=value"), "attribute",
+		"an attribute, such as team=blue; may be repeated (default: none)")
 }
 
 // Line is the value of --request, "" if there is none.
-func (q *Request) Line() string { return q.request.line }
+func (q *Request) Line() string { return q.line }
 
 // Client is the value of --client, "" if there is none.
 func (q *Request) Client() string { return q.client }
@@ -49,10 +49,10 @@ func (q *Request) Client() string { return q.client }
 // Describe returns the request.
 func (q *Request) Describe() (*policy.Request, error) {
 	r := &policy.Request{Protocol: strings.ToLower(q.protocol), Route: q.route, Cost: q.cost}
-	if err := ParseRequest(q.request.line, r); err != nil {
+	if err := ParseRequest(q.line, r); err != nil {
 		return nil, err
 	}
-	for _, h := range q.headers.all {
+	for _, h := range q.headers {
 		if err := AddHeader(r, h[0], h[1]); err != nil {
 			return nil, BadValue("header", h[0], err.Error())
 		}
@@ -64,7 +64,7 @@ func (q *Request) Describe() (*policy.Request, error) {
 		}
 		r.Client = client
 	}
-	for _, a := range q.attributes.all {
+	for _, a := range q.attributes {
 		if r.Attributes == nil {
 			r.Attributes = map[string]string{}
 		}
@@ -73,88 +73,38 @@ func (q *Request) Describe() (*policy.Request, error) {
 	return r, nil
 }
 
-// requestFlag is a flag value: a request.
-type requestFlag struct{ line string }
+// requestFlag is a flag value that stores a request into p.
+func requestFlag(p *string) *Value {
+	return TextOf("request", p, func(s string) (string, error) { return s, ParseRequest(s, &policy.Request{}) })
+}
 
-func (f *requestFlag) String() string { return f.line }
+// clientFlag is a flag value that stores an address into p.
+func clientFlag(p *string) *Value {
+	return TextOf("address", p, func(s string) (string, error) {
+		_, err := ParseClient(s)
+		return s, err
+	})
+}
 
-// Set takes a line that can be read.
-func (f *requestFlag) Set(s string) error {
-	if err := ParseRequest(s, &policy.Request{}); err != nil {
-		return err
+// free is a flag value that stores any text into p.
+func free(p *string) *Value {
+	return TextOf("text", p, func(s string) (string, error) { return s, nil })
+}
+
+// pairs is a flag value that may be repeated, and adds names with values to p.
+func pairs(p *[][2]string, separator, form string) *Value {
+	text := func(all [][2]string) string {
+		words := make([]string, len(all))
+		for i, p := range all {
+			words[i] = p[0] + separator + p[1]
+		}
+		return strings.Join(words, ", ")
 	}
-	f.line = s
-	return nil
+	return Of("'"+form+"'", p, text, func(s string) ([][2]string, error) {
+		name, value, found := strings.Cut(s, separator)
+		if name = strings.TrimSpace(name); !found || name == "" {
+			return nil, Errorf("must be '%s'", form)
+		}
+		return append(*p, [2]string{name, strings.TrimSpace(value)}), nil
+	})
 }
-
-// Type is what help shows in place of a value.
-func (*requestFlag) Type() string { return "request" }
-
-// clientFlag is a flag value: an address.
-type clientFlag struct{ address *string }
-
-func (f clientFlag) String() string {
-	if f.address == nil {
-		return ""
-	}
-	return *f.address
-}
-
-// Set takes an address.
-func (f clientFlag) Set(s string) error {
-	_, err := ParseClient(s)
-	*f.address = s
-	return err
-}
-
-// Type is what help shows in place of a value.
-func (clientFlag) Type() string { return "address" }
-
-// word is a flag value: any text.
-type word struct{ text *string }
-
-func (f word) String() string {
-	if f.text == nil {
-		return ""
-	}
-	return *f.text
-}
-
-// Set takes any text.
-func (f word) Set(s string) error {
-	*f.text = s
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (word) Type() string { return "text" }
-
-// pairs is a flag value that may be repeated: names with values.
-type pairs struct {
-	separator, form string
-	all             [][2]string
-}
-
-func (f *pairs) String() string {
-	if f == nil || len(f.all) == 0 {
-		return ""
-	}
-	words := make([]string, len(f.all))
-	for i, p := range f.all {
-		words[i] = p[0] + f.separator + p[1]
-	}
-	return strings.Join(words, ", ")
-}
-
-// Set adds a pair.
-func (f *pairs) Set(s string) error {
-	name, value, found := strings.Cut(s, f.separator)
-	if name = strings.TrimSpace(name); !found || name == "" {
-		return Errorf("must be '%s'", f.form)
-	}
-	f.all = append(f.all, [2]string{name, strings.TrimSpace(value)})
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (f *pairs) Type() string { return "'" + f.form + "'" }

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"errors"
+	"net/url"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -42,7 +44,7 @@ const (
 // Register sets o to the defaults and adds the flags to fs, which write to o.
 func (o *OTLP) Register(fs *pflag.FlagSet) {
 	*o = OTLP{Interval: usualInterval, Traces: tracesParent, Keys: keysNone}
-	fs.Var(&endpoint{&o.Endpoint}, "otlp-endpoint",
+	fs.Var(flags.TextOf("URL", &o.Endpoint, endpoint), "otlp-endpoint",
 		"URL of a collector of OpenTelemetry that gets metrics and spans,\nsuch as http://127.0.0.1:4318 (default: none)")
 	fs.Var(flags.Duration(&o.Interval, shortestInterval, longestInterval), "otlp-interval",
 		"how often metrics are sent to --otlp-endpoint, from 1s to 1h")
@@ -56,10 +58,15 @@ func (o *OTLP) Check(fs *pflag.FlagSet) error {
 	if o.Endpoint != "" {
 		return nil
 	}
-	for _, name := range []string{"otlp-interval", "otlp-traces", "otlp-keys"} {
-		if fs.Changed(name) {
-			return flags.Errorf("--%s needs --otlp-endpoint", name)
-		}
+	return flags.Alone(fs, "needs --otlp-endpoint", "otlp-interval", "otlp-traces", "otlp-keys")
+}
+
+// endpoint is the URL of a collector.
+func endpoint(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("must be http://HOST:PORT or https://HOST:PORT, with a path or without")
 	}
-	return nil
+	return text, nil
 }

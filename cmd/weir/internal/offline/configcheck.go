@@ -75,7 +75,7 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().Var(&url, "store",
+	cmd.Flags().Var(url.Flag(), "store",
 		"the store that weir serve has by --store: shared policies need none in the file (default: none)")
 	rates.register(cmd.Flags())
 	return cmd

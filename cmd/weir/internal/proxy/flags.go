@@ -8,49 +8,13 @@ import (
 	"strings"
 )
 
-// upstreamValue is a flag value that holds an Upstream.
-type upstreamValue struct{ Upstream }
-
-// Set implements pflag.Value.
-func (v *upstreamValue) Set(s string) error {
-	u, err := ParseUpstream(s)
-	if err == nil {
-		v.Upstream = u
-	}
-	return err
-}
-
-// Type implements pflag.Value.
-func (*upstreamValue) Type() string { return "URL" }
-
-// wordValue is a flag value that holds a text of some kind.
-type wordValue struct {
-	p    *string
-	kind string
-}
-
-// String implements pflag.Value.
-func (v *wordValue) String() string {
-	if v.p == nil {
-		return ""
-	}
-	return *v.p
-}
-
-// Set implements pflag.Value. What is given must not be empty.
-func (v *wordValue) Set(s string) error {
+// word is a text that is not empty.
+func word(s string) (string, error) {
 	if s == "" {
-		return errors.New("must not be empty")
+		return "", errors.New("must not be empty")
 	}
-	*v.p = s
-	return nil
+	return s, nil
 }
-
-// Type implements pflag.Value.
-func (v *wordValue) Type() string { return v.kind }
-
-// sizeValue is a flag value that holds a number of bytes.
-type sizeValue int64
 
 // sizeUnits go from long to short, so that the suffix B is tried last.
 var sizeUnits = []struct {
@@ -66,16 +30,8 @@ var sizeUnits = []struct {
 	{"b", 1},
 }
 
-// String implements pflag.Value. 0 is the default and says nothing.
-func (v *sizeValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return strconv.FormatInt(int64(*v), 10)
-}
-
-// Set implements pflag.Value.
-func (v *sizeValue) Set(s string) error {
+// parseSize reads a number of bytes with its unit.
+func parseSize(s string) (int64, error) {
 	number, unit := strings.ToLower(strings.TrimSpace(s)), int64(1)
 	for _, u := range sizeUnits {
 		if digits, ok := strings.CutSuffix(number, u.suffix); ok {
@@ -85,14 +41,11 @@ func (v *sizeValue) Set(s string) error {
 	}
 	n, err := strconv.ParseUint(strings.ReplaceAll(number, "_", ""), 10, 63)
 	if err != nil || int64(n) > math.MaxInt64/unit {
-		return errors.New("must be a whole number of bytes, KB, MB, GB, KiB, MiB or GiB from 0, such as 512KiB, below 2^63 bytes")
+		return 0, errors.New(
+			"must be a whole number of bytes, KB, MB, GB, KiB, MiB or GiB from 0, such as 512KiB, below 2^63 bytes")
 	}
-	*v = sizeValue(int64(n) * unit)
-	return nil
+	return int64(n) * unit, nil
 }
-
-// Type implements pflag.Value.
-func (*sizeValue) Type() string { return "size" }
 
 // isHost reports whether s can be the value of a Host header.
 func isHost(s string) bool {

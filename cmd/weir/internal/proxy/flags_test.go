@@ -54,14 +54,14 @@ func TestSizes(t *testing.T) {
 		"0": 0, "1": 1, "512KiB": 512 << 10, "10mib": 10 << 20, "1 GiB": 1 << 30, "10MB": 10e6, "2gb": 2e9, "1_000kb": 1e6, "7B": 7,
 		"9223372036854775807": 1<<63 - 1,
 	} {
-		var v sizeValue
-		if err := v.Set(s); err != nil || int64(v) != want {
+		v, err := parseSize(s)
+		if err != nil || v != want {
 			t.Errorf("%q is %d, %v, want %d", s, v, err, want)
 		}
 	}
 	for _, s := range []string{"", "-1", "1.5MiB", "MiB", "1TB", "9223372036854775808", "9007199254740992KiB", "1k", "x"} {
-		var v sizeValue
-		if err := v.Set(s); err == nil || !strings.Contains(err.Error(), "512KiB") {
+		v, err := parseSize(s)
+		if err == nil || !strings.Contains(err.Error(), "512KiB") {
 			t.Errorf("%q is %d, %v", s, v, err)
 		}
 	}

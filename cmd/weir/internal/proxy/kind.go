@@ -31,7 +31,7 @@ const (
 
 // kind are the flags of the front.
 type kind struct {
-	upstream        upstreamValue
+	upstream        Upstream
 	upstreamHost    string
 	upstreamCA      string
 	upstreamRoots   *x509.CertPool // of upstreamCA
@@ -39,7 +39,7 @@ type kind struct {
 	trusted         []netip.Prefix
 	concurrency     int64
 	queue           int64
-	maxBody         sizeValue
+	maxBody         int64
 	headers         string
 	logRequests     bool
 }
@@ -54,20 +54,22 @@ func Kind() *front.Kind {
 }
 
 func (k *kind) register(fs *pflag.FlagSet) {
-	fs.Var(&k.upstream, "upstream", "the service: http://host:port, https://host:port, with a path that is put before all "+
-		"others if you like, or unix:///path/of.sock (default: none, it must be given)")
+	fs.Var(flags.Of("URL", &k.upstream, Upstream.String, ParseUpstream), "upstream",
+		"the service: http://host:port, https://host:port, with a path that is put before all "+
+			"others if you like, or unix:///path/of.sock (default: none, it must be given)")
 	fs.Var(flags.Networks(&k.trusted), "trusted-proxies",
 		"addresses or networks whose X-Forwarded headers are believed, joined by commas (default: none)")
 	fs.Var(flags.Int(&k.concurrency, 0, mostPlaces), "concurrency",
 		"requests that the service gets at a time, up to 1000000; 0 for any number")
 	fs.Var(flags.Int(&k.queue, 0, mostPlaces), "queue", "requests that wait for --concurrency, in their order, up to 1000000")
-	fs.Var(&wordValue{&k.upstreamHost, "HOST"}, "upstream-host",
+	fs.Var(flags.TextOf("HOST", &k.upstreamHost, word), "upstream-host",
 		"Host header for the service (default: the one that the client sent)")
 	fs.Var(flags.File(&k.upstreamCA), "upstream-ca",
 		"certificate authorities of an https service, in PEM (default: those of the system)")
 	fs.Var(flags.Duration(&k.upstreamTimeout, 0, longest), "upstream-timeout",
 		"how long the service may take to begin its answer, before the client gets 504; up to 24h, 0 for ever")
-	fs.Var(&k.maxBody, "max-body", "largest body of a request, such as 512KiB or 10MiB; 0 for any (default 0)")
+	fs.Var(flags.Of("size", &k.maxBody, flags.Unset, parseSize), "max-body",
+		"largest body of a request, such as 512KiB or 10MiB; 0 for any (default 0)")
 	fs.Var(flags.OneOf(&k.headers, headersNone, headersIETF), "headers",
 		"header fields of answers: RateLimit and RateLimit-Policy, which name policies to\nclients, as bodies of refusals "+
 			"do, or none, without names in bodies")
@@ -106,9 +108,8 @@ const maxPEM = 4 << 20
 // apart makes sure that the service is none of the addresses that are listened on: a request would come back again and again, or
 // get at the pages for operators of this machine.
 func (k *kind) apart(fs *pflag.FlagSet) (err error) {
-	listens := (*flags.HostPort)(nil).Type()
 	fs.VisitAll(func(f *pflag.Flag) {
-		if at := f.Value.String(); f.Value.Type() == listens && at != "" && leadsTo(k.upstream.address(), at) {
+		if at := f.Value.String(); f.Value.Type() == flags.Address && at != "" && leadsTo(k.upstream.address(), at) {
 			err = flags.BadValue("upstream", k.upstream.String(), "must not be the address that the proxy listens on, "+at)
 		}
 	})
@@ -125,9 +126,9 @@ func (k *kind) fields() ratelimitfields.Fields {
 
 func (k *kind) make(s front.Shared) (front.Made, error) {
 	o := Options{
-		Upstream: k.upstream.Upstream, Engine: s.Limits.Engine(), Fields: k.fields(),
+		Upstream: k.upstream, Engine: s.Limits.Engine(), Fields: k.fields(),
 		UpstreamHost: k.upstreamHost, UpstreamRoots: k.upstreamRoots, UpstreamTimeout: k.upstreamTimeout,
-		TrustedProxies: k.trusted, Concurrency: k.concurrency, Queue: k.queue, MaxBody: int64(k.maxBody),
+		TrustedProxies: k.trusted, Concurrency: k.concurrency, Queue: k.queue, MaxBody: k.maxBody,
 		Bound: s.Bound(), TLS: s.TLS("h2", "http/1.1"), Traced: s.Traced, LogRequests: k.logRequests, Logger: s.Log,
 	}
 	p, err := New(o)

@@ -29,12 +29,12 @@ type adminFlags struct {
 	tokenFile     string
 	clientCA      string
 	metricsPublic bool
-	rate          limitRate
+	rate          weir.Rate
 
 	auditPath            string
 	auditSize, auditKept int
 
-	refusalLog     refusalRate
+	refusalLog     weir.Rate // zero: off
 	refusalKeys    string
 	refusalSecrets string
 }
@@ -45,8 +45,9 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 			"again when it changes (default: none: the\npages are answered if weir listens on a loopback address)")
 	fs.Var(flags.File(&f.clientCA), "admin-client-ca",
 		"authorities in PEM whose client certificates let in at the admin pages\n(default: none)")
-	f.rate = limitRate(weir.PerSecond(20))
-	fs.Var(&f.rate, "admin-rate", "how often an address may ask for admin pages, with a burst of five times that")
+	f.rate = weir.PerSecond(20)
+	fs.Var(rateFlag("rate", &f.rate, "must be a rate such as 20/s"), "admin-rate",
+		"how often an address may ask for admin pages, with a burst of five times that")
 	fs.BoolVar(&f.metricsPublic, "metrics-public", false, "answer /metrics to every client")
 	fs.Var(flags.File(&f.auditPath), "audit-log",
 		"file to which each change by the admin API is appended as a line of JSON\n"+
@@ -56,8 +57,9 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 		"megabytes at which --audit-log is put aside and begun anew, from 1 to 100000")
 	fs.Var(flags.Int(&f.auditKept, 0, mostAuditKept), "audit-log-files",
 		"files put aside that are kept, up to 10000; 0 for all")
-	f.refusalLog = refusalRate{rate: weir.PerSecond(1)}
-	fs.Var(&f.refusalLog, "refusal-log", "how many refusals of each policy are logged in the long run, or off")
+	f.refusalLog = weir.PerSecond(1)
+	fs.Var(rateFlag("rate|off", &f.refusalLog, "must be a rate such as 1/s, or off"), "refusal-log",
+		"how many refusals of each policy are logged in the long run, or off")
 	f.refusalKeys = "hashed"
 	fs.Var(flags.OneOf(&f.refusalKeys, "hashed", "plain", "none"), "refusal-log-keys", "how the log has keys and clients")
 	fs.Var(flags.File(&f.refusalSecrets), "refusal-log-secret-file",
@@ -68,27 +70,23 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 // are admin pages.
 func (f *adminFlags) check(fs *pflag.FlagSet, withTLS, withPages bool) error {
 	if !withPages {
-		for _, name := range []string{"admin-token-file", "admin-client-ca", "admin-rate", "metrics-public"} {
-			if fs.Changed(name) {
-				return flags.Errorf("--%s needs --%s or --%s, where the admin pages are", name, frontAdmin, frontHTTP)
-			}
+		if err := flags.Alone(fs, "needs --"+frontAdmin+" or --"+frontHTTP+", where the admin pages are",
+			"admin-token-file", "admin-client-ca", "admin-rate", "metrics-public"); err != nil {
+			return err
 		}
 	}
 	if f.clientCA != "" && !withTLS {
 		return flags.Errorf("--admin-client-ca needs --tls-cert and --tls-key")
 	}
 	if f.auditPath == "" {
-		for _, name := range []string{"audit-log-size", "audit-log-files"} {
-			if fs.Changed(name) {
-				return flags.Errorf("--%s needs --audit-log", name)
-			}
+		if err := flags.Alone(fs, "needs --audit-log", "audit-log-size", "audit-log-files"); err != nil {
+			return err
 		}
 	}
-	if f.refusalLog.off {
-		for _, name := range []string{"refusal-log-keys", "refusal-log-secret-file"} {
-			if fs.Changed(name) {
-				return flags.Errorf("--%s cannot stand with --refusal-log off", name)
-			}
+	if f.refusalLog == (weir.Rate{}) {
+		if err := flags.Alone(fs, "cannot stand with --refusal-log off",
+			"refusal-log-keys", "refusal-log-secret-file"); err != nil {
+			return err
 		}
 	}
 	if f.refusalSecrets != "" && f.refusalKeys != "hashed" {
@@ -132,7 +130,7 @@ const (
 
 // refusals returns what logs them, and makes the hashes of keys also for others if nothing is logged.
 func (f *adminFlags) refusals(log *slog.Logger) (*policy.RefusalLog, error) {
-	o := policy.RefusalLogOptions{Logger: log, Rate: f.refusalLog.rate}
+	o := policy.RefusalLogOptions{Logger: log, Rate: f.refusalLog}
 	switch f.refusalKeys {
 	case "plain":
 		o.Keys = policy.KeysPlain
@@ -158,72 +156,29 @@ func (f *adminFlags) refusals(log *slog.Logger) (*policy.RefusalLog, error) {
 	return l, nil
 }
 
-// limitRate is the value of --admin-rate.
-type limitRate weir.Rate
-
-// String is the current value.
-func (r *limitRate) String() string {
-	if *r == (limitRate{}) {
-		return ""
+// rateFlag is a flag value that stores a rate into p. Where the kind has the word off, that is the zero rate.
+func rateFlag(kind string, p *weir.Rate, must string) *flags.Value {
+	const off = "off"
+	text := func(r weir.Rate) string {
+		if r == (weir.Rate{}) {
+			return off
+		}
+		return r.String()
 	}
-	return weir.Rate(*r).String()
+	return flags.Of(kind, p, text, func(s string) (weir.Rate, error) {
+		if s == off && strings.HasSuffix(kind, off) {
+			return weir.Rate{}, nil
+		}
+		rate, err := weir.ParseRate(s)
+		if err != nil {
+			err = errors.New(must)
+		}
+		return rate, err
+	})
 }
 
-// Set stores s if it is a rate.
-func (r *limitRate) Set(s string) error {
-	rate, err := weir.ParseRate(s)
-	if err != nil {
-		return errors.New("must be a rate such as 20/s")
-	}
-	*r = limitRate(rate)
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (*limitRate) Type() string { return "rate" }
-
-// burst is how often an address may ask at once.
-func (r limitRate) burst() int64 {
+// burstOf is how often an address may ask at once.
+func burstOf(r weir.Rate) int64 {
 	const factor, most = 5, 1_000_000_000_000_000
 	return min(max(r.Permits, 1), most/factor) * factor
 }
-
-// refusalRate is the value of --refusal-log.
-type refusalRate struct {
-	rate weir.Rate
-	off  bool
-}
-
-// String is the current value.
-func (r *refusalRate) String() string {
-	switch {
-	case r.off:
-		return "off"
-	case r.rate == (weir.Rate{}):
-		return ""
-	default:
-		return r.rate.String()
-	}
-}
-
-// Set stores s if it is a rate, or off.
-func (r *refusalRate) Set(s string) error {
-	if s == "off" {
-		*r = refusalRate{off: true}
-		return nil
-	}
-	rate, err := weir.ParseRate(s)
-	if err != nil {
-		return errors.New("must be a rate such as 1/s, or off")
-	}
-	*r = refusalRate{rate: rate}
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (*refusalRate) Type() string { return "rate|off" }
-
-var (
-	_ pflag.Value = (*limitRate)(nil)
-	_ pflag.Value = (*refusalRate)(nil)
-)

@@ -7,7 +7,7 @@ import (
 
 // TestHashesWithoutRefusalLog: --otlp-keys hashed needs the hashes of keys with --refusal-log off as well.
 func TestHashesWithoutRefusalLog(t *testing.T) {
-	f := adminFlags{refusalLog: refusalRate{off: true}, refusalKeys: "hashed"}
+	f := adminFlags{refusalKeys: "hashed"}
 	l, err := f.refusals(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ type configFlags struct {
 
 func (f *configFlags) register(fs *pflag.FlagSet) {
 	fs.Var(flags.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
-	fs.Var(&f.storeURL, "store",
+	fs.Var(f.storeURL.Flag(), "store",
 		"Redis or Valkey that shares the policies of the files that are not local, in place of that of --config: "+
 			"redis://host:6379, rediss:// over TLS (default: that of --config)")
 	fs.Var(flags.Text(&f.state, 1, 4096), "state",
@@ -45,19 +45,11 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 		return flags.Errorf("--state needs --config")
 	}
 	if f.path != "" || rates {
-		for _, name := range []string{"limit", "burst", "max-keys", "by"} {
-			if fs.Changed(name) {
-				return flags.Errorf("--%s cannot stand with --config or --ratelimit-config, which have the limits", name)
-			}
-		}
-		return nil
+		return flags.Alone(fs, "cannot stand with --config or --ratelimit-config, which have the limits",
+			"limit", "burst", "max-keys", "by")
 	}
-	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "auth-headers", "explain-every"} {
-		if fs.Changed(name) {
-			return flags.Errorf("--%s needs --config or --ratelimit-config", name)
-		}
-	}
-	return nil
+	return flags.Alone(fs, "needs --config or --ratelimit-config",
+		"store", "trust-proxy", "auth-refusal-status", "auth-headers", "explain-every")
 }
 
 // configured reports whether the limits are those of a file.

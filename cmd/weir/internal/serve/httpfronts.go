@@ -4,10 +4,10 @@ import (
 	"crypto/tls"
 	"maps"
 	"net/netip"
+	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/dashboard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -65,7 +66,7 @@ func (o *options) adminKind() *front.Kind {
 }
 
 func (f *httpFlags) register(fs *pflag.FlagSet) {
-	fs.Var(hostNames{&f.names}, "http-names",
+	fs.Var(flags.Of("names", &f.names, joined, hostNames), "http-names",
 		"names of hosts, joined by commas, under which --http answers on a loopback address besides\nlocalhost and addresses; "+
 			"on other addresses it answers under any name (default: none)")
 	f.trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -80,12 +81,32 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 			"passes them on, as bodies of\nrefusals do, or none, without names in bodies")
 }
 
+const (
+	longestName = 253
+	nameBytes   = "abcdefghijklmnopqrstuvwxyz0123456789-._"
+)
+
+func joined(names []string) string { return strings.Join(names, ",") }
+
+// hostNames reads names of hosts, joined by commas and without ports.
+func hostNames(s string) ([]string, error) {
+	var all []string
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		clean := keytext.CleanHost(name)
+		if clean == "" || len(clean) > longestName || strings.Trim(clean, nameBytes) != "" || strings.Contains(name, ":") {
+			return nil, flags.Errorf(
+				"%s is not the name of a host: must be such as weir.internal, without a port, up to 253 bytes", flags.Quote(name))
+		}
+		all = append(all, clean)
+	}
+	return all, nil
+}
+
 // checkHTTP finds flags of the JSON API that are given although it is not offered.
 func (o *options) checkHTTP(fs *pflag.FlagSet) error {
-	for _, name := range []string{"trust-proxy", "auth-refusal-status", "auth-headers"} {
-		if o.address(frontHTTP) == "" && fs.Changed(name) {
-			return flags.Errorf("--%s needs --%s", name, frontHTTP)
-		}
+	if o.address(frontHTTP) == "" {
+		return flags.Alone(fs, "needs --"+frontHTTP, "trust-proxy", "auth-refusal-status", "auth-headers")
 	}
 	if !fs.Changed("auth-refusal-status") {
 		o.http.authStatus = 0
@@ -110,7 +131,7 @@ func (s *serving) pages() (err error) {
 		at = s.listener(frontHTTP)
 	}
 	guarding := adminguard.Options{
-		Local: at != nil && isLoopback(at.Addr()), Rate: weir.Rate(o.admin.rate), Burst: o.admin.rate.burst(),
+		Local: at != nil && isLoopback(at.Addr()), Rate: o.admin.rate, Burst: burstOf(o.admin.rate),
 		LoginFailed: s.loginFailed,
 	}
 	if s.secrets.tokens != nil {

@@ -43,15 +43,8 @@ func (f *ratelimitFlags) register(fs *pflag.FlagSet) {
 // check finds flags that do not go together.
 func (f *ratelimitFlags) check(fs *pflag.FlagSet, grpc string) error {
 	if f.path == "" {
-		for _, name := range []string{
-			"ratelimit-algorithm", "ratelimit-consistency", "ratelimit-merge", "ratelimit-shadow", "ratelimit-quota",
-			"ratelimit-ignore-dotfiles",
-		} {
-			if fs.Changed(name) {
-				return flags.Errorf("--%s needs --ratelimit-config", name)
-			}
-		}
-		return nil
+		return flags.Alone(fs, "needs --ratelimit-config", "ratelimit-algorithm", "ratelimit-consistency", "ratelimit-merge",
+			"ratelimit-shadow", "ratelimit-quota", "ratelimit-ignore-dotfiles")
 	}
 	if grpc == "" {
 		return flags.Errorf("--ratelimit-config needs --grpc, where its limits are asked for")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
@@ -46,7 +47,7 @@ func (s *serving) observe() (err error) {
 func (s *serving) watched(e policy.EngineOptions) policy.EngineOptions {
 	e.Observer = s.metrics.Observer()
 	e.OnRefused = s.refused.Refused
-	if !s.o.admin.refusalLog.off {
+	if s.o.admin.refusalLog != (weir.Rate{}) {
 		e.OnRefused = func(requests []*policy.Request, v *policy.Verdict) uint64 {
 			s.logged.Refused(requests, v)
 			return s.refused.Refused(requests, v)
