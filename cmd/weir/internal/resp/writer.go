@@ -150,6 +150,56 @@ func (w *Writer) Double(f float64) {
 	w.b = append(w.b, '\r', '\n')
 }
 
+// Pairs is a map: names, each followed by its value.
+type Pairs []any
+
+// Names is a set of simple strings.
+type Names []string
+
+// Any writes a value that was built in memory: a string, an int, [Pairs], [Names], a list of such values, or nil, which is the
+// null of a list. It is for what is asked for rarely.
+func (w *Writer) Any(value any) {
+	switch v := value.(type) {
+	case nil:
+		w.NullArray()
+	case string:
+		w.BulkString(v)
+	case int:
+		w.Int(int64(v))
+	case Names:
+		w.Set(len(v))
+		for _, name := range v {
+			w.Simple(name)
+		}
+	case Pairs:
+		w.Map(len(v) / 2)
+		for _, one := range v {
+			w.Any(one)
+		}
+	case []any:
+		w.Array(len(v))
+		for _, one := range v {
+			w.Any(one)
+		}
+	}
+}
+
+// Fields begins n values that have names in version 3 of the protocol, each by [Writer.Field].
+func (w *Writer) Fields(n int) {
+	if w.Proto == RESP3 {
+		w.Map(n)
+		return
+	}
+	w.Array(n)
+}
+
+// Field is the name of the value that is written next. Version 2 has the values alone.
+func (w *Writer) Field(name string) {
+	if w.Proto == RESP3 {
+		w.BulkString(name)
+	}
+}
+
 func (w *Writer) line(kind byte, s string) {
 	w.b = append(w.b, kind)
 	start := len(w.b)

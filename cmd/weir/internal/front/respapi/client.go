@@ -38,31 +38,30 @@ func (c *conn) setName(name []byte) {
 	c.info.Store(&info)
 }
 
-func clientSubcommands() []subcommand {
-	ok := func(_ *conn, w *resp.Writer, _ [][]byte) { w.OK() }
-	return []subcommand{
+func clientSubcommands() []spec {
+	ok := answers((*resp.Writer).OK)
+	return []spec{
 		{
-			"caching", 3, 0, "YES|NO", "Is refused: there is nothing that a client may keep",
-			func(_ *conn, w *resp.Writer, _ [][]byte) {
+			"caching", 3, 0, 0, "YES|NO", "Is refused: there is nothing that a client may keep", answers(func(w *resp.Writer) {
 				w.Error("ERR CLIENT CACHING is not supported: no reply of weir may be kept. Turn client-side caching off")
-			},
+			}),
 		},
-		{"capa", -3, 0, "capability [capability ...]", "Is accepted, and changes nothing", ok},
-		{"getname", 2, 0, "", "Answers the name of the connection", clientGetName},
-		{"getredir", 2, 0, "", "Answers -1: nothing is tracked", func(_ *conn, w *resp.Writer, _ [][]byte) { w.Int(-1) }},
-		{"id", 2, 0, "", "Answers the number of the connection", func(c *conn, w *resp.Writer, _ [][]byte) { w.Int(c.id) }},
+		{"capa", -3, 0, 0, "capability [capability ...]", "Is accepted, and changes nothing", ok},
+		{"getname", 2, 0, 0, "", "Answers the name of the connection", clientGetName},
+		{"getredir", 2, 0, 0, "", "Answers -1: nothing is tracked", answers(func(w *resp.Writer) { w.Int(-1) })},
+		{"id", 2, 0, 0, "", "Answers the number of the connection", func(c *conn, w *resp.Writer, _ [][]byte) { w.Int(c.id) }},
 		{
-			"info", 2, 0, "", "Tells of this connection",
+			"info", 2, 0, 0, "", "Tells of this connection",
 			func(c *conn, w *resp.Writer, _ [][]byte) { w.Text(c.describe(time.Now()) + "\n") },
 		},
-		{"list", -2, admin, "[ID client-id [client-id ...]]", "Tells of all connections", clientList},
-		{"no-evict", 3, 0, "ON|OFF", "Is accepted, and changes nothing: no connection is closed to save memory", onOff},
-		{"no-touch", 3, 0, "ON|OFF", "Is accepted, and changes nothing: nothing depends on when a key was read", onOff},
-		{"reply", 3, 0, "ON|OFF|SKIP", "Sets whether the client wants replies", clientReply},
-		{"setinfo", 4, 0, "LIB-NAME|LIB-VER value", "Tells the library of the client", clientSetInfo},
-		{"setname", 3, 0, "connection-name", "Names the connection", clientSetName},
+		{"list", -2, admin, 0, "[ID client-id [client-id ...]]", "Tells of all connections", clientList},
+		{"no-evict", 3, 0, 0, "ON|OFF", "Is accepted, and changes nothing: no connection is closed to save memory", onOff},
+		{"no-touch", 3, 0, 0, "ON|OFF", "Is accepted, and changes nothing: nothing depends on when a key was read", onOff},
+		{"reply", 3, 0, 0, "ON|OFF|SKIP", "Sets whether the client wants replies", clientReply},
+		{"setinfo", 4, 0, 0, "LIB-NAME|LIB-VER value", "Tells the library of the client", clientSetInfo},
+		{"setname", 3, 0, 0, "connection-name", "Names the connection", clientSetName},
 		{
-			"tracking", -3, 0, "ON|OFF [OPTIN]",
+			"tracking", -3, 0, 0, "ON|OFF [OPTIN]",
 			"Is accepted with OPTIN, as nothing that weir answers may be kept, and refused otherwise", clientTracking,
 		},
 	}

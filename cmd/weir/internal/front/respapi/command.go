@@ -6,6 +6,12 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
+// The groups of commands.
+const (
+	connectionGroup = "connection"
+	serverGroup     = "server"
+)
+
 // commandFlags are what COMMAND tells of a command.
 type commandFlags uint16
 
@@ -22,35 +28,61 @@ const (
 	admin
 )
 
-// command is one that the server answers.
-type command struct {
+// spec is a row of a table of commands.
+type spec struct {
 	// name is in lower case.
 	name string
-	// arity is how many arguments there are, the name included; -n is at least n.
+	// arity is how many arguments there are, the name included, and that of the command before a subcommand; -n is at least n.
 	arity int
 	flags commandFlags
 	// key is the index of the only key among the arguments, 0 if there is none.
 	key int
-	// group is the heading under which COMMAND DOCS lists it. Default: "connection".
-	group string
-	// summary is one line without a full stop.
-	summary string
 	// arguments are those after the name, as redis-cli shows them: "key cost [WAIT seconds]".
 	arguments string
+	// summary is one line without a full stop.
+	summary string
+	// run answers: it writes exactly one reply. args begin with the name as it was sent, there are as many as arity says, and
+	// they are valid until run returns.
+	run runner
+}
+
+type runner func(c *conn, w *resp.Writer, args [][]byte)
+
+// command is one that the server answers.
+type command struct {
+	spec
+
+	// group is the heading under which COMMAND DOCS lists it.
+	group string
 	// arityError is the answer to a wrong number of arguments. Default: that of Redis.
 	arityError string
-
-	// run answers: it writes exactly one reply. args begin with the name as it was sent, there are as many as arity says, and
-	// they are valid until run returns. ctx ends when the server cuts off what it is still doing.
-	run func(ctx context.Context, w *resp.Writer, args [][]byte)
-
-	// session takes the place of run for commands about the connection.
-	session func(c *conn, w *resp.Writer, args [][]byte)
-	// subs are the subcommands that session has.
-	subs []subcommand
+	// subs are the subcommands that run has.
+	subs []spec
 }
 
 // commander has commands.
 type commander interface {
 	commands() []command
+}
+
+// grouped are the commands of a table. usage is the answer to a wrong number of arguments, nil for that of Redis.
+func grouped(group string, usage func(*spec) string, rows ...spec) []command {
+	all := make([]command, len(rows))
+	for i := range rows {
+		all[i] = command{spec: rows[i], group: group}
+		if usage != nil {
+			all[i].arityError = usage(&rows[i])
+		}
+	}
+	return all
+}
+
+// without is a command that needs nothing of its connection.
+func without(run func(ctx context.Context, w *resp.Writer, args [][]byte)) runner {
+	return func(c *conn, w *resp.Writer, args [][]byte) { run(c.s.ctx, w, args) }
+}
+
+// answers is a command whose answer is always the same.
+func answers(value func(w *resp.Writer)) runner {
+	return func(_ *conn, w *resp.Writer, _ [][]byte) { value(w) }
 }

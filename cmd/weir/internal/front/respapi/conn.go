@@ -397,10 +397,8 @@ func (c *conn) execute(args [][]byte) {
 		} else {
 			wrongArity(w, cmd.name)
 		}
-	case cmd.session != nil:
-		cmd.session(c, w, args)
 	default:
-		cmd.run(c.s.ctx, w, args)
+		cmd.run(c, w, args)
 	}
 	if c.mute.any {
 		c.muted(start)

@@ -1,7 +1,6 @@
 package respapi
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"runtime/debug"
@@ -24,34 +23,26 @@ const mostWrong = 10
 type connectionCommands struct{}
 
 func (connectionCommands) commands() []command {
-	return []command{
-		{
-			name: "auth", arity: -2, flags: noAuth | fast, arguments: "[username] password",
-			summary: "Authenticates the connection", session: auth,
+	return append(grouped(connectionGroup, nil,
+		spec{"auth", -2, noAuth | fast, 0, "[username] password", "Authenticates the connection", auth},
+		spec{
+			"echo", 2, fast, 0, "message", "Answers the message",
+			func(_ *conn, w *resp.Writer, args [][]byte) { w.Bulk(args[1]) },
 		},
-		container("client", "Tells of connections, and changes this one", 0, clientSubcommands()),
-		{
-			name: "echo", arity: 2, flags: fast, arguments: "message", summary: "Answers the message",
-			run: func(_ context.Context, w *resp.Writer, args [][]byte) { w.Bulk(args[1]) },
+		spec{
+			"hello", -1, noAuth | fast, 0, "[protover] [AUTH username password] [SETNAME clientname]",
+			"Chooses the version of the protocol", hello,
 		},
-		{
-			name: "hello", arity: -1, flags: noAuth | fast, arguments: "[protover] [AUTH username password] [SETNAME clientname]",
-			summary: "Chooses the version of the protocol", session: hello,
+		spec{"ping", -1, fast, 0, "[message]", "Answers PONG, or the message", ping},
+		spec{"quit", -1, noAuth | fast, 0, "", "Closes the connection", quit},
+		spec{"reset", 1, noAuth | fast, 0, "", "Makes the connection like a new one", reset},
+		spec{
+			"select", 2, fast, 0, "index", "Is accepted for clients that choose a database: all are the same one", selectDB,
 		},
-		{
-			name: "ping", arity: -1, flags: fast, arguments: "[message]", summary: "Answers PONG, or the message",
-			arityError: "ERR wrong number of arguments for 'ping' command", run: ping,
-		},
-		{name: "quit", arity: -1, flags: noAuth | fast, summary: "Closes the connection", session: quit},
-		{name: "reset", arity: 1, flags: noAuth | fast, summary: "Makes the connection like a new one", session: reset},
-		{
-			name: "select", arity: 2, flags: fast, arguments: "index",
-			summary: "Is accepted for clients that choose a database: all are the same one", run: selectDB,
-		},
-	}
+	), container("client", "Tells of connections, and changes this one", 0, clientSubcommands()...))
 }
 
-func ping(_ context.Context, w *resp.Writer, args [][]byte) {
+func ping(_ *conn, w *resp.Writer, args [][]byte) {
 	switch len(args) {
 	case 1:
 		w.Simple("PONG")
@@ -77,7 +68,7 @@ func reset(c *conn, w *resp.Writer, _ [][]byte) {
 	w.Simple("RESET")
 }
 
-func selectDB(_ context.Context, w *resp.Writer, args [][]byte) {
+func selectDB(_ *conn, w *resp.Writer, args [][]byte) {
 	switch i, err := strconv.Atoi(string(args[1])); {
 	case err != nil:
 		w.Error("ERR value is not an integer or out of range")
@@ -184,23 +175,11 @@ func hello(c *conn, w *resp.Writer, args [][]byte) {
 		c.setName(name)
 	}
 	c.setProto(version)
-	w.Map(8)
-	w.BulkString("server")
-	w.BulkString("weir")
-	w.BulkString("version")
-	w.BulkString(compatible)
-	w.BulkString("weir_version")
-	w.BulkString(weirVersion)
-	w.BulkString("proto")
-	w.Int(int64(version))
-	w.BulkString("id")
-	w.Int(c.id)
-	w.BulkString("mode")
-	w.BulkString("standalone")
-	w.BulkString("role")
-	w.BulkString("master")
-	w.BulkString("modules")
-	w.Array(0)
+	w.Any(resp.Pairs{
+		"server", "weir", "version", compatible, "weir_version", weirVersion, "proto", version, "id", int(c.id),
+		"mode", "standalone", "role", "master", "modules",
+		[]any{},
+	})
 }
 
 // weirVersion is that of the program.

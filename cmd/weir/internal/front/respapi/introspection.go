@@ -8,23 +8,23 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
-func commandSubcommands() []subcommand {
-	return []subcommand{
+func commandSubcommands() []spec {
+	return []spec{
 		{
-			"count", 2, 0, "", "Answers how many commands there are",
+			"count", 2, 0, 0, "", "Answers how many commands there are",
 			func(c *conn, w *resp.Writer, _ [][]byte) { w.Int(int64(len(c.s.commands.sorted))) },
 		},
-		{"docs", -2, 0, "[command-name [command-name ...]]", "Documents commands", commandDocs},
-		{"getkeys", -3, 0, "command [arg ...]", "Answers the keys of a command", commandGetKeys},
-		{"info", -2, 0, "[command-name [command-name ...]]", "Tells of commands what clients need", commandInfo},
-		{"list", -2, 0, "[FILTERBY PATTERN pattern]", "Answers the names of commands", commandList},
+		{"docs", -2, 0, 0, "[command-name [command-name ...]]", "Documents commands", commandDocs},
+		{"getkeys", -3, 0, 0, "command [arg ...]", "Answers the keys of a command", commandGetKeys},
+		{"info", -2, 0, 0, "[command-name [command-name ...]]", "Tells of commands what clients need", commandInfo},
+		{"list", -2, 0, 0, "[FILTERBY PATTERN pattern]", "Answers the names of commands", commandList},
 	}
 }
 
 func commandAll(c *conn, w *resp.Writer) {
 	w.Array(len(c.s.commands.sorted))
 	for _, cmd := range c.s.commands.sorted {
-		cmd.write(w)
+		w.Any(cmd.told())
 	}
 }
 
@@ -36,12 +36,11 @@ func commandInfo(c *conn, w *resp.Writer, args [][]byte) {
 	start := w.Len()
 	w.Array(len(args) - 2)
 	for _, name := range args[2:] {
+		var told any
 		if cmd := c.s.commands.find(name); cmd != nil {
-			cmd.write(w)
-		} else {
-			w.NullArray()
+			told = cmd.told()
 		}
-		if tooMuch(w, start) {
+		if w.Any(told); tooMuch(w, start) {
 			return
 		}
 	}
@@ -70,16 +69,19 @@ func commandList(c *conn, w *resp.Writer, args [][]byte) {
 		}
 		pattern = strings.ToLower(string(args[4]))
 	}
-	var names []string
+	names := []any{}
 	for _, cmd := range c.s.commands.sorted {
-		if ok, err := path.Match(pattern, cmd.name); ok && err == nil {
+		if matches(pattern, cmd.name) {
 			names = append(names, cmd.name)
 		}
 	}
-	w.Array(len(names))
-	for _, name := range names {
-		w.BulkString(name)
-	}
+	w.Any(names)
+}
+
+// matches reports whether a name is of a pattern.
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
 }
 
 func commandGetKeys(c *conn, w *resp.Writer, args [][]byte) {
@@ -97,95 +99,66 @@ func commandGetKeys(c *conn, w *resp.Writer, args [][]byte) {
 }
 
 // names are those that Redis has for flags.
-func (f commandFlags) names() []string {
-	var names []string
-	for i, name := range []string{"readonly", "write", "fast", "no_auth", "admin"} {
-		if f&(1<<i) != 0 {
-			names = append(names, name)
+// named are the names of the flags that have one.
+func (f commandFlags) named(names ...string) (all resp.Names) {
+	for i, name := range names {
+		if name != "" && f&(1<<i) != 0 {
+			all = append(all, name)
 		}
 	}
-	return names
+	return all
 }
 
 // categories are the classes into which Redis sorts a command.
-func (c *command) categories() []string {
-	var names []string
-	for i, name := range []string{"@read", "@write", "@fast", "", "@admin"} {
-		if name != "" && c.flags&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
+func (c *command) categories() resp.Names {
+	names := c.flags.named("@read", "@write", "@fast", "", "@admin")
 	if c.flags&fast == 0 {
 		names = append(names, "@slow")
 	}
-	if c.group == "" {
+	if c.group == connectionGroup {
 		names = append(names, "@connection")
 	}
 	return names
 }
 
-func writeSet(w *resp.Writer, names []string) {
-	w.Set(len(names))
-	for _, name := range names {
-		w.Simple(name)
+// sub is a subcommand as a command of its own.
+func (c *command) sub(s spec) command {
+	s.name, s.flags = c.name+"|"+s.name, c.flags|s.flags
+	return command{spec: s, group: c.group}
+}
+
+// told is what clients need to know of a command.
+func (c *command) told() []any {
+	subs := make([]any, 0, len(c.subs))
+	for _, s := range c.subs {
+		sub := c.sub(s)
+		subs = append(subs, sub.told())
+	}
+	return []any{
+		c.name, c.arity, c.flags.named("readonly", "write", "fast", "no_auth", "admin"),
+		c.key, c.key, min(c.key, 1), // the first key, the last key, the step
+		c.categories(),
+		[]any{}, // hints for clients that spread commands over servers
+		c.keys(), subs,
 	}
 }
 
-// write tells of a command what clients need to know.
-func (c *command) write(w *resp.Writer) {
-	w.Array(10)
-	w.BulkString(c.name)
-	w.Int(int64(c.arity))
-	writeSet(w, c.flags.names())
-	step := min(c.key, 1)
-	w.Int(int64(c.key)) // the first key
-	w.Int(int64(c.key)) // the last key
-	w.Int(int64(step))
-	writeSet(w, c.categories())
-	w.Array(0) // hints for clients that spread commands over servers
-	c.writeKeys(w)
-	w.Array(len(c.subs))
-	for i := range c.subs {
-		sub := &c.subs[i]
-		full := command{name: c.name + "|" + sub.name, arity: sub.arity, flags: c.flags | sub.flags, group: c.group}
-		full.write(w)
-	}
-}
-
-// writeKeys tells where the key of a command is.
-func (c *command) writeKeys(w *resp.Writer) {
+// keys is where the key of a command is.
+func (c *command) keys() []any {
 	if c.key == 0 {
-		w.Array(0)
-		return
+		return []any{}
 	}
-	w.Array(1)
-	w.Map(3)
-	w.BulkString("flags")
+	flags := resp.Names{"RO", "ACCESS"}
 	if c.flags&write != 0 {
-		writeSet(w, []string{"RW", "ACCESS", "UPDATE"})
-	} else {
-		writeSet(w, []string{"RO", "ACCESS"})
+		flags = resp.Names{"RW", "ACCESS", "UPDATE"}
 	}
-	w.BulkString("begin_search")
-	w.Map(2)
-	w.BulkString("type")
-	w.BulkString("index")
-	w.BulkString("spec")
-	w.Map(1)
-	w.BulkString("index")
-	w.Int(int64(c.key))
-	w.BulkString("find_keys")
-	w.Map(2)
-	w.BulkString("type")
-	w.BulkString("range")
-	w.BulkString("spec")
-	w.Map(3)
-	w.BulkString("lastkey")
-	w.Int(0)
-	w.BulkString("keystep")
-	w.Int(1)
-	w.BulkString("limit")
-	w.Int(0)
+	return []any{resp.Pairs{
+		"flags", flags,
+		"begin_search",
+		resp.Pairs{"type", "index", "spec", resp.Pairs{"index", c.key}},
+		"find_keys",
+		resp.Pairs{"type", "range", "spec", resp.Pairs{"lastkey", 0, "keystep", 1, "limit", 0}},
+	}}
 }
 
 func commandDocs(c *conn, w *resp.Writer, args [][]byte) {
@@ -202,51 +175,27 @@ func commandDocs(c *conn, w *resp.Writer, args [][]byte) {
 	w.Map(len(found))
 	for _, cmd := range found {
 		w.BulkString(cmd.name)
-		cmd.writeDocs(w)
-		if tooMuch(w, start) {
+		if w.Any(cmd.docs()); tooMuch(w, start) {
 			return
 		}
 	}
 }
 
-// writeDocs documents a command.
-func (c *command) writeDocs(w *resp.Writer) {
-	parts := 3
-	arguments := parseArguments(c.arguments)
-	if len(arguments) > 0 {
-		parts++
+// docs documents a command.
+func (c *command) docs() resp.Pairs {
+	told := resp.Pairs{"summary", c.summary, "since", "1.0.0", "group", c.group}
+	if arguments := parseArguments(c.arguments); len(arguments) > 0 {
+		told = append(told, "arguments", toldOf(arguments))
 	}
-	if len(c.subs) > 0 {
-		parts++
+	subs := make(resp.Pairs, 0, 2*len(c.subs))
+	for _, s := range c.subs {
+		sub := c.sub(s)
+		subs = append(subs, sub.name, sub.docs())
 	}
-	group := c.group
-	if group == "" {
-		group = "connection"
+	if len(subs) > 0 {
+		told = append(told, "subcommands", subs)
 	}
-	w.Map(parts)
-	w.BulkString("summary")
-	w.BulkString(c.summary)
-	w.BulkString("since")
-	w.BulkString("1.0.0")
-	w.BulkString("group")
-	w.BulkString(group)
-	if len(arguments) > 0 {
-		w.BulkString("arguments")
-		w.Array(len(arguments))
-		for _, a := range arguments {
-			a.write(w)
-		}
-	}
-	if len(c.subs) > 0 {
-		w.BulkString("subcommands")
-		w.Map(len(c.subs))
-		for i := range c.subs {
-			sub := &c.subs[i]
-			full := command{name: c.name + "|" + sub.name, group: group, summary: sub.summary, arguments: sub.arguments}
-			w.BulkString(full.name)
-			full.writeDocs(w)
-		}
-	}
+	return told
 }
 
 // argument is one of a command, as COMMAND DOCS tells of it.
@@ -316,45 +265,38 @@ func isToken(word string) bool {
 	return word != "" && word == strings.ToUpper(word) && word != strings.ToLower(word) && !strings.Contains(word, "|")
 }
 
-func (a *argument) write(w *resp.Writer) {
-	parts := 2
-	for _, has := range []bool{a.token != "", a.optional || a.multiple, len(a.parts) > 0} {
-		if has {
-			parts++
-		}
+func toldOf(all []argument) []any {
+	told := make([]any, len(all))
+	for i := range all {
+		told[i] = all[i].told()
 	}
-	w.Map(parts)
-	w.BulkString("name")
-	w.BulkString(a.name)
-	w.BulkString("type")
+	return told
+}
+
+func (a *argument) told() resp.Pairs {
+	kind := "string"
 	switch {
 	case len(a.parts) > 0:
-		w.BulkString("block")
+		kind = "block"
 	case a.token != "" && strings.EqualFold(a.token, a.name):
-		w.BulkString("pure-token")
-	default:
-		w.BulkString("string")
+		kind = "pure-token"
 	}
+	told := resp.Pairs{"name", a.name, "type", kind}
 	if a.token != "" {
-		w.BulkString("token")
-		w.BulkString(a.token)
+		told = append(told, "token", a.token)
 	}
-	if a.optional || a.multiple {
-		var flags []string
-		if a.optional {
-			flags = append(flags, "optional")
-		}
-		if a.multiple {
-			flags = append(flags, "multiple")
-		}
-		w.BulkString("flags")
-		writeSet(w, flags)
+	var flags resp.Names
+	if a.optional {
+		flags = append(flags, "optional")
+	}
+	if a.multiple {
+		flags = append(flags, "multiple")
+	}
+	if len(flags) > 0 {
+		told = append(told, "flags", flags)
 	}
 	if len(a.parts) > 0 {
-		w.BulkString("arguments")
-		w.Array(len(a.parts))
-		for i := range a.parts {
-			a.parts[i].write(w)
-		}
+		told = append(told, "arguments", toldOf(a.parts))
 	}
+	return told
 }

@@ -25,7 +25,7 @@ func newRegister(sources ...commander) (*register, error) {
 			case c.name == "" || len(c.name) > mostName || c.name != strings.ToLower(c.name):
 				return nil, fmt.Errorf("weir: the name of the RESP command %q is not in lower case, or has more than %d bytes",
 					c.name, mostName)
-			case c.arity == 0, (c.run == nil) == (c.session == nil):
+			case c.arity == 0, c.run == nil:
 				return nil, fmt.Errorf("weir: the RESP command %q is not complete", c.name)
 			case r.byName[c.name] != nil:
 				return nil, fmt.Errorf("weir: there are two RESP commands %q", c.name)
@@ -57,20 +57,9 @@ func (r *register) find(name []byte) *command {
 // takes reports whether a command can have that many arguments, its name included.
 func takes(arity, n int) bool { return n == arity || arity < 0 && n >= -arity }
 
-// subcommand is one of a command such as CLIENT.
-type subcommand struct {
-	name      string // in lower case
-	arity     int    // the names of the command and of the subcommand included
-	flags     commandFlags
-	arguments string
-	summary   string
-	run       func(c *conn, w *resp.Writer, args [][]byte)
-}
-
-// container is a command that has subcommands, and HELP.
-func container(name, summary string, f commandFlags, subs []subcommand) command {
-	c := command{name: name, arity: -2, flags: f, group: "server", summary: summary, subs: subs}
-	c.session = func(s *conn, w *resp.Writer, args [][]byte) {
+// container is a command of the group "server" that has subcommands, and HELP.
+func container(name, summary string, f commandFlags, subs ...spec) command {
+	run := func(c *conn, w *resp.Writer, args [][]byte) {
 		for i := range subs {
 			sub := &subs[i]
 			switch {
@@ -79,7 +68,7 @@ func container(name, summary string, f commandFlags, subs []subcommand) command 
 				wrongArity(w, name+"|"+sub.name)
 				return
 			default:
-				sub.run(s, w, args)
+				sub.run(c, w, args)
 				return
 			}
 		}
@@ -89,10 +78,10 @@ func container(name, summary string, f commandFlags, subs []subcommand) command 
 		}
 		w.Error("ERR unknown subcommand '" + clip(args[1]) + "'. Try " + strings.ToUpper(name) + " HELP.")
 	}
-	return c
+	return command{spec: spec{name: name, arity: -2, flags: f, summary: summary, run: run}, group: serverGroup, subs: subs}
 }
 
-func help(w *resp.Writer, name string, subs []subcommand) {
+func help(w *resp.Writer, name string, subs []spec) {
 	w.Array(2*len(subs) + 3)
 	w.Simple(strings.ToUpper(name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
 	for i := range subs {

@@ -40,59 +40,35 @@ type policyExchange struct {
 	verdict policy.Verdict
 }
 
-const policyGroup = "policy"
-
 func (p *policyCommands) commands() []command {
-	all := []command{
-		{
-			name: "weir.take", arity: -3, flags: write, summary: "Takes permits of a key under a policy",
-			arguments: "policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds]",
-			session:   func(c *conn, w *resp.Writer, args [][]byte) { p.take(c.s.ctx, c, w, args) },
-		},
-		{
-			name: "weir.peek", arity: -3, flags: readonly, summary: "Answers what WEIR.TAKE would, and takes nothing",
-			arguments: "policy key [cost]", run: p.peek,
-		},
-		{
-			name: "weir.takeall", arity: -4, flags: write, summary: "Takes permits under several policies, or none",
-			arguments: "policy key cost [policy key cost ...]", run: p.takeAll,
-		},
-		{
-			name: "weir.reserve", arity: -4, flags: write, summary: "Takes permits whose number is settled later",
-			arguments: "policy key cost [EXPIRE milliseconds] [WAIT milliseconds]",
-			session:   func(c *conn, w *resp.Writer, args [][]byte) { p.reserve(c.s.ctx, c, w, args) },
-		},
-		{
-			name: "weir.commit", arity: -2, flags: write, summary: "Ends a reservation with what it really cost",
-			arguments: "id [actual]", run: p.commit,
-		},
-		{
-			name: "weir.cancel", arity: 2, flags: write, summary: "Ends a reservation as if it had never been made",
-			arguments: "id", run: p.cancel,
-		},
-		{
-			name: "weir.refund", arity: 4, flags: write, summary: "Gives permits of a key back",
-			arguments: "policy key n", run: p.refund,
-		},
-		{
-			name: "weir.reset", arity: 3, flags: write, summary: "Makes all permits of a key available",
-			arguments: "policy key", run: p.reset,
-		},
-		{
-			name: "weir.unlock", arity: 3, flags: write, summary: "Ends the lockout of a key",
-			arguments: "policy key", run: p.unlock,
-		},
+	usage := func(s *spec) string {
+		return "ERR wrong number of arguments for '" + s.name + "' command: must be " +
+			strings.ToUpper(s.name) + " " + s.arguments
 	}
-	for i := range all {
-		c := &all[i]
-		c.group = policyGroup
-		if c.name != "weir.commit" && c.name != "weir.cancel" {
-			c.key = 2
-		}
-		c.arityError = "ERR wrong number of arguments for '" + c.name + "' command: must be " +
-			strings.ToUpper(c.name) + " " + c.arguments
-	}
-	return all
+	return grouped("policy", usage,
+		spec{
+			"weir.take", -3, write, 2, "policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds]",
+			"Takes permits of a key under a policy",
+			func(c *conn, w *resp.Writer, args [][]byte) { p.take(c.s.ctx, c, w, args) },
+		},
+		spec{
+			"weir.peek", -3, readonly, 2, "policy key [cost]", "Answers what WEIR.TAKE would, and takes nothing", without(p.peek),
+		},
+		spec{
+			"weir.takeall", -4, write, 2, "policy key cost [policy key cost ...]",
+			"Takes permits under several policies, or none", without(p.takeAll),
+		},
+		spec{
+			"weir.reserve", -4, write, 2, "policy key cost [EXPIRE milliseconds] [WAIT milliseconds]",
+			"Takes permits whose number is settled later",
+			func(c *conn, w *resp.Writer, args [][]byte) { p.reserve(c.s.ctx, c, w, args) },
+		},
+		spec{"weir.commit", -2, write, 0, "id [actual]", "Ends a reservation with what it really cost", p.commit},
+		spec{"weir.cancel", 2, write, 0, "id", "Ends a reservation as if it had never been made", p.cancel},
+		spec{"weir.refund", 4, write, 2, "policy key n", "Gives permits of a key back", without(p.refund)},
+		spec{"weir.reset", 3, write, 2, "policy key", "Makes all permits of a key available", without(p.reset)},
+		spec{"weir.unlock", 3, write, 2, "policy key", "Ends the lockout of a key", p.unlock},
+	)
 }
 
 // ask makes request one for permits of a key of a policy.
@@ -212,22 +188,15 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	if p, ok := v.BindingPart(); ok {
 		binding = p.Request
 	}
-	if w.Proto == resp.RESP3 {
-		w.Map(3)
-		w.BulkString("allowed")
-		w.Bool(v.Allowed)
-		w.BulkString("binding")
-		w.Int(int64(binding))
-		w.BulkString("decisions")
-	} else {
-		w.Array(3)
-		w.Int(limited(v.Allowed))
-		w.Int(int64(binding))
-	}
+	w.Fields(3)
+	tellAllowed(w, v.Allowed)
+	w.Field("binding")
+	w.Int(int64(binding))
+	w.Field("decisions")
 	w.Array(n)
 	for i := range n {
 		d, held := v.Answer(i)
-		tellFields(w, 0)
+		w.Fields(decisionFields)
 		tellDecision(w, &d, held, args[3*i])
 	}
 }
@@ -260,7 +229,7 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 		return
 	}
 	start := w.Len()
-	tellFields(w, 2)
+	w.Fields(decisionFields + 2)
 	d, held := v.Decision(), v.Binding >= 0
 	tellDecision(w, &d, held, a.policy)
 	if !v.Allowed {
@@ -283,7 +252,7 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 }
 
 // commit serves WEIR.COMMIT id [actual].
-func (p *policyCommands) commit(_ context.Context, w *resp.Writer, args [][]byte) {
+func (p *policyCommands) commit(_ *conn, w *resp.Writer, args [][]byte) {
 	actual := int64(-1)
 	switch {
 	case len(args) > 3:
@@ -301,7 +270,7 @@ func (p *policyCommands) commit(_ context.Context, w *resp.Writer, args [][]byte
 }
 
 // cancel serves WEIR.CANCEL id.
-func (p *policyCommands) cancel(_ context.Context, w *resp.Writer, args [][]byte) {
+func (p *policyCommands) cancel(_ *conn, w *resp.Writer, args [][]byte) {
 	settled(w, args[1], p.holds.Cancel(string(args[1])))
 }
 

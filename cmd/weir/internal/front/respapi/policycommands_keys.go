@@ -87,7 +87,7 @@ func (p *policyCommands) reset(ctx context.Context, w *resp.Writer, args [][]byt
 }
 
 // unlock serves WEIR.UNLOCK policy key.
-func (p *policyCommands) unlock(_ context.Context, w *resp.Writer, args [][]byte) {
+func (p *policyCommands) unlock(_ *conn, w *resp.Writer, args [][]byte) {
 	if wrong := p.named(args[1], args[2]); wrong != "" {
 		w.Error(wrong)
 		return

@@ -11,17 +11,20 @@ import (
 // tellVerdict writes the decision that binds, of a check of the policy with this name.
 func tellVerdict(w *resp.Writer, v *policy.Verdict, name []byte) {
 	d := v.Decision()
-	tellFields(w, 0)
+	w.Fields(decisionFields)
 	tellDecision(w, &d, v.Binding >= 0, name)
 }
 
-// tellFields begins a decision that has some more fields than tellDecision writes.
-func tellFields(w *resp.Writer, more int) {
-	if w.Proto == resp.RESP3 {
-		w.Map(7 + more)
-	} else {
-		w.Array(7 + more)
+// decisionFields is how many fields tellDecision writes.
+const decisionFields = 7
+
+// tellAllowed writes whether something is allowed: in version 2 of the protocol 0 if it is, as redis-cell does.
+func tellAllowed(w *resp.Writer, allowed bool) {
+	if w.Field("allowed"); w.Proto == resp.RESP3 {
+		w.Bool(allowed)
+		return
 	}
+	w.Int(limited(allowed))
 }
 
 // tellDecision writes a decision: a map in version 3 of the protocol, in version 2 the values alone, in the order of redis-cell.
@@ -35,34 +38,18 @@ func tellDecision(w *resp.Writer, d *weir.Decision, held bool, name []byte) {
 	if !d.Allowed && d.RetryAfter != weir.Never {
 		retryAfter = milliseconds(d.RetryAfter)
 	}
-	named := w.Proto == resp.RESP3
-	if named {
-		w.BulkString("allowed")
-		w.Bool(d.Allowed)
-		w.BulkString("limit")
-	} else {
-		w.Int(limited(d.Allowed))
-	}
+	tellAllowed(w, d.Allowed)
+	w.Field("limit")
 	w.Int(limit)
-	if named {
-		w.BulkString("remaining")
-	}
+	w.Field("remaining")
 	w.Int(remaining)
-	if named {
-		w.BulkString("retry_after_ms")
-	}
+	w.Field("retry_after_ms")
 	w.Int(retryAfter)
-	if named {
-		w.BulkString("reset_after_ms")
-	}
+	w.Field("reset_after_ms")
 	w.Int(milliseconds(d.ResetAfter))
-	if named {
-		w.BulkString("reason")
-	}
+	w.Field("reason")
 	w.BulkString(d.Reason.String())
-	if named {
-		w.BulkString("policy")
-	}
+	w.Field("policy")
 	if d.Policy != "" {
 		w.BulkString(d.Policy)
 	} else {
@@ -72,18 +59,13 @@ func tellDecision(w *resp.Writer, d *weir.Decision, held bool, name []byte) {
 
 // tellKept writes the fields of a reservation. Without an id there is none.
 func tellKept(w *resp.Writer, id string, expires time.Duration) {
-	named := w.Proto == resp.RESP3
-	if named {
-		w.BulkString("id")
-	}
+	w.Field("id")
 	if id == "" {
 		w.Null()
 	} else {
 		w.BulkString(id)
 	}
-	if named {
-		w.BulkString("expires_in_ms")
-	}
+	w.Field("expires_in_ms")
 	w.Int(milliseconds(expires))
 }
 

@@ -1,11 +1,9 @@
 package respapi
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"os"
-	"path"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,39 +17,28 @@ import (
 type serverCommands struct{}
 
 func (serverCommands) commands() []command {
-	return []command{
-		{
-			name: "cluster", arity: -2, group: "cluster", arguments: "subcommand", summary: "Answers that there is no cluster",
-			run: func(_ context.Context, w *resp.Writer, _ [][]byte) {
-				w.Error("ERR This instance has cluster support disabled")
-			},
-		},
-		container("command", "Tells of commands", 0, commandSubcommands()).orElse(commandAll),
-		container("config", "Tells a few settings that tools ask for", admin, []subcommand{{
-			"get", -3, 0, "parameter [parameter ...]", "Answers the settings whose names match", configGet,
-		}}),
-		{
-			name: "info", arity: -1, flags: readonly, group: "server", arguments: "[section ...]",
-			summary: "Tells of the server", session: info,
-		},
-		{
-			name: "time", arity: 1, flags: fast, group: "server",
-			summary: "Answers the time of the server: seconds and microseconds",
-			run: func(_ context.Context, w *resp.Writer, _ [][]byte) {
+	return append(append(grouped("cluster", nil, spec{
+		"cluster", -2, 0, 0, "subcommand", "Answers that there is no cluster", answers(func(w *resp.Writer) {
+			w.Error("ERR This instance has cluster support disabled")
+		}),
+	}), grouped(serverGroup, nil,
+		spec{"info", -1, readonly, 0, "[section ...]", "Tells of the server", info},
+		spec{
+			"time", 1, fast, 0, "", "Answers the time of the server: seconds and microseconds", answers(func(w *resp.Writer) {
 				now := time.Now()
-				w.Array(2)
-				w.BulkString(strconv.FormatInt(now.Unix(), 10))
-				w.BulkString(strconv.Itoa(now.Nanosecond() / 1000))
-			},
+				w.Any([]any{strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond() / 1000)})
+			}),
 		},
-	}
+	)...), container("command", "Tells of commands", 0, commandSubcommands()...).orElse(commandAll),
+		container("config", "Tells a few settings that tools ask for", admin,
+			spec{"get", -3, 0, 0, "parameter [parameter ...]", "Answers the settings whose names match", configGet}))
 }
 
 // orElse makes a command with subcommands one that can stand alone.
 func (c command) orElse(alone func(c *conn, w *resp.Writer)) command {
-	with := c.session
+	with := c.run
 	c.arity = -1
-	c.session = func(s *conn, w *resp.Writer, args [][]byte) {
+	c.run = func(s *conn, w *resp.Writer, args [][]byte) {
 		if len(args) == 1 {
 			alone(s, w)
 			return
@@ -63,28 +50,20 @@ func (c command) orElse(alone func(c *conn, w *resp.Writer)) command {
 
 // configGet returns what tools look at before they measure or watch a server.
 func configGet(c *conn, w *resp.Writer, args [][]byte) {
-	settings := [][2]string{
+	var found resp.Pairs
+	for _, setting := range [][2]string{
 		{"appendonly", "no"},
 		{"databases", strconv.Itoa(databases)},
 		{"maxclients", strconv.Itoa(c.s.o.MaxConnections)},
 		{"maxmemory", "0"},
 		{"save", ""},
 		{"timeout", strconv.FormatInt(int64(math.Ceil(c.s.o.IdleTimeout.Seconds())), 10)},
-	}
-	var found [][2]string
-	for _, setting := range settings {
-		for _, pattern := range args[2:] {
-			if ok, err := path.Match(strings.ToLower(string(pattern)), setting[0]); ok && err == nil {
-				found = append(found, setting)
-				break
-			}
+	} {
+		if slices.ContainsFunc(args[2:], func(p []byte) bool { return matches(strings.ToLower(string(p)), setting[0]) }) {
+			found = append(found, setting[0], setting[1])
 		}
 	}
-	w.Map(len(found))
-	for _, setting := range found {
-		w.BulkString(setting[0])
-		w.BulkString(setting[1])
-	}
+	w.Any(found)
 }
 
 // section is a part of INFO.
@@ -123,14 +102,13 @@ var sections = []section{
 		}
 	}},
 	{"Stats", func(s *Server) []string {
-		lines := []string{
+		return []string{
 			fmt.Sprintf("total_connections_received:%d", s.lastID.Load()),
 			fmt.Sprintf("total_commands_processed:%d", s.answered.Load()),
 			fmt.Sprintf("rejected_connections:%d", s.rejected.Load()),
 			fmt.Sprintf("protocol_errors:%d", s.protocolErrors.Load()),
 			fmt.Sprintf("timed_out_connections:%d", s.timedOut.Load()),
 		}
-		return lines
 	}},
 	{"Replication", func(*Server) []string { return []string{"role:master", "connected_slaves:0"} }},
 	{"Cluster", func(*Server) []string { return []string{"cluster_enabled:0"} }},

@@ -1,7 +1,6 @@
 package respapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -41,25 +40,21 @@ func throttleAt(maxKeys int, clock weir.Clock) (*throttle, error) {
 	return &throttle{keys, newPlanCache(keys)}, nil
 }
 
-const throttleArguments = "key max_burst count period [quantity]"
+const throttleSummary = "Takes permits of a key under the limit that the call brings"
 
 func (t *throttle) commands() []command {
-	all := make([]command, 0, 4)
+	var all []command
 	for _, name := range []string{"cl.throttle", "throttle", "rl.throttle"} {
 		usage := "ERR Usage: " + name + " <key> <max_burst> <count per period> <period> [<quantity>]"
-		all = append(all, command{
-			name: name, arity: -5, flags: write | fast, key: 1, group: "rate-limit",
-			summary:   "Takes permits of a key under the limit that the call brings",
-			arguments: throttleArguments, arityError: usage,
-			run: func(_ context.Context, w *resp.Writer, args [][]byte) { t.throttle(w, args, usage) },
-		})
+		all = append(all, grouped("rate-limit", func(*spec) string { return usage }, spec{
+			name, -5, write | fast, 1, "key max_burst count period [quantity]", throttleSummary,
+			func(_ *conn, w *resp.Writer, args [][]byte) { t.throttle(w, args, usage) },
+		})...)
 	}
-	return append(all, command{
-		name: "gcra", arity: -5, flags: write | fast, key: 1, group: "rate-limit",
-		summary:   "Takes permits of a key under the limit that the call brings (experimental)",
-		arguments: "key max-burst tokens-per-period period [TOKENS count]",
-		run:       func(_ context.Context, w *resp.Writer, args [][]byte) { t.gcra(w, args) },
-	})
+	return append(all, grouped("rate-limit", nil, spec{
+		"gcra", -5, write | fast, 1, "key max-burst tokens-per-period period [TOKENS count]", throttleSummary + " (experimental)",
+		func(_ *conn, w *resp.Writer, args [][]byte) { t.gcra(w, args) },
+	})...)
 }
 
 // status adds what there is to tell to that of the server.
