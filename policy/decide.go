@@ -35,16 +35,12 @@ func (e *Engine) decide(ctx context.Context, requests []*Request, a ask, v *Verd
 		e.answer(ctx, requests, a, v)
 		return
 	}
-	watched := e.watching(v)
-	var began time.Time
-	if watched {
-		began = time.Now()
-	}
+	began := e.begins(v)
 	e.answer(ctx, requests, a, v)
 	if a.verb == take && !v.Allowed && v.work.afterwards != 0 {
 		e.owe(ctx, requests, v)
 	}
-	if watched {
+	if !began.IsZero() || !v.Allowed {
 		e.decided(ctx, requests, v, began)
 	}
 	v.tellPolicies(requests)

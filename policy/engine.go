@@ -78,7 +78,6 @@ type EngineOptions struct {
 type Engine struct {
 	options  EngineOptions
 	clock    *clock.Steady
-	watched  bool // by Observer or OnRefused
 	live     atomic.Pointer[snapshot]
 	sampled  atomic.Uint64
 	closed   atomic.Bool

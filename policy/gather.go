@@ -38,6 +38,7 @@ type work struct {
 	afterwards uint64 // which of them tell what has been spent already
 
 	chances  chances
+	measured bool       // the decision is one of the sample of the latency
 	gone     error      // why the caller has gone, nil if it has not
 	told     []*Request // memory for what others are told
 	observer Observer   // to be told of the end, or nil

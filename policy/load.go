@@ -27,7 +27,7 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 			Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0",
 		}
 	}
-	e := &Engine{options: o, clock: clock.New(o.Clock), watched: o.Observer != nil || o.OnRefused != nil}
+	e := &Engine{options: o, clock: clock.New(o.Clock)}
 	e.states = o.Store
 	if o.Durable != nil {
 		d := store.NewDivided(o.Store, o.Durable)

@@ -16,14 +16,22 @@ type Observer interface {
 	Settled(v *Verdict, held time.Duration)
 }
 
-// watching reports whether the next decision is reported: it is one of the sample of the latency, or there is an observer or a
-// callback for refusals.
-func (e *Engine) watching(v *Verdict) bool { return e.watched || v.work.chances.draw() }
+// begins returns the time if it must be known how long the next decision takes: for an observer, or as one of the sample of the
+// latency. Otherwise it is zero, as a clock that is read costs more than a limit.
+func (e *Engine) begins(v *Verdict) time.Time {
+	if v.work.measured = v.work.chances.draw(); v.work.measured || e.options.Observer != nil {
+		return time.Now()
+	}
+	return time.Time{}
+}
 
-// decided tells of a verdict, before the caller has it, that began to be made at a time.
+// decided tells of a verdict, before the caller has it, that began to be made at a time, if that is known.
 func (e *Engine) decided(ctx context.Context, requests []*Request, v *Verdict, began time.Time) {
-	now := time.Now()
-	if !e.watched || v.work.chances.draw() {
+	now := began
+	if !began.IsZero() {
+		now = time.Now()
+	}
+	if v.work.measured {
 		e.latency.note(now.Sub(began))
 	}
 	refused := !v.Allowed && v.work.gone == nil && e.options.OnRefused != nil
