@@ -42,6 +42,7 @@ type call struct {
 	over     bool   // the answer
 	fields   ratelimitfields.Written
 	last     answer.Last
+	forms    forms
 	reply    []byte
 }
 

@@ -22,6 +22,7 @@ import (
 type service struct {
 	o       Options
 	fields  answer.Fields
+	formed  bool // replies can be made by forms
 	calls   calls
 	methods [len(methodNames)]method
 	waits   atomic.Pointer[waits]
@@ -63,7 +64,7 @@ func (p *calls) put(c *call) {
 }
 
 func newService(o Options) *service {
-	s := &service{o: o, fields: answer.Fields{Headers: ratelimitfields.Headers{Fields: o.Fields}}}
+	s := &service{o: o, fields: answer.Fields{Headers: ratelimitfields.Headers{Fields: o.Fields}}, formed: o.formed()}
 	s.calls.service = s
 	s.makeMethods()
 	return s
@@ -197,8 +198,13 @@ func (c *call) answer(ctx context.Context, ask func(*call, context.Context) erro
 		}
 		break
 	}
+	if c.fill() {
+		return nil
+	}
+	from := len(c.reply)
 	c.conclude(ctx)
 	c.encode()
+	c.learn(from)
 	return nil
 }
 
