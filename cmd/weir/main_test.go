@@ -53,15 +53,19 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds the program, with what other checks of the repository have built before, and as the same bytes each time unless it has
-// the race detector.
+// build builds the program as a release has it, with what other checks of the repository have built before, and as the same bytes each
+// time unless it has the race detector.
 func build(path string, detect bool, environment ...string) error {
 	args := []string{"build", "-o", path}
 	if detect {
 		args = append(args, "-race")
 	} else {
-		args = append(args, "-buildvcs=false", "-ldflags=-buildid=")
-		environment = append(environment, "GOWORK=off")
+		workspace, err := filepath.Abs(filepath.Join("..", "..", "deploy", "release.work"))
+		if err != nil {
+			return err
+		}
+		args = append(args, "-buildvcs=false", "-ldflags=-buildid=", "-tags=grpcnotrace")
+		environment = append(environment, "GOWORK="+workspace)
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, ".")...)
 	cmd.Env = append(os.Environ(), environment...)

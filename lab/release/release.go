@@ -16,7 +16,7 @@ const rootPath = "github.com/weirhq/weir"
 
 // development lists the modules that are never tagged: nothing outside of the repository needs them.
 var development = []string{
-	"docs/site", "examples/integrations", "examples/migrating", "examples/postgres", "lab",
+	"docs/site", "durable/etcd/go-cmp", "examples/integrations", "examples/migrating", "examples/postgres", "lab",
 }
 
 // versionForm is what a tag may be. A second major version would need other module paths.
