@@ -361,8 +361,13 @@ func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 		*d = c.k.invalid()
 		return false
 	}
+	c.now = c.k.now()
+	return c.tryAt(d, n, reserve)
+}
+
+// tryAt is try with a time that the process clock has shown since the call began. A refusal sets the time to a later one.
+func (c *cell) tryAt(d *Decision, n int64, reserve bool) (added bool) {
 	for attempt := 0; !c.full; attempt++ {
-		c.now = c.k.now()
 		c.lock(nil)
 		if !reserve && c.gate == nil && c.slot != nil && c.k.clock == nil && c.plain(n) && c.settled() {
 			if c.takeAdopted(d, n, false); !d.Allowed {
@@ -387,6 +392,7 @@ func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 			return !tracked && c.slot != nil
 		}
 		c.full = !c.makeRoom(attempt)
+		c.now = c.k.now()
 	}
 	c.now = c.k.now()
 	c.turnAway(d, n)

@@ -216,7 +216,12 @@ func (k *Keyed[K]) Take(key K, n int64) (d Decision) {
 
 // try is that of the cell of a key, whose name it remembers.
 func (k *keys[K]) try(c *cell, d *Decision, key K, n int64, reserve bool) {
-	switch added := c.try(d, n, reserve); {
+	k.noted(c, d, key, n, c.try(d, n, reserve))
+}
+
+// noted remembers the name of a key that n permits were asked of, if it was added or refused.
+func (k *keys[K]) noted(c *cell, d *Decision, key K, n int64, added bool) {
+	switch {
 	case added:
 		k.offer(c.hash, key)
 	case !d.Allowed && n > 0 && d.Reason != ReasonInvalid:

@@ -52,18 +52,34 @@ type stepPart struct {
 }
 
 // prepare works out what does not depend on other parts.
-func (s *step) prepare(i int, p *stepPart) {
+func (s *step) prepare(p *stepPart) {
 	p.hash, p.full, p.gate, p.attempts = p.of.hash(p.key), false, nil, 0
 	if p.plan != nil {
 		p.terms = p.plan.current()
 	} else if p.bring(p.of.choose(p.key)); p.terms == nil {
 		s.refuse(0, errInvalidLimit)
-		return
 	}
-	p.at = p.k.id<<16 | uint64(p.k.states.IndexOf(p.hash))
-	s.order = append(s.order, i)
-	for j := i; j > 0 && s.parts[s.order[j]].before(&s.parts[s.order[j-1]]); j-- {
-		s.order[j], s.order[j-1] = s.order[j-1], s.order[j]
+}
+
+// sort makes the order.
+func (s *step) sort() {
+	s.order = s.order[:0]
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.at = p.k.id<<16 | uint64(p.k.states.IndexOf(p.hash))
+		s.order = append(s.order, i)
+		for j := i; j > 0 && p.before(&s.parts[s.order[j-1]]); j-- {
+			s.order[j], s.order[j-1] = s.order[j-1], s.order[j]
+		}
+	}
+}
+
+// touch has the states of all parts loaded at once.
+func (s *step) touch() {
+	for i := range s.parts {
+		if p := &s.parts[i]; p.terms != nil {
+			p.k.states.Touch(p.hash)
+		}
 	}
 }
 
@@ -109,6 +125,10 @@ const (
 // run does all parts as one step. It returns false, and has done nothing, if their cells cannot be locked together: a key that is
 // in a gate stands in several charges, or gates come and go all the time.
 func (s *step) run() bool {
+	if len(s.parts) > 1 {
+		s.touch()
+	}
+	s.sort()
 	s.gates = s.gates[:0]
 	for attempts, distinct := 0, true; distinct && attempts < mostGateAttempts; {
 		found, at := probeInGate, 0
@@ -425,7 +445,7 @@ func (s *step) Add(limiter any, key string, n int64, plan any, d *Decision) {
 	s.parts = s.parts[:i+1]
 	// It is of an earlier request: what is not set here is set before it is read.
 	p := &s.parts[i]
-	p.of, p.k, p.key, p.n, p.decision = nil, nil, key, n, d
+	p.of, p.k, p.terms, p.key, p.n, p.decision = nil, nil, nil, key, n, d
 	p.plan, _ = plan.(*keyPlan)
 	switch of := limiter.(type) {
 	case nil:
@@ -443,7 +463,6 @@ func (s *step) Add(limiter any, key string, n int64, plan any, d *Decision) {
 	switch {
 	case i >= inside.MostCharges:
 		s.refuse(0, fmt.Errorf("weir: %d charges: must be at most %d", i+1, inside.MostCharges))
-	case s.wrong != nil:
 	case p.k == nil:
 		s.refuse(i, fmt.Errorf("weir: charge %d has no Limiter", i+1))
 	case n < 0:
@@ -451,19 +470,23 @@ func (s *step) Add(limiter any, key string, n int64, plan any, d *Decision) {
 	case p.plan != nil && p.plan.k != p.k:
 		s.refuse(i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1))
 	default:
-		s.prepare(i, p)
+		s.prepare(p)
 	}
 }
 
-// refuse says which of the charges cannot be worked on, and why.
-func (s *step) refuse(part int, why error) { s.wrongAt, s.wrong = part, why }
+// refuse says which of the charges cannot be worked on, and why. The first one counts.
+func (s *step) refuse(part int, why error) {
+	if s.wrong == nil {
+		s.wrongAt, s.wrong = part, why
+	}
+}
 
 // free forgets the charges, and keeps the memory for another request. What it refers to is kept with it, until that comes.
 func (s *step) free() {
 	if cap(s.parts) > 2*inside.MostCharges {
 		s.parts = nil // a request that was refused had too many
 	}
-	s.parts, s.order, s.wrong = s.parts[:0], s.order[:0], nil
+	s.parts, s.wrong = s.parts[:0], nil
 }
 
 // into appends a lease for each part to leases. Decisions that have no other place are written there.
@@ -512,6 +535,32 @@ func (s *step) Take() (binding int) {
 		return s.binding()
 	}
 	return s.charge(nil, false, true)
+}
+
+// TakeEach implements that of keyset, and ends the work.
+func (s *step) TakeEach() {
+	s.touch()
+	var now int64 // what the process clock has shown last
+	for i := range s.parts {
+		p := &s.parts[i]
+		switch {
+		case p.terms == nil || p.k.returns():
+			*p.decision = p.plan.k.invalid()
+			continue
+		case p.k.clock != nil:
+			p.now = p.k.now()
+		case now == 0:
+			now = clock.Now()
+			fallthrough
+		default:
+			p.now = now
+		}
+		p.of.noted(&p.cell, p.decision, p.key, p.n, p.tryAt(p.decision, p.n, false))
+		if p.k.clock == nil {
+			now = p.now
+		}
+	}
+	s.free()
 }
 
 // TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.
@@ -636,8 +685,8 @@ func (s *step) end(p *stepPart, l *Lease, refused bool) {
 
 // WaitAll implements AcquireAll and ReserveAll of keyset, and ends the work.
 func (s *step) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all []Lease, binding int, err error) {
+	defer s.free() // also if there is no context
 	mustContext(ctx)
-	defer s.free()
 	leases, own := s.into(leases)
 	if s.wrong != nil {
 		s.refuseAll(own, ReasonInvalid)

@@ -76,3 +76,22 @@ func TestChargesNeedNoLimiterBesideAPlan(t *testing.T) {
 		}
 	}
 }
+
+// TestAPanicLeavesNoChargesBehind: a Step is used again by other callers.
+func TestAPanicLeavesNoChargesBehind(t *testing.T) {
+	one := ownPlan(t, weir.TokenBucket(every(time.Hour), 1))
+	var s keyset.Step
+	var d weir.Decision
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic without a context")
+			}
+		}()
+		s.Add(one, []byte("ann"), 1, nil)
+		_, _, _ = s.WaitAll(nil, nil, false) //nolint:staticcheck // this is what is tested
+	}()
+	if s.Add(one, []byte("ann"), 1, &d); s.Peek() != 0 || !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}

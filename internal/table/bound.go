@@ -13,7 +13,10 @@ func (t *Table) Bound(maxKeys int64) {
 	t.max = maxKeys
 	for i := range t.shards {
 		// While there is no bound, nobody keeps the times at which keys become fresh.
-		for _, g := range t.shards[i].dir {
+		d := t.shards[i].dir.Load()
+		for at := 0; at < len(d.segments); {
+			var g *segment
+			g, at = d.next(at)
 			g.due = Always
 			for j := range g.dues {
 				g.dues[j] = Always
@@ -42,9 +45,11 @@ func (t *Table) Sharpen(scans int) {
 func (s *Shard) sharpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := s.dir[0]
-	for _, g := range s.dir {
-		if g.due < first.due {
+	d := s.dir.Load()
+	first := d.segments[0].Load()
+	for at := 0; at < len(d.segments); {
+		var g *segment
+		if g, at = d.next(at); g.due < first.due {
 			first = g
 		}
 	}
@@ -60,7 +65,9 @@ func (s *Shard) sharpen() bool {
 	}
 	first.due = slices.Min(first.dues)
 	least := int64(NotByItself)
-	for _, g := range s.dir {
+	for at := 0; at < len(d.segments); {
+		var g *segment
+		g, at = d.next(at)
 		least = min(least, g.due)
 	}
 	t.due[s.index].Store(least)

@@ -97,15 +97,42 @@ type Table struct {
 type Shard struct {
 	mu    sync.Mutex
 	table *Table
-	dir   []*segment // by the top depth bits of the hash
-	place uint32     // where the last Find ended: at the key, or where it would be
+	dir   atomic.Pointer[directory] // written under the lock, read by Touch without it
+	place uint32                    // where the last Find ended: at the key, or where it would be
 	index uint16
-	depth uint8
 
 	// Tally is for the owner of the table to count what it likes, under the lock.
 	Tally [2]int64
+
+	_ [16]byte
 }
 
+// directory has the segments of a shard by the top bits of the hash. A segment that has fewer of them in common stands in it
+// several times.
+type directory struct {
+	shift    uint8 // 64 less the number of bits
+	segments []atomic.Pointer[segment]
+}
+
+// directoryOf is a directory with one segment.
+func directoryOf(g *segment) *directory {
+	d := &directory{shift: 64, segments: make([]atomic.Pointer[segment], 1)}
+	d.segments[0].Store(g)
+	return d
+}
+
+func (d *directory) of(a uint64) *segment { return d.segments[a>>d.shift].Load() }
+
+// span is in how many places a segment stands.
+func (d *directory) span(g *segment) int { return 1 << (64 - d.shift - g.depth) }
+
+// next is a place in the directory behind those of the segment at this one.
+func (d *directory) next(at int) (g *segment, next int) {
+	g = d.segments[at].Load()
+	return g, at + d.span(g)
+}
+
+// segment is a part of a shard. Its size and where its slots are never change.
 type segment struct {
 	size  uint64
 	slots []uint64
@@ -131,7 +158,7 @@ func New(o Options) *Table {
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
 		t.shards[i].table, t.shards[i].index = t, uint16(i)
-		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
+		t.shards[i].dir.Store(directoryOf(t.segment(0, leastSlots)))
 	}
 	return t
 }
@@ -193,10 +220,19 @@ func (s Slot) State() []uint64 { return s[overhead:] }
 // Tag is the tag of the key.
 func (s Slot) Tag() uint16 { return uint16(s[1] >> (64 - tagBits)) }
 
+// claim makes the slot that of a key. The first word is the one that Touch reads without a lock.
+func (s Slot) claim(h Hash, tag uint16) {
+	s[1] = h.b | uint64(tag)<<(64-tagBits)
+	atomic.StoreUint64(&s[0], h.a)
+}
+
+// vacate makes the slot an empty one, whose state stays.
+func (s Slot) vacate() { atomic.StoreUint64(&s[0], 0) }
+
 // SetTag changes the tag.
 func (s Slot) SetTag(tag uint16) { s[1] = s[1]&identity | uint64(tag)<<(64-tagBits) }
 
-func (s *Shard) segmentOf(h Hash) *segment { return s.dir[h.a>>(64-s.depth)] }
+func (s *Shard) segmentOf(h Hash) *segment { return s.dir.Load().of(h.a) }
 
 // home is the slot at which the search for h begins.
 func (g *segment) home(b uint64) uint64 {
@@ -207,6 +243,17 @@ func (g *segment) home(b uint64) uint64 {
 func (g *segment) slot(i uint64, stride int) Slot {
 	at := int(i) * stride
 	return Slot(g.slots[at : at+stride : at+stride])
+}
+
+// Touch has the processor load where the search for h begins, and takes no lock. Callers that decide on several keys touch all of
+// them first: then the memory answers for all at once, and not for one after the other.
+func (t *Table) Touch(h Hash) {
+	g := t.shards[h.a&t.mask].dir.Load().of(h.a)
+	at := int(g.home(h.b)) * t.stride
+	atomic.LoadUint64(&g.slots[at])
+	if at += t.stride; at < len(g.slots) { // the search often goes on there, and what lies between is often in the same line
+		atomic.LoadUint64(&g.slots[at])
+	}
 }
 
 // Find returns the slot of the key, or nil.
@@ -247,7 +294,7 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 		i = g.home(h.b) // what is behind the one that was forgotten has moved
 	}
 	for g.used >= int(g.size)-int(g.size/8) {
-		s.rebuild(g, now, h.b)
+		s.rebuild(g, now, h)
 		g = s.segmentOf(h)
 		i = g.home(h.b)
 	}
@@ -259,7 +306,7 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	s.place = uint32(i)
 	g.used++
 	slot := g.slot(i, t.stride)
-	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
+	slot.claim(h, tag)
 	return slot
 }
 
@@ -278,7 +325,7 @@ func (s *Shard) replaceOnTheWay(g *segment, h Hash, tag uint16, now int64) Slot 
 			s.forget(slot)
 			t.keys.Add(-1)
 			clear(slot.State())
-			slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
+			slot.claim(h, tag)
 			s.place = uint32(i)
 			return slot
 		}
@@ -321,14 +368,18 @@ func (g *segment) remove(i uint64, stride int) {
 		// A key may move into the hole unless its home lies behind it.
 		home := g.home(slot[1] & identity)
 		if distance(home, i, g.size) >= distance(hole, i, g.size) {
-			copy(g.slot(hole, stride), slot)
+			to := g.slot(hole, stride)
+			copy(to[1:], slot[1:])
+			atomic.StoreUint64(&to[0], slot[0])
 			if from, to := i>>blockBits, hole>>blockBits; from != to {
 				g.dues[to] = min(g.dues[to], g.dues[from])
 			}
 			hole = i
 		}
 	}
-	clear(g.slot(hole, stride))
+	slot := g.slot(hole, stride)
+	slot.vacate()
+	clear(slot[1:])
 	g.used--
 }
 
@@ -398,8 +449,10 @@ func (t *Table) Reclaim(now int64) bool {
 // if not, the shard has none.
 func (s *Shard) forgetOne(now int64) (found, searched bool) {
 	least := int64(NotByItself)
-	for at := 0; at < len(s.dir); {
-		g := s.dir[at]
+	d := s.dir.Load()
+	for at := 0; at < len(d.segments); {
+		var g *segment
+		g, at = d.next(at)
 		if g.due <= now {
 			if searched {
 				return false, true
@@ -410,7 +463,6 @@ func (s *Shard) forgetOne(now int64) (found, searched bool) {
 			searched = true
 		}
 		least = min(least, g.due)
-		at += 1 << (s.depth - g.depth)
 	}
 	s.table.due[s.index].Store(least)
 	return false, false
@@ -459,20 +511,21 @@ func (s *Shard) forget(slot Slot) {
 	}
 }
 
-// rebuild forgets what has been fresh for long enough in g and makes it as large as the rest needs, or splits it.
-func (s *Shard) rebuild(g *segment, now int64, random uint64) {
+// rebuild forgets what has been fresh for long enough in g, in which h belongs, and makes it as large as the rest needs, or
+// splits it.
+func (s *Shard) rebuild(g *segment, now int64, h Hash) {
 	t := s.table
 	if t.max <= 0 || g.due <= now-t.linger {
 		s.sift(g, now)
 	}
 	size := max(g.used*3/2+1, leastSlots)
 	if size > mostSlots && g.depth < deepest {
-		s.split(g, random)
+		s.split(g, h)
 		return
 	}
 	replacement := t.segment(g.depth, size)
 	replacement.takeFrom(g, t.stride, 0, 0)
-	s.replace(g, replacement, replacement)
+	s.replace(g, h.a, replacement, replacement)
 }
 
 // sift forgets what has been fresh for long enough in g, and leaves holes.
@@ -490,7 +543,7 @@ func (s *Shard) sift(g *segment, now int64) {
 			freshAt := t.freshAt(slot.State(), slot.Tag())
 			if freshAt <= now-t.linger {
 				s.forget(slot)
-				slot[0] = 0
+				slot.vacate()
 				continue
 			}
 			least = min(least, freshAt)
@@ -508,15 +561,10 @@ func roomFor(keys int, random uint64) int {
 	return max(keys*int(76+3*(random&7))/64+1, leastSlots)
 }
 
-// split replaces g by two segments, by the next bit of the hash.
-func (s *Shard) split(g *segment, random uint64) {
-	if g.depth == s.depth {
-		s.depth++
-		dir := make([]*segment, len(s.dir)*2)
-		for i, segment := range s.dir {
-			dir[2*i], dir[2*i+1] = segment, segment
-		}
-		s.dir = dir
+// split replaces g, in which h belongs, by two segments, by the next bit of the hash.
+func (s *Shard) split(g *segment, h Hash) {
+	if d := s.dir.Load(); d.span(g) == 1 {
+		s.dir.Store(d.doubled())
 	}
 	t, bit := s.table, uint64(1)<<(63-g.depth)
 	ones := 0
@@ -529,30 +577,34 @@ func (s *Shard) split(g *segment, random uint64) {
 			}
 		}
 	}
-	low := t.segment(g.depth+1, roomFor(total-ones, random>>3))
-	high := t.segment(g.depth+1, roomFor(ones, random>>6))
+	low := t.segment(g.depth+1, roomFor(total-ones, h.b>>3))
+	high := t.segment(g.depth+1, roomFor(ones, h.b>>6))
 	low.takeFrom(g, t.stride, bit, 0)
 	high.takeFrom(g, t.stride, bit, bit)
-	s.replace(g, low, high)
+	s.replace(g, h.a, low, high)
 }
 
-// replace puts low and high where g was in the directory.
-func (s *Shard) replace(g, low, high *segment) {
-	first := -1
-	n := 0
-	for i, segment := range s.dir {
-		if segment == g {
-			if first < 0 {
-				first = i
-			}
-			n++
-		}
+// doubled is the directory with one more bit.
+func (d *directory) doubled() *directory {
+	twice := &directory{shift: d.shift - 1, segments: make([]atomic.Pointer[segment], 2*len(d.segments))}
+	for i := range d.segments {
+		g := d.segments[i].Load()
+		twice.segments[2*i].Store(g)
+		twice.segments[2*i+1].Store(g)
 	}
+	return twice
+}
+
+// replace puts low and high where g was in the directory, of which a is the top bits of some hash.
+func (s *Shard) replace(g *segment, a uint64, low, high *segment) {
+	d := s.dir.Load()
+	n := d.span(g)
+	first := int(a>>d.shift) &^ (n - 1)
 	for i := range n {
 		if i < n/2 || n == 1 {
-			s.dir[first+i] = low
+			d.segments[first+i].Store(low)
 		} else {
-			s.dir[first+i] = high
+			d.segments[first+i].Store(high)
 		}
 	}
 }

@@ -69,7 +69,9 @@ func check(t *testing.T, table *Table) {
 	}
 	alike := strings.HasSuffix(t.Name(), "one_segment") // hashes that no split tells apart
 	for i := range table.shards {
-		for _, g := range table.shards[i].dir {
+		d := table.shards[i].dir.Load()
+		for at := range d.segments {
+			g := d.segments[at].Load()
 			if g.size > mostSlots && !alike || len(g.slots) != int(g.size)*table.stride || g.used > int(g.size-g.size/8) {
 				t.Errorf("a segment holds %d keys in %d slots", g.used, g.size)
 			}

@@ -31,12 +31,12 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 	for i := range g.size {
 		slot := g.slot(i, t.stride)
 		if slot[0] != 0 && !f(Hash{slot[0], slot[1] & identity}, slot) {
-			slot[0] = 0
+			slot.vacate()
 			removed = true
 		}
 	}
 	if removed {
-		s.compact(g)
+		s.compact(g, c.prefix)
 	}
 	span := uint64(1) << (64 - g.depth) // 0 if there is one segment only
 	c.prefix = c.prefix&^(span-1) + span
@@ -47,12 +47,12 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 	return true
 }
 
-// compact restores the order of a segment in which slots were emptied.
-func (s *Shard) compact(g *segment) {
+// compact restores the order of a segment in which slots were emptied, of which a is the top bits of some hash.
+func (s *Shard) compact(g *segment, a uint64) {
 	kept := s.table.segment(g.depth, int(g.size))
 	kept.takeFrom(g, s.table.stride, 0, 0)
 	s.table.keys.Add(int64(kept.used - g.used))
-	s.replace(g, kept, kept)
+	s.replace(g, a, kept, kept)
 }
 
 // Each calls f for every key like Next, until it answers false.

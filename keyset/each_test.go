@@ -1,0 +1,271 @@
+package keyset_test
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
+)
+
+// asked are two limiters of the same limit with the same plans: one is asked in batches, the other one call by call.
+type asked struct {
+	limiters [2]*weir.Keyed[string]
+	plans    [2][]*keyset.Plan
+}
+
+func newAsked(t *testing.T, base weir.Limit, o weir.KeyedOptions, limits ...weir.Limit) (a asked) {
+	for i := range a.limiters {
+		a.limiters[i] = keyedOf(t, base, o)
+		for _, l := range limits {
+			a.plans[i] = append(a.plans[i], planOf(t, a.limiters[i], l))
+		}
+	}
+	return a
+}
+
+// TestEachIsOneByOne compares batches with the same calls made one by one at the same time: keys that stand in a batch several
+// times and change their plan in it, overridden ones, full tables, and what cannot be used.
+func TestEachIsOneByOne(t *testing.T) {
+	bucket := weir.TokenBucket
+	for name, c := range map[string]struct {
+		base    weir.Limit
+		limits  []weir.Limit
+		maxKeys int
+		clock   bool
+	}{
+		"buckets":  {bucket(weir.PerSecond(1), 0), []weir.Limit{{}, bucket(weir.PerSecond(7), 3), bucket(every(time.Minute), 20)}, 1000, false},
+		"few keys": {bucket(weir.PerSecond(1), 0), []weir.Limit{bucket(weir.PerSecond(3), 3), bucket(every(time.Minute), 5)}, 9, false},
+		"a clock":  {bucket(weir.PerSecond(1), 0), []weir.Limit{{}, bucket(weir.PerSecond(7), 3)}, 1000, true},
+		"windows":  {weir.FixedWindow(weir.Rate{Permits: 5, Period: time.Second}), []weir.Limit{{}, weir.FixedWindow(weir.Rate{Permits: 9, Period: 4 * time.Second})}, 12, false},
+		"sliding":  {weir.SlidingWindow(weir.Rate{Permits: 5, Period: time.Second}, 4), []weir.Limit{{}, weir.SlidingWindow(weir.Rate{Permits: 9, Period: 4 * time.Second}, 4)}, 12, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := manualclock.New(1)
+				o := weir.KeyedOptions{MaxKeys: c.maxKeys}
+				if c.clock {
+					o.Clock = clock
+				}
+				a := newAsked(t, c.base, o, c.limits...)
+				defer a.limiters[0].Close()
+				defer a.limiters[1].Close()
+				random := rand.New(rand.NewPCG(3, 4))
+				var s keyset.Step
+				var got [keyset.MostCharges]weir.Decision
+				for range 2000 {
+					n := 1 + random.IntN(keyset.MostCharges)
+					var want []weir.Decision
+					for i := range n {
+						key := []byte(strconv.Itoa(random.IntN(20)))
+						plan, cost := random.IntN(len(c.limits)), []int64{0, 1, 1, 1, 1, 2, 30, -1}[random.IntN(8)]
+						s.Add(a.plans[0][plan], key, cost, &got[i])
+						want = append(want, a.plans[1][plan].TakeBytes(key, cost))
+					}
+					s.TakeEach()
+					for i := range want {
+						if got[i] != want[i] {
+							t.Fatalf("call %d of %d: %+v, want %+v", i, n, got[i], want[i])
+						}
+					}
+					if random.IntN(8) == 0 {
+						key, d := strconv.Itoa(random.IntN(20)), time.Duration(1+random.IntN(int(time.Second)))
+						for _, k := range a.limiters {
+							_ = keyset.Of(k).Override(key, c.limits[len(c.limits)-1], d)
+						}
+					}
+					d := time.Duration(random.ExpFloat64() * float64(300*time.Millisecond))
+					clock.Advance(d)
+					time.Sleep(d)
+				}
+				if x, y := a.limiters[0].Stats(), a.limiters[1].Stats(); x != y {
+					t.Errorf("%+v, want %+v", x, y)
+				}
+			})
+		})
+	}
+}
+
+// TestEachRefusesAloneWhatCannotBeUsed: the others of a batch are not harmed.
+func TestEachRefusesAloneWhatCannotBeUsed(t *testing.T) {
+	one, slots := ownPlan(t, weir.TokenBucket(every(time.Hour), 100)), ownPlan(t, weir.AtOnce(1))
+	var s keyset.Step
+	decisions := make([]weir.Decision, keyset.MostCharges+1)
+	for i := range decisions {
+		switch i {
+		case 1:
+			s.Add(slots, []byte("ann"), 1, &decisions[i])
+		case 2:
+			s.Add(one, []byte("ann"), -1, &decisions[i])
+		default:
+			s.Add(one, []byte("ann"), 1, &decisions[i])
+		}
+	}
+	s.TakeEach()
+	for i, d := range decisions {
+		if wrong := i == 1 || i == 2 || i == keyset.MostCharges; wrong == d.Allowed || wrong && d.Reason != weir.ReasonInvalid {
+			t.Errorf("charge %d: %+v", i, d)
+		}
+	}
+	s.Add(one, []byte("ann"), 1, &decisions[0])
+	if s.TakeEach(); decisions[0].Remaining != 100-keyset.MostCharges+2-1 {
+		t.Errorf("%+v", decisions[0])
+	}
+	key := []byte("ann")
+	if n := testing.AllocsPerRun(100, func() { s.Add(one, key, 1, &decisions[0]); s.TakeEach() }); n > 0 && !race.Enabled {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestEachContention: batches of many callers take no more of any key than it has, while keys come, go, wait and are overridden.
+func TestEachContention(t *testing.T) {
+	const callers, keys, permits = 16, 50, 3000
+	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 1), weir.KeyedOptions{MaxKeys: 1 << 16})
+	p := planOf(t, k, weir.TokenBucket(every(time.Hour), permits))
+	var taken [keys]atomic.Int64
+	var group sync.WaitGroup
+	for g := range callers {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(2, uint64(g)))
+			var s keyset.Step
+			var decisions [keyset.MostCharges]weir.Decision
+			var of [keyset.MostCharges]int
+			for round := range 300 {
+				for i := range of {
+					key := strconv.Itoa(g*1000 + round*keyset.MostCharges + i)
+					if of[i] = -1; random.IntN(4) > 0 {
+						of[i] = random.IntN(keys)
+						key = strconv.Itoa(-1 - of[i])
+					}
+					s.Add(p, []byte(key), 1, &decisions[i])
+				}
+				s.TakeEach()
+				for i, key := range of {
+					if key >= 0 && decisions[i].Allowed {
+						taken[key].Add(1)
+					}
+				}
+				if random.IntN(16) == 0 {
+					key := strconv.Itoa(-1 - random.IntN(keys))
+					_ = keyset.Of(k).Override(key, p.Limit(), time.Millisecond)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for key := range taken {
+		left := p.PeekBytes([]byte(strconv.Itoa(-1-key)), 0).Remaining
+		if n := taken[key].Load(); n > permits || n+left != permits {
+			t.Errorf("key %d: %d taken, %d left of %d", key, n, left, permits)
+		}
+	}
+}
+
+// bare is the least that keeps a state for each key: one array of pairs of a hash and a count, half of it empty.
+type bare struct {
+	seed  maphash.Seed
+	slots []struct{ hash, count atomic.Uint64 }
+}
+
+func (t *bare) count(key []byte) {
+	h := maphash.Bytes(t.seed, key) | 1
+	at, _ := bits.Mul64(h, uint64(len(t.slots)))
+	for {
+		switch slot := &t.slots[at]; slot.hash.Load() {
+		case h:
+			n := slot.count.Load()
+			slot.count.CompareAndSwap(n, n+1)
+			return
+		case 0:
+			if slot.hash.CompareAndSwap(0, h) {
+				continue
+			}
+		}
+		if at++; at == uint64(len(t.slots)) {
+			at = 0
+		}
+	}
+}
+
+// BenchmarkBatches is what a key costs in batches of 64, of a million and of ten million: beside a bare table without a clock, and
+// beside calls one by one.
+func BenchmarkBatches(b *testing.B) {
+	const batch = 64
+	for _, keys := range []int{1_000_000, 10_000_000} {
+		// The keys that are asked for lie in their order, as in what a client has sent.
+		random := rand.New(rand.NewPCG(1, 1))
+		name := func(b []byte, i int) []byte { return fmt.Appendf(b, "user:%011d", i) }
+		const asks = 1 << 21
+		text := make([]byte, 0, 16*asks)
+		for range asks {
+			text = name(text, random.IntN(keys))
+		}
+		of := func(i int) []byte { return text[16*i : 16*i+16 : 16*i+16] }
+		p := planOf(b, keyedOf(b, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: keys}), weir.TokenBucket(weir.PerSecond(1000), 1e6))
+		table := &bare{maphash.MakeSeed(), make([]struct{ hash, count atomic.Uint64 }, 2*keys)}
+		for i := range keys {
+			key := name(nil, i)
+			p.TakeBytes(key, 1)
+			table.count(key)
+		}
+		var s keyset.Step
+		var decisions [batch]weir.Decision
+		least := map[string]float64{}
+		b.Run(strconv.Itoa(keys), func(b *testing.B) {
+			at := 0
+			for b.Loop() {
+				for name, call := range map[string]func(){
+					"bare": func() {
+						for i := range batch {
+							table.count(of(at + i))
+						}
+					},
+					"each": func() {
+						for i := range batch {
+							s.Add(p, of(at+i), 1, &decisions[i])
+						}
+						s.TakeEach()
+					},
+					"all": func() {
+						for i := range batch {
+							s.Add(p, of(at+i), 1, &decisions[i])
+						}
+						s.Take()
+					},
+					"single": func() {
+						for i := range batch {
+							decisions[i] = p.TakeBytes(of(at+i), 1)
+						}
+					},
+				} {
+					const rounds = 512
+					start := time.Now()
+					for range rounds {
+						call()
+						if at += batch; at == asks {
+							at = 0
+						}
+					}
+					ns := float64(time.Since(start).Nanoseconds()) / rounds / batch
+					if old, ok := least[name]; !ok || ns < old {
+						least[name] = ns
+					}
+				}
+			}
+			for name, ns := range least {
+				b.ReportMetric(ns, "ns/"+name)
+			}
+			b.ReportMetric(least["each"]/least["bare"], "each/bare")
+		})
+	}
+}
