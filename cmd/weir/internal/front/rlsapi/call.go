@@ -2,7 +2,6 @@ package rlsapi
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,8 +19,8 @@ import (
 type call struct {
 	service *service
 	q       question
-	length  int             // of its message, in bytes
-	texts   strings.Builder // what strings of the request are parts of
+	length  int // of its message, in bytes
+	texts   texts
 
 	descriptors []policy.Request // what they stand for
 	named       []policy.Named   // what they name, if a configuration says so
@@ -43,6 +42,7 @@ type call struct {
 	fields   ratelimitfields.Written
 	last     answer.Last
 	forms    forms
+	filled   bool // the reply was made by a form
 	reply    []byte
 }
 
@@ -79,34 +79,17 @@ type currentLimit struct {
 
 // release forgets what a request has left, before the call is used again.
 func (c *call) release() {
-	for i := range c.descriptors {
+	for i := range min(len(c.q.descriptors), len(c.descriptors)) {
 		r := &c.descriptors[i]
 		clear(r.Attributes)
 		*r = policy.Request{Attributes: r.Attributes}
 	}
 	clear(c.named)
 	c.q.reset()
+	c.texts.release(c.filled)
+	c.filled = false
 	c.length, c.unfit, c.statuses, c.reply = 0, false, c.statuses[:0], nil
 	c.forget()
-}
-
-// textsSize is how many bytes of strings are made at a time. They are never written again, so that who keeps a string may do so.
-const textsSize = 4 << 10
-
-// room makes room for n bytes of strings.
-func (c *call) room(n int) {
-	if c.texts.Cap()-c.texts.Len() < n {
-		c.texts = strings.Builder{}
-		c.texts.Grow(max(n, textsSize))
-	}
-}
-
-// keep is b as a string.
-func (c *call) keep(b []byte) string {
-	c.room(len(b))
-	from := c.texts.Len()
-	c.texts.Write(b)
-	return c.texts.String()[from:]
 }
 
 // forget forgets what was prepared and decided.

@@ -73,7 +73,8 @@ func marshal(t testing.TB, m proto.Message) []byte {
 func TestDecode(t *testing.T) {
 	var q question
 	for _, m := range []*ratelimitv3.RateLimitRequest{everything(), {}, {Domain: "d"}, everything()} {
-		if err := q.decode(string(marshal(t, m))); err != nil {
+		wire := marshal(t, m)
+		if err := q.decode(string(wire), isASCII(wire)); err != nil {
 			t.Fatal(err)
 		}
 		sameQuestion(t, &q, m)
@@ -99,7 +100,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		var m ratelimitv3.RateLimitRequest
 		want := proto.Unmarshal(wire, &m)
-		err := q.decode(string(wire))
+		err := q.decode(string(wire), isASCII(wire))
 		if errors.Is(err, errDescriptors) || errors.Is(err, errEntries) {
 			return // proto.Unmarshal has no such bounds
 		}

@@ -142,6 +142,7 @@ func (c *call) fill() bool {
 		return false
 	}
 	c.reply = x.fill(c.reply, &f.numbers)
+	c.filled = true
 	return true
 }
 

@@ -12,33 +12,34 @@ const protocol = "rls"
 
 // native makes r the request that a descriptor stands for where rules decide. Its attributes are made anew in those of r.
 func (c *call) native(r *policy.Request, entries []ratelimitconfig.Entry, hits int64) {
-	attributes := r.Attributes
-	if attributes == nil {
-		attributes = make(map[string]string, len(entries))
+	if r.Attributes == nil {
+		r.Attributes = make(map[string]string, len(entries))
 	}
-	clear(attributes)
-	*r = policy.Request{Protocol: protocol, Host: c.q.domain, Attributes: attributes, Cost: hits}
+	clear(r.Attributes)
+	r.Protocol, r.Host, r.Cost = protocol, c.q.domain, hits
+	r.Client, r.Named, r.Context = netip.Addr{}, nil, nil // as a configuration may have been asked before; nothing else is ever set
 	length := 0
 	for i := range entries {
 		length += len("/") + len(entries[i].Key)
 	}
-	c.room(length)
-	from := c.texts.Len()
-	for _, e := range entries {
-		c.texts.WriteByte('/')
-		c.texts.WriteString(e.Key)
-		if _, twice := attributes[e.Key]; !twice {
-			attributes[e.Key] = e.Value
+	t := &c.texts
+	t.room(length)
+	from := len(t.b)
+	for i := range entries {
+		e := &entries[i]
+		t.b = append(append(t.b, '/'), e.Key...)
+		if _, twice := r.Attributes[e.Key]; !twice {
+			r.Attributes[e.Key] = e.Value
 		}
 		if !r.Client.IsValid() {
 			r.Client = clientOf(e)
 		}
 	}
-	r.Path = c.texts.String()[from:]
+	r.Path = t.since(from)
 }
 
 // clientOf is the address of the client, if an entry tells it.
-func clientOf(e ratelimitconfig.Entry) netip.Addr {
+func clientOf(e *ratelimitconfig.Entry) netip.Addr {
 	switch e.Key {
 	case "remote_address", "client_ip":
 		if a, err := netip.ParseAddr(e.Value); err == nil {

@@ -134,7 +134,7 @@ func (s *service) Answer(
 		err = &unfit{fault.Reason}
 	} else {
 		c.length = len(request)
-		if err = c.q.decode(c.keep(request)); err == nil {
+		if err = c.q.decode(c.texts.keep(request), isASCII(request)); err == nil {
 			err = c.answer(ctx, m.ask)
 		}
 	}
