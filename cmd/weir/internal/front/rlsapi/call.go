@@ -23,6 +23,7 @@ type call struct {
 	texts   texts
 
 	descriptors []policy.Request // what they stand for
+	known       []known          // by descriptor, where rules decide
 	named       []policy.Named   // what they name, if a configuration says so
 	matches     []ratelimitconfig.Match
 	matched     []ratelimitconfig.Match // by descriptor; none if rules decide
@@ -81,7 +82,9 @@ type currentLimit struct {
 func (c *call) release() {
 	for i := range min(len(c.q.descriptors), len(c.descriptors)) {
 		r := &c.descriptors[i]
-		clear(r.Attributes)
+		if c.known[i].path == "" {
+			clear(r.Attributes) // the keys of a known path stay
+		}
 		*r = policy.Request{Attributes: r.Attributes}
 	}
 	clear(c.named)
@@ -130,6 +133,7 @@ func (c *call) prepare(ctx context.Context) error {
 	n := len(c.q.descriptors)
 	for len(c.descriptors) < n {
 		c.descriptors = append(c.descriptors, policy.Request{})
+		c.known = append(c.known, known{})
 	}
 	if tree := c.service.configured(); tree != nil {
 		c.prepareTree(ctx, tree)
@@ -155,7 +159,7 @@ func (c *call) prepareNative() {
 	for i := range c.q.descriptors {
 		d, r := &c.q.descriptors[i], &c.descriptors[i]
 		hits := c.q.hitsOf(d)
-		c.native(r, c.q.entriesOf(d), max(hits, 1))
+		c.native(r, &c.known[i], c.q.entriesOf(d), max(hits, 1))
 		switch {
 		case d.negative && hits > 0:
 			c.asked = append(c.asked, c.refunded.add(r))

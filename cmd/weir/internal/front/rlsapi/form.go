@@ -128,7 +128,9 @@ func (f *forms) place() *form {
 		f.known = make([]form, formCount)
 	}
 	first := &f.now.parts[0]
-	return &f.known[(uint64(first.lengths.remaining)+3*uint64(first.lengths.reset)+uint64(first.quota)+uint64(f.now.length))%formCount]
+	l := first.lengths
+	at := int(l.remaining) + 3*int(l.reset) + 2*int(l.remainingWire) + int(l.resetWire) + int(first.quota) + f.now.length
+	return &f.known[at&(formCount-1)]
 }
 
 // fill makes the reply by a form, if there is one.

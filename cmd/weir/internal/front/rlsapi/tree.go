@@ -45,6 +45,10 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 			cost++ // see [ratelimitconfig.Limit]
 		}
 		attributes := r.Attributes // to be used again
+		if k := &c.known[i]; k.path != "" {
+			clear(attributes)
+			*k = known{}
+		}
 		name(ctx, r, &c.named[i], m, cost)
 		r.Attributes = attributes
 		c.asked = append(c.asked, c.groupOf(d, m).add(r))
