@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -29,6 +30,40 @@ var document = template.Must(template.New("document").Funcs(template.FuncMap{
 type named struct {
 	Name  string
 	Table *table
+}
+
+// sharedView is what the document shows of limits that processes share.
+type sharedView struct {
+	MachineTable *table
+	Warnings     []string
+	Tables       []explained
+}
+
+// explained is a table with what it shows.
+type explained struct {
+	named
+
+	How string
+}
+
+// newSharedView makes the view of tables, each of which how explains by its name. Facts are names with what they are.
+func newSharedView(tables []named, how map[string]string, versions []ModuleVersion, facts ...string) (v sharedView) {
+	for _, t := range tables {
+		v.Tables = append(v.Tables, explained{t, how[t.Name]})
+	}
+	v.MachineTable = &table{columns: []column{text("what"), text("which")}}
+	for fact := range slices.Chunk(facts, 2) { //nolint:mnd // a name and what it is
+		v.MachineTable.add(fact...)
+	}
+	v.MachineTable.addVersions(versions)
+	return v
+}
+
+// addVersions adds a line for each module.
+func (t *table) addVersions(all []ModuleVersion) {
+	for _, v := range all {
+		t.add(v.Name, "`"+v.Module+"` "+v.Version)
+	}
 }
 
 // documentView is what the template shows.
@@ -82,9 +117,7 @@ func (r Report) machineTable() *table {
 	if m.Load >= 0 {
 		t.add("load average at the start", fmt.Sprintf("%.2f", m.Load))
 	}
-	for _, v := range m.Versions {
-		t.add(v.Name, "`"+v.Module+"` "+v.Version)
-	}
+	t.addVersions(m.Versions)
 	return t
 }
 

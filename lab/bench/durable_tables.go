@@ -63,54 +63,23 @@ func (r DurableReport) idleTable() *table {
 
 // durableView is what the document shows of durable limits.
 type durableView struct {
-	// Apart tells that this section was measured in a run of its own.
-	Apart        bool
-	MachineTable *table
-	Warnings     []string
-	Tables       []durableTableView
-	Target       int
-	Every        int
-	Record       int
-}
+	sharedView
 
-// durableTableView is a table with what it shows.
-type durableTableView struct {
-	named
-
-	How string
+	Target, Every, Record int
 }
 
 func (r Report) durableView() durableView {
-	v := durableView{Apart: !r.Whole, Target: DurableTarget, Every: localEvery, Record: recordBytes}
-	for _, t := range r.Durable.tables() {
-		l := durableTableView{named: t}
-		for _, row := range r.Durable.Rows {
-			if row.Name == t.Name {
-				l.How = row.How
-			}
-		}
-		v.Tables = append(v.Tables, l)
+	d, how := r.Durable, map[string]string{}
+	for _, row := range d.Rows {
+		how[row.Name] = row.How
 	}
-	if r.Machine.Busy() {
-		v.Warnings = append(v.Warnings, fmt.Sprintf("the machine was busy with other work: load average %.2f on %d cores",
-			r.Machine.Load, r.Machine.Cores))
-	}
-	if r.Durable.Filesystem == unknownFilesystem {
+	v := durableView{newSharedView(d.tables(), how, d.Versions,
+		"measurement", fmt.Sprintf("%d interleaved rounds of %v for each K, after a warm-up of a third of it",
+			r.Settings.DurableCount, r.Settings.Durable),
+		"filesystem", d.Filesystem,
+	), DurableTarget, localEvery, recordBytes}
+	if d.Filesystem == unknownFilesystem {
 		v.Warnings = append(v.Warnings, "it is not known whether the directory for temporary files is on a disk")
 	}
-	m := r.Machine
-	t := &table{columns: []column{text("what"), text("which")}}
-	t.add("processor", fmt.Sprintf("%s, %d cores, for all nodes and for the callers", m.Processor, m.Cores))
-	t.add("Go", fmt.Sprintf("%s, GOMAXPROCS %d", m.Go, m.Threads))
-	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %v for each K, after a warm-up of a third of it",
-		r.Settings.DurableCount, r.Settings.Durable))
-	if m.Load >= 0 {
-		t.add("load average at the start", fmt.Sprintf("%.2f", m.Load))
-	}
-	t.add("filesystem", r.Durable.Filesystem)
-	for _, p := range r.Durable.Versions {
-		t.add(p.Name, "`"+p.Module+"` "+p.Version)
-	}
-	v.MachineTable = t
 	return v
 }

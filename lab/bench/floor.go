@@ -41,6 +41,38 @@ func clockAndSwap() Subject {
 	}
 }
 
+// lentPermits is the least that a limiter does which many ask at once: goroutines spend permits that were lent to them, and only
+// one call in so many reads the clock and swaps the word that all share.
+func lentPermits() Subject {
+	const lent = 64
+	return Subject{
+		By: "lent permits", Call: "own.CompareAndSwap(left, left-1); clock+CAS once in 64 calls",
+		New: func() (Loop, func()) {
+			w, cells, turn := new(word), new([admissionGoroutines]word), new(atomic.Int64)
+			return func(n int) (granted int) {
+				own := &cells[int(turn.Add(1))%len(cells)]
+				for range n {
+					for {
+						left := own.n.Load()
+						if left > 0 && own.n.CompareAndSwap(left, left-1) {
+							break
+						}
+						if left > 0 {
+							continue
+						}
+						now, old := int64(time.Since(epoch)), w.n.Load()
+						if w.n.CompareAndSwap(old, max(old+lent, now)) {
+							own.n.Add(lent)
+						}
+					}
+					granted++
+				}
+				return granted
+			}, nil
+		},
+	}
+}
+
 // clockAndLoad is the least that a limiter does which refuses without leaving a trace, not even a count.
 func clockAndLoad() Subject {
 	return Subject{

@@ -9,8 +9,17 @@ import (
 	"sync/atomic"
 )
 
-// KeyedTarget is the most that a call of Keyed may take relative to the bare table without a clock.
-const KeyedTarget = 1.5
+const (
+	// KeyedTarget is the most that a call of Keyed may take relative to the table with a clock, which a call that decides by time
+	// has to read before it knows what the next one asks for.
+	KeyedTarget = 1.25
+	// KeyedBatchTarget is the most that a key of a batch may take relative to the bare table, whose searches overlap as those
+	// of a batch can.
+	KeyedBatchTarget = 1.5
+)
+
+// keyedBatch is how many keys a batch has.
+const keyedBatch = 64
 
 // KeyedSize is what was measured of limiters that hold so many keys.
 type KeyedSize struct {
@@ -67,8 +76,15 @@ type keyedWork struct {
 	collections int
 }
 
+// keyedRow is a row, and the keys that are asked for in it.
+type keyedRow struct {
+	Row
+
+	keys []string
+}
+
 // rows are the rows, without peers: these are measured one after the other, as not all of them find room at a time.
-func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []Row, keys [][]string) {
+func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []keyedRow) {
 	for _, l := range w.loads {
 		for _, goroutines := range []int{1, 2} {
 			name, how := count(w.keys)+" keys, "+l.name, "Keys that are known: "+l.how+". Every call is granted."
@@ -78,20 +94,28 @@ func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []Row, keys [
 			if goroutines > 1 {
 				how += " Two goroutines ask one limiter for different parts of the array."
 			}
-			bare, timed := table.limiter(), table.timed()
-			rows = append(rows, Row{
-				Name: name, Goroutines: goroutines, Refused: w.refused, How: how, NoPeer: "not yet",
+			bare := repeated(byTable, tableCall, l.keys.keys, table.limiter().ask)
+			row := Row{
+				Name: name, Goroutines: goroutines, Refused: w.refused, How: how, NoPeer: notYet,
 				Ours: repeated(byWeir, keyedWeir().Call, l.keys.keys, ours.ask),
 				Floors: []Floor{
-					{repeated(byTable, tableCall, l.keys.keys, bare.ask), KeyedTarget},
-					{repeated(byTableClock, clockCall, l.keys.keys, timed.ask), 0},
+					{repeated(byTableClock, clockCall, l.keys.keys, table.timed().ask), KeyedTarget}, {bare, 0},
 				},
-			})
-			keys = append(keys, l.keys.keys)
+			}
+			batches := row
+			batches.Name += fmt.Sprintf(", batches of %d", keyedBatch)
+			batches.How += " Each call asks for a batch of them."
+			batches.NoPeer = "no peer decides about several keys at once"
+			batches.Ours = repeated(byWeir, batchCall, l.keys.keys, ours.batches)
+			batches.Floors = []Floor{{bare, KeyedBatchTarget}, {called("one by one", row.Ours), 0}}
+			rows = append(rows, keyedRow{row, l.keys.keys}, keyedRow{batches, l.keys.keys})
 		}
 	}
-	return rows, keys
+	return rows
 }
+
+// notYet is said of rows whose peers come later.
+const notYet = "not yet"
 
 // filled returns a limiter that holds the keys, and what that costs. The limiter that is measured is alone on the heap but
 // for what lay there before.
@@ -128,7 +152,7 @@ func (w keyedWork) measure(ctx context.Context, set Settings) (size KeyedSize, e
 	return size, nil
 }
 
-func (w keyedWork) oursAndFloors(ctx context.Context, set Settings, size *KeyedSize) ([]Row, error) {
+func (w keyedWork) oursAndFloors(ctx context.Context, set Settings, size *KeyedSize) ([]keyedRow, error) {
 	before := collected(w.collections)
 	table := newBareTable(w.keys)
 	bare := table.limiter()
@@ -140,20 +164,22 @@ func (w keyedWork) oursAndFloors(ctx context.Context, set Settings, size *KeyedS
 		return nil, err
 	}
 	size.Memory = append(size.Memory, m, floor)
-	rows, _ := w.rows(ours, table)
+	rows := w.rows(ours, table)
 	for _, row := range rows {
 		result, err := row.Measure(ctx, set)
 		if err != nil {
 			return nil, err
 		}
-		result.NoPeer = ""
+		if row.NoPeer == notYet {
+			result.NoPeer = ""
+		}
 		size.Rows = append(size.Rows, result)
 	}
 	ours.end()
 	return rows, nil
 }
 
-func (w keyedWork) peer(ctx context.Context, set Settings, s keyedSubject, rows []Row, size *KeyedSize) error {
+func (w keyedWork) peer(ctx context.Context, set Settings, s keyedSubject, rows []keyedRow, size *KeyedSize) error {
 	l, m, err := w.filled(s)
 	if err != nil {
 		return err
@@ -161,8 +187,10 @@ func (w keyedWork) peer(ctx context.Context, set Settings, s keyedSubject, rows 
 	defer l.end()
 	size.Memory = append(size.Memory, m)
 	for i, row := range rows {
-		keys := w.loads[i/2].keys.keys
-		f, err := row.alone(ctx, set, repeated(s.By, s.Call, keys, l.ask))
+		if row.NoPeer != notYet {
+			continue
+		}
+		f, err := row.alone(ctx, set, repeated(s.By, s.Call, row.keys, l.ask))
 		if err != nil {
 			return err
 		}

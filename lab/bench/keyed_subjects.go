@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // keyedLimiter is a limiter of many keys.
@@ -11,6 +14,8 @@ type keyedLimiter struct {
 	// ask asks for one permit of each key, one after the other, and answers how many were granted. Several goroutines may
 	// call it at once. It names its limiter's type, so that the compiler sees the same call as it would in a program.
 	ask func(keys []string) (granted int)
+	// batches asks for the same in batches of keys, where the limiter can.
+	batches func(keys []string) (granted int)
 	// allow asks for one permit of one key.
 	allow func(key string) bool
 	// takeN asks for n permits of one key at once, where the limiter can.
@@ -66,12 +71,35 @@ func keyedWeir() keyedSubject {
 					}
 					return granted
 				},
+				batches: askBatches(k),
 				allow:   func(key string) bool { return k.Allow(key) },
 				takeN:   func(key string, n int) bool { return k.Take(key, int64(n)).Allowed },
 				tracked: func() int { return int(k.Stats().Keys) },
 				stop:    func() { _ = k.Close() },
 			}
 		},
+	}
+}
+
+const batchCall = "keyset.TryAcquireAll(leases, charges...), a charge a key"
+
+// askBatches asks for several keys at once.
+func askBatches(k *weir.Keyed[string]) func(keys []string) int {
+	hands := sync.Pool{New: func() any { return new(byHand) }}
+	return func(keys []string) (granted int) {
+		h := hands.Get().(*byHand) //nolint:forcetypeassert // there is nothing else in it
+		defer hands.Put(h)
+		var binding int
+		for some := range slices.Chunk(keys, keyedBatch) {
+			h.charges = h.charges[:0]
+			for _, key := range some {
+				h.charges = append(h.charges, keyset.Charge{Limiter: k, Key: key, N: 1})
+			}
+			if h.leases, binding = keyset.TryAcquireAll(h.leases[:0], h.charges...); h.leases[binding].Allowed() {
+				granted += len(some)
+			}
+		}
+		return granted
 	}
 }
 

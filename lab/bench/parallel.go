@@ -28,14 +28,23 @@ type place struct {
 
 func newMeeting(n int, d time.Duration) *meeting { return &meeting{time: d, places: make([]place, n)} }
 
-// await spins until all goroutines spin on different processors.
+// processors is how many goroutines can run at a time.
+func processors() int { return min(runtime.GOMAXPROCS(0), runtime.NumCPU()) }
+
+// crowded reports whether there are more goroutines than processors.
+func (m *meeting) crowded() bool { return len(m.places) > processors() }
+
+// await spins until all goroutines spin on different processors, or are there if they are too many for that.
 func (m *meeting) await(i int) {
-	enough := runtime.GOMAXPROCS(0) >= len(m.places) && runtime.NumCPU() >= len(m.places)
 	deadline := time.Now().Add(m.time)
 	for !m.open.Load() {
 		p := processor()
-		known := enough && p >= 0
-		if !known {
+		known := p >= 0
+		if m.crowded() {
+			known = true // they have all processors, whoever is on which
+			runtime.Gosched()
+		}
+		if p < 0 || m.crowded() {
 			p = -2 - i
 		}
 		m.places[i].processor.Store(int64(p) + 1)
@@ -69,8 +78,9 @@ func (m *meeting) begin(were bool) {
 	m.open.Store(true)
 }
 
-// together runs the loop in several goroutines on as many threads. They take the calls batch by batch, so that they end
-// together: were each given its share beforehand, the slower one would end alone and without contention.
+// together runs the loop in several goroutines, each on a thread of its own if there is a processor for each. They
+// take the calls batch by batch, so that they end together: were each given its share beforehand, the slower one would end alone
+// and without contention.
 func together(loop Loop, goroutines, n int, d time.Duration) sample {
 	var (
 		taken   atomic.Int64
@@ -81,8 +91,10 @@ func together(loop Loop, goroutines, n int, d time.Duration) sample {
 	)
 	for i := range goroutines {
 		workers.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
+			if !meet.crowded() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+			}
 			meet.await(i)
 			own := 0
 			for {

@@ -86,6 +86,8 @@ func (b budget) limit() weir.Limit { return weir.TokenBucket(weir.Per(b.permits,
 var (
 	// alwaysFull regains a permit faster than a call takes, so that each call finds the bucket full.
 	alwaysFull = budget{1_000_000_000, time.Second, 1000}
+	// ample is full nearly all of the time, and would lose nothing in a millisecond without calls.
+	ample = budget{1_000_000_000, time.Second, 1_000_000}
 	// draining has a burst that outlasts any measurement, and regains next to nothing.
 	draining = budget{1000, time.Second, 10_000_000_000}
 	// awkward drains a bucket whose permits come every 81004.455… ns.

@@ -11,8 +11,8 @@ import (
 const (
 	// LeasedTarget is how many times as many decisions per second as the best peer leased limits are to make about hot keys.
 	LeasedTarget = 50
-	// CoherentCallers is from how many callers on coherent limits are to make more decisions per second than any peer.
-	CoherentCallers = 32
+	// CoherentTarget is how many times as many as any peer coherent limits are to make, of many keys and of a hot one.
+	CoherentTarget = 1.2
 )
 
 // RedisFigure is what was measured of one limiter: medians of the rounds.
@@ -207,18 +207,20 @@ func (r RedisReport) goals() (all []Goal) {
 		goal := func(what string, met bool, found string) {
 			all = append(all, Goal{fmt.Sprintf("%s%s, callers: %d, %s", redisPrefix, row.Name, row.Callers, what), met, found})
 		}
+		beside := func(f RedisFigure, target float64) {
+			least := fmt.Sprintf("%s >= %g x best peer", f.By, target)
+			goal(least, f.Plain.Ratio >= target, f.Plain.String())
+			goal(least+", pipelined", f.Pipelined.Ratio >= target, f.Pipelined.String())
+		}
 		for _, f := range row.Limiters {
 			if f.Plain == nil || f.Pipelined == nil {
 				continue
 			}
 			switch {
-			case f.By == byCoherent && row.Callers >= CoherentCallers:
-				goal(f.By+" > best peer", f.Plain.Ratio > 1, f.Plain.String())
-				goal(f.By+" > best peer, pipelined", f.Pipelined.Ratio > 1, f.Pipelined.String())
+			case f.By == byCoherent:
+				beside(f, CoherentTarget)
 			case f.By == byLeased && row.Hot:
-				most := fmt.Sprintf("%s >= %d x best peer", f.By, LeasedTarget)
-				goal(most, f.Plain.Ratio >= LeasedTarget, f.Plain.String())
-				goal(most+", pipelined", f.Pipelined.Ratio >= LeasedTarget, f.Pipelined.String())
+				beside(f, LeasedTarget)
 			}
 			if row.Hot {
 				goal(f.By+", granted <= allowed", f.Admitted <= 1, ofAllowed(f.Admitted))

@@ -51,54 +51,22 @@ func (r RedisReport) tables() (all []named) {
 
 // redisView is what the document shows of limits in Redis.
 type redisView struct {
-	// Apart tells that this section was measured in a run of its own.
-	Apart        bool
-	MachineTable *table
-	Warning      string
-	Loads        []redisLoadView
-	Peers        []Peer
-	Target       int
-	Timeout      string
-	Every        int
-}
+	sharedView
 
-// redisLoadView is a load with its table.
-type redisLoadView struct {
-	named
-
-	How string
+	Peers         []Peer
+	Target, Every int
+	Coherent      float64
+	Timeout       string
 }
 
 func (r Report) redisView() redisView {
-	v := redisView{
-		Apart: !r.Whole, Peers: RedisPeers(), Target: LeasedTarget, Timeout: redisTimeout.String(), Every: localEvery,
+	how := map[string]string{}
+	for _, row := range r.Redis.Rows {
+		how[row.Name] = row.How
 	}
-	for _, t := range r.Redis.tables() {
-		l := redisLoadView{named: t}
-		for _, row := range r.Redis.Rows {
-			if row.Name == t.Name {
-				l.How = row.How
-			}
-		}
-		v.Loads = append(v.Loads, l)
-	}
-	if r.Machine.Busy() {
-		v.Warning = fmt.Sprintf("the machine was busy with other work: load average %.2f on %d cores", r.Machine.Load,
-			r.Machine.Cores)
-	}
-	m := r.Machine
-	t := &table{columns: []column{text("what"), text("which")}}
-	t.add("processor", fmt.Sprintf("%s, %d cores, for the server and for the callers", m.Processor, m.Cores))
-	t.add("Go", fmt.Sprintf("%s, GOMAXPROCS %d", m.Go, m.Threads))
-	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %v for each limiter, after a warm-up of a third of it",
-		r.Settings.RedisCount, r.Settings.Redis))
-	if m.Load >= 0 {
-		t.add("load average at the start", fmt.Sprintf("%.2f", m.Load))
-	}
-	t.add("redis-server", r.Redis.Server)
-	for _, p := range r.Redis.Versions {
-		t.add(p.Name, "`"+p.Module+"` "+p.Version)
-	}
-	v.MachineTable = t
-	return v
+	return redisView{newSharedView(r.Redis.tables(), how, r.Redis.Versions,
+		"measurement", fmt.Sprintf("%d interleaved rounds of %v for each limiter, after a warm-up of a third of it",
+			r.Settings.RedisCount, r.Settings.Redis),
+		"redis-server", r.Redis.Server,
+	), RedisPeers(), LeasedTarget, localEvery, CoherentTarget, redisTimeout.String()}
 }

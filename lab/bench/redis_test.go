@@ -208,7 +208,7 @@ func TestRedisGoals(t *testing.T) {
 		met[strings.TrimPrefix(g.Name, "redis, hot key, callers: 32, ")] = g.Met
 	}
 	for name, want := range map[string]bool{
-		"weir coherent > best peer": true, "weir coherent > best peer, pipelined": false, "weir coherent, granted <= allowed": true,
+		"weir coherent >= 1.2 x best peer": true, "weir coherent >= 1.2 x best peer, pipelined": false, "weir coherent, granted <= allowed": true,
 		"weir leased >= 50 x best peer": true, "weir leased >= 50 x best peer, pipelined": false, "weir leased, granted <= allowed": false,
 	} {
 		if got, ok := met[name]; !ok || got != want {
@@ -250,49 +250,5 @@ func TestRedisTablesFitTheTerminal(t *testing.T) {
 	}
 	if want := len(redisLoads())*len(redisSubjects()) + 3; lines != want {
 		t.Errorf("%d lines, want %d", lines, want)
-	}
-}
-
-// TestUpdate puts the section into a document that has none, and again into what comes of that.
-func TestUpdateRedis(t *testing.T) {
-	const old = "# Benchmarks\n\nText.\n\n## Targets\n\n| target | measured | met |\n| --- | ---: | --- |\n| other | 1 | yes |\n\n## More\n\n| a |\n"
-	r := wideRedis()
-	first, err := r.Update(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := r.Update(first); err != nil || again != first {
-		t.Errorf("the second time %v:\n%s\nthe first time:\n%s", err, again, first)
-	}
-	for _, want := range []string{
-		"Text.\n\n## Limits in Redis\n\nDecisions", "--rows '^redis, ' --update", "### Redis: hot key, wide\n", "weir optimistic", "redis_rate, pipelined",
-		"\n\n## Targets\n\n| target", "| other | 1 | yes |\n| redis, many keys, callers: 32, weir coherent > best peer |",
-		"| NO |\n\n## More\n\n| a |\n",
-	} {
-		if !strings.Contains(first, want) {
-			t.Errorf("the document does not contain %q", want)
-		}
-	}
-	if strings.Contains(first, "\n\n\n") {
-		t.Errorf("empty lines:\n%s", first)
-	}
-	r.Redis.Rows = r.Redis.Rows[1:]
-	if _, err := r.Update(old); err == nil {
-		t.Error("a part of the section took the place of all of it")
-	}
-	if _, err := wideRedis().Update("# Benchmarks\n"); err == nil {
-		t.Error("a document without targets was updated")
-	}
-}
-
-// TestRedisInTheDocument writes a whole document, in which the section is the same as alone.
-func TestRedisInTheDocument(t *testing.T) {
-	var b strings.Builder
-	r := wideRedis()
-	if err := r.WriteMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := r.Update(b.String()); err != nil || again != b.String() {
-		t.Errorf("an update changes the document that was written by the same run: %v\n%s\n%s", err, b.String(), again)
 	}
 }

@@ -183,6 +183,10 @@ func (r Report) Goals() (all []Goal) {
 
 func rowGoals(rows []RowResult) (all []Goal) {
 	for _, row := range rows {
+		if row.Most > 0 {
+			name := fmt.Sprintf("%s, goroutines: %d, <= %g ns", row.Name, row.Goroutines, row.Most)
+			all = append(all, Goal{name, row.Ours.Nanos <= row.Most, nanos(row.Ours.Nanos)})
+		}
 		for _, f := range row.Floors {
 			if f.Target > 0 {
 				name := fmt.Sprintf("%s, goroutines: %d, <= %.2f x %s", row.Name, row.Goroutines, f.Target, f.By)

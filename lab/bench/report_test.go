@@ -152,6 +152,37 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestTheDocumentHasTheSharedSections writes those of limits in Redis, of durable limits and of servers.
+func TestTheDocumentHasTheSharedSections(t *testing.T) {
+	var b strings.Builder
+	r := wideWire()
+	r.Redis, r.Durable = wideRedis().Redis, wideDurable().Durable
+	if err := r.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, want := range []string{
+		"\n\n## Limits in Redis\n\nDecisions", "\n### Redis: hot key, wide\n", "| redis_rate, pipelined |",
+		"\n\n## Durable limits\n", "\n### Durable: ", "\n\n## Servers\n\n`weir serve`", "\n### Servers: RESP\n",
+		"\n### Servers: idle connections\n", "\n\n## Targets\n\n| target", "| redis, many keys, callers: 32, weir coherent >= 1.2 x best peer |",
+		"\n| durable, ", "| wire, RESP, pipeline: 16, weir >= 1 x Redis INCR |", "| wire, RLS, open loop, in flight: 1024, p99.9 <= 1ms |",
+	} {
+		next := strings.Index(b.String()[at:], want)
+		if next < 0 {
+			t.Fatalf("the document does not contain %q, or not there:\n%s", want, b.String())
+		}
+		at += next
+	}
+	if strings.Contains(b.String(), "\n\n\n\n") {
+		t.Errorf("empty lines:\n%s", b.String())
+	}
+	none := Report{Wire: WireReport{Why: "there is no second processor"}}
+	b.Reset()
+	if err := none.WriteMarkdown(&b); err != nil || !strings.Contains(b.String(), "## Servers\n\nNot measured: there is no second processor.\n") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
 // TestGoals judges a report of known numbers.
 func TestGoals(t *testing.T) {
 	crowd := func(last, cpu float64) CrowdResult {
@@ -164,7 +195,7 @@ func TestGoals(t *testing.T) {
 	r := Report{
 		Rows: []RowResult{{Name: "allow", Goroutines: 1, Floors: []Comparison{
 			{Figure{By: "clock+CAS"}, 1.2, 0, 1.15, false}, {Figure{By: "other"}, 3, 0, 0, true},
-		}}},
+		}}, {Name: "hot", Goroutines: 2, Most: 10, Ours: Figure{Nanos: 9.5}}},
 		Admission: []AdmissionResult{
 			{By: byWeir, Call: "Allow()", Rates: []Admitted{{1000, 0, 0, 1.005, true}}},
 			{By: byXTime, Rates: []Admitted{{1000, 0, 0, 5, false}}},
@@ -178,6 +209,7 @@ func TestGoals(t *testing.T) {
 	}
 	want := []string{
 		"allow, goroutines: 1, <= 1.15 x clock+CAS: 1.200 NO",
+		"hot, goroutines: 2, <= 10 ns: 9.5 yes",
 		"64 goroutines, Allow() at 1000/s, granted within 1 % of allowed: 1.0050 yes",
 		"1000 waiters, last served <= 0.60 s: 0.590 s yes",
 		"1000 waiters, CPU a wait <= 0.10 x x/time/rate: 0.10 yes",
@@ -189,7 +221,7 @@ func TestGoals(t *testing.T) {
 	}
 	var b strings.Builder
 	r.writeGoals(&b)
-	if !strings.Contains(b.String(), "MISSED: 3 of 6 targets") {
+	if !strings.Contains(b.String(), "MISSED: 3 of 7 targets") {
 		t.Errorf("got %s", b.String())
 	}
 }

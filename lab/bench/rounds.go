@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -81,6 +82,7 @@ type RowResult struct {
 	Floors     []Comparison `json:"floors"`
 	Peers      []Figure     `json:"peers"`
 	NoPeer     string       `json:"no_peer,omitempty"`
+	Most       float64      `json:"at_most_ns,omitempty"`
 	// Undisturbed tells that the goroutines of every measurement started on different processors, and had these to
 	// themselves as far as they did not block each other.
 	Undisturbed bool `json:"undisturbed"`
@@ -165,11 +167,12 @@ func (r Row) sample(i, calls int, meet time.Duration, repeats *int) (best sample
 	return best
 }
 
-// disturbed reports whether the goroutines of the i-th subject shared processors with each other or with something else.
-// Those of a peer may block each other, and then leave a processor idle, which is no fault of the measurement.
+// disturbed reports whether the goroutines of the i-th subject had fewer processors than they could use, as they shared one or
+// something else had it. Those of a peer may block each other, and then leave a processor idle, which is no fault of the
+// measurement.
 func (r Row) disturbed(i int, m sample) bool {
-	blocks := r.Goroutines > 1 && i > len(r.Floors)
-	return !m.apart || !blocks && m.cpu < busyEnough*float64(r.Goroutines)
+	blocks := r.Goroutines > 1 && r.isPeer(i)
+	return !m.apart || !blocks && m.cpu < busyEnough*float64(min(r.Goroutines, processors()))
 }
 
 func (s *series) add(m sample, disturbed bool) {
@@ -188,17 +191,19 @@ func (s *series) figure(of Subject) Figure {
 
 func (r Row) result(subjects []Subject, all []series) RowResult {
 	res := RowResult{
-		Name: r.Name, Goroutines: r.Goroutines, How: r.How, NoPeer: r.NoPeer, Undisturbed: true,
+		Name: r.Name, Goroutines: r.Goroutines, How: r.How, NoPeer: r.NoPeer, Most: r.Most, Undisturbed: true,
 		Ours: all[0].figure(subjects[0]),
 	}
 	for i := range subjects {
 		res.Undisturbed = res.Undisturbed && !all[i].disturbed
 	}
-	for i, f := range r.Floors {
-		res.Floors = append(res.Floors, compare(f, all[0].nanos, &all[i+1]))
+	for _, f := range r.Floors {
+		i := slices.IndexFunc(subjects, func(s Subject) bool { return s.By == f.By })
+		f.Subject = subjects[i]
+		res.Floors = append(res.Floors, compare(f, all[0].nanos, &all[i]))
 	}
 	for i, p := range r.Peers {
-		res.Peers = append(res.Peers, all[i+1+len(r.Floors)].figure(p))
+		res.Peers = append(res.Peers, all[len(all)-len(r.Peers)+i].figure(p))
 	}
 	return res
 }

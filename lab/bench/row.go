@@ -20,6 +20,8 @@ type Row struct {
 	NoPeer string
 	// How says what is measured.
 	How string
+	// Most is how many nanoseconds a call of weir may take, 0 if that is not promised.
+	Most float64
 }
 
 // Floor is what weir is compared with: the least work possible, or another call of weir.
@@ -35,6 +37,9 @@ func called(name string, s Subject) Subject {
 	s.By = name
 	return s
 }
+
+// asFast is a peer of the row in place of a floor: its measurements are those that it has as a peer.
+func asFast(peer string, target float64) Floor { return Floor{Subject{By: peer}, target} }
 
 // check says what is missing.
 func (r Row) check() error {
@@ -54,13 +59,21 @@ func (r Row) check() error {
 func (r Row) subjects() []Subject {
 	all := []Subject{r.Ours}
 	for _, f := range r.Floors {
-		all = append(all, f.Subject)
+		if !r.hasPeer(f.By) {
+			all = append(all, f.Subject)
+		}
 	}
 	return append(all, r.Peers...)
 }
 
-// isFloor reports whether the i-th subject is one.
-func (r Row) isFloor(i int) bool { return i > 0 && i <= len(r.Floors) }
+// hasPeer reports whether there is a peer of that name.
+func (r Row) hasPeer(by string) bool {
+	return slices.ContainsFunc(r.Peers, func(s Subject) bool { return s.By == by })
+}
+
+// isFloor reports whether the i-th subject is one, and isPeer whether it is one of these.
+func (r Row) isFloor(i int) bool { return i > 0 && !r.isPeer(i) }
+func (r Row) isPeer(i int) bool  { return i >= len(r.subjects())-len(r.Peers) }
 
 // ID names the row for a command line: its name and, if there are several, its goroutines.
 func (r Row) ID() string {

@@ -1,12 +1,23 @@
 package bench
 
-import "github.com/weirhq/weir"
+import (
+	"fmt"
 
-// The most that weir may take relative to a floor, and that Acquire may take relative to TryAcquire.
-const (
-	floorTarget   = 1.15
-	acquireTarget = 1.5
+	"github.com/weirhq/weir"
 )
+
+// The most that calls of weir may take relative to a floor, or to another call.
+const (
+	allowTarget       = 1.1
+	decisionTarget    = 1.25 // of TryAcquire, with the whole decision
+	acquireTarget     = 1.5  // of Acquire, relative to TryAcquire
+	settledTarget     = 2    // of Reserve and Commit
+	concurrencyTarget = 2    // relative to x/sync
+	chainTarget       = 3    // of a chain of two
+)
+
+// hotTarget is how many nanoseconds a call may take, of a limiter that is asked from all sides.
+const hotTarget = 10
 
 func bucketRows() []Row {
 	const (
@@ -18,9 +29,11 @@ func bucketRows() []Row {
 			"nanoseconds expresses, and the bucket is still one word."
 		refuse = "One permit a day, and it was taken before: every call is refused. weir counts refusals, in one of 16 " +
 			"counters chosen by goroutine; the floor clock+load keeps no count."
-		two = " Two goroutines share one limiter; the time is the wall time per call of both together."
+		two    = " Two goroutines share one limiter; the time is the wall time per call of both together."
+		hotHow = "1,000,000,000/s with a burst of 1,000,000, so that no call is refused; %d goroutines share one limiter, and " +
+			"the time is the wall time per call of all together. The floor lends permits to the goroutines, 64 at a time."
 	)
-	swap := []Floor{{clockAndSwap(), floorTarget}}
+	swap := []Floor{{clockAndSwap(), allowTarget}}
 	allow := func(name string, goroutines int, b budget, how string) Row {
 		peers := []Subject{xtimeAllow(b), jujuTake(b)}
 		if b == alwaysFull {
@@ -33,20 +46,30 @@ func bucketRows() []Row {
 	refusing := []Subject{
 		drained(xtimeAllow(empty)), drained(jujuTake(empty)), drained(failsafeBursty(empty)), drained(golimiterTake(empty)),
 	}
+	hot := func(goroutines int) Row {
+		return Row{
+			Name: "allow, one hot limiter", Goroutines: goroutines, Most: hotTarget,
+			Floors: []Floor{{lentPermits(), 0}, {clockAndSwap(), 0}}, Ours: weirAllow(ample),
+			Peers: []Subject{xtimeAllow(ample), jujuTake(ample), failsafeSmooth(ample), uberTake(ample)},
+			How:   fmt.Sprintf(hotHow, goroutines),
+		}
+	}
 	return []Row{
 		allow("allow, always full", 1, alwaysFull, full),
 		allow("allow, draining", 1, draining, drain),
 		allow("allow, draining, 12345/s", 1, awkward, odd),
 		allow("allow, always full", 2, alwaysFull, full+two),
 		allow("allow, draining", 2, draining, drain+two),
+		hot(2),
+		hot(admissionGoroutines),
 		{
 			Name: "refuse", Goroutines: 1, Refused: true,
-			Floors: []Floor{{clockAndSwap(), floorTarget}, {clockAndLoad(), floorTarget}},
+			Floors: []Floor{{clockAndSwap(), allowTarget}, {clockAndLoad(), allowTarget}},
 			Ours:   drained(weirAllow(empty)), Peers: refusing, How: refuse,
 		},
 		{
 			Name: "refuse", Goroutines: 2, Refused: true,
-			Floors: []Floor{{clockAndSwap(), floorTarget}, {clockAndLoad(), 0}},
+			Floors: []Floor{{clockAndSwap(), allowTarget}, {clockAndLoad(), 0}},
 			Ours:   drained(weirAllow(empty)), Peers: refusing, How: refuse + two,
 		},
 	}
@@ -57,7 +80,7 @@ func leaseRows() []Row {
 	return []Row{
 		{
 			Name: "TryAcquire", Goroutines: 1,
-			Floors: []Floor{{clockAndSwap(), 0}}, Ours: weirTryAcquire(draining),
+			Floors: []Floor{{clockAndSwap(), decisionTarget}}, Ours: weirTryAcquire(draining),
 			Peers: []Subject{xtimeReserve(draining), jujuTakeMax(draining), failsafeReserve(draining), golimiterTake(draining)},
 			How: "With the whole decision: limit, remaining, reset. The peers' calls are those that answer more than yes or " +
 				"no, though none answers as much.",
@@ -71,14 +94,14 @@ func leaseRows() []Row {
 		},
 		{
 			Name: "TryReserve + Commit, same", Goroutines: 1,
-			Floors: []Floor{{clockAndTwoSwaps(), 0}},
+			Floors: []Floor{{clockAndTwoSwaps(), settledTarget}},
 			Ours:   weirCommit(draining, "TokenBucket.TryReserve(10); Lease.Commit(10)", 10),
 			NoPeer: "no peer settles a reservation with another cost",
 			How:    "The estimate was right: nothing is refunded or charged.",
 		},
 		{
 			Name: "TryReserve + Commit, less", Goroutines: 1,
-			Floors: []Floor{{clockAndTwoSwaps(), 0}},
+			Floors: []Floor{{clockAndTwoSwaps(), settledTarget}},
 			Ours:   weirCommit(draining, "TokenBucket.TryReserve(10); Lease.Commit(7)", 7),
 			NoPeer: "no peer settles a reservation with another cost",
 			How:    "3 of 10 permits are refunded.",
@@ -117,12 +140,12 @@ func otherRows() []Row {
 		},
 		{
 			Name: "concurrency, try + release", Goroutines: 1,
-			Floors: []Floor{{twoSwaps(), 0}}, Ours: weirConcurrency(),
+			Floors: []Floor{asFast(bySemaphore, concurrencyTarget), {twoSwaps(), 0}}, Ours: weirConcurrency(),
 			Peers: []Subject{semaphoreTry(), failsafeBulkhead(), channelTry()}, How: take,
 		},
 		{
 			Name: "concurrency, try + release", Goroutines: 2,
-			Floors: []Floor{{twoSwaps(), 0}}, Ours: weirConcurrency(),
+			Floors: []Floor{asFast(bySemaphore, concurrencyTarget), {twoSwaps(), 0}}, Ours: weirConcurrency(),
 			Peers: []Subject{semaphoreTry(), failsafeBulkhead(), channelTry()}, How: take + two,
 		},
 		{
@@ -134,7 +157,7 @@ func otherRows() []Row {
 		},
 		{
 			Name: "chain of two, TryAcquire", Goroutines: 1,
-			Floors: []Floor{{clockAndTwoSwaps(), 0}}, Ours: weirChain(draining),
+			Floors: []Floor{{clockAndTwoSwaps(), chainTarget}}, Ours: weirChain(draining),
 			Peers: []Subject{xtimeTwice(draining), failsafeTwice(draining)},
 			How: "Two token buckets, of which neither is charged if the other refuses. The peers have nothing like it: two of " +
 				"theirs are asked one after the other, and the first stays charged when the second refuses.",

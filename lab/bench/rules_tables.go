@@ -35,14 +35,14 @@ func (r RulesReport) table() *table {
 
 // rulesView is what the document shows of the rule engine. A table of what was not measured is nil.
 type rulesView struct {
-	Rows          []RowResult
-	Table, Every  *table
-	Clients       int
-	Target, Nanos int
+	Rows                 []RowResult
+	Table, Every         *table
+	Clients              int
+	Target, Takes, Nanos int
 }
 
 func (r RulesReport) view() rulesView {
-	v := rulesView{Rows: r.Rows(), Clients: ruleClients, Target: RulesTarget, Nanos: ThreeLimitsTarget}
+	v := rulesView{Rows: r.Rows(), Clients: ruleClients, Target: RulesTarget, Takes: TakesTarget, Nanos: ThreeLimitsTarget}
 	if len(v.Rows) > 0 {
 		v.Table, v.Every = r.table(), everyTable(v.Rows)
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -47,7 +48,9 @@ func everyTable(rows []RowResult) *table {
 	for _, row := range rows {
 		line(row, row.Ours)
 		for _, f := range row.Floors {
-			line(row, f.Figure)
+			if !slices.ContainsFunc(row.Peers, func(p Figure) bool { return p.By == f.By }) {
+				line(row, f.Figure)
+			}
 		}
 		for _, p := range row.Peers {
 			line(row, p)

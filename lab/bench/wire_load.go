@@ -21,8 +21,10 @@ type wireLoad struct {
 	keys        int
 	all         bool
 	connections int
-	each        int // requests that each connection sends at a time
+	each        int // requests that each connection sends at a time, or with a rate at most
+	rate        int // how many are sent in a second whether or not they are answered, 0 for as many as are answered
 	subjects    func() []wireSubject
+	targets     wireTargets
 }
 
 // atOnce is how many requests are in flight, or for RESP in one pipeline.
@@ -45,8 +47,13 @@ const (
 	respConnections = 16
 	// rlsConnections are those of an Envoy with four threads; one call in flight takes one.
 	rlsConnections = 4
-	wireFewKeys    = 10_000
-	wireManyKeys   = 1_000_000
+	// wireDeep is the longest pipeline.
+	wireDeep = 64
+	// wireRate is that of an open loop, wireWaiting how many calls each connection may wait for there.
+	wireRate     = 100_000
+	wireWaiting  = 256
+	wireFewKeys  = 10_000
+	wireManyKeys = 1_000_000
 )
 
 // The names of the loads.
@@ -54,41 +61,53 @@ const (
 	wireFew  = "RESP"
 	wireMany = "RESP, all keys resident"
 	wireRLS  = "RLS"
+	wireOpen = "RLS, open loop"
 	wireOne  = "HTTP"
 )
 
-func wireLoads() (all []wireLoad) {
-	for _, pipeline := range []int{1, 16, 64} {
-		all = append(all, wireLoad{
+func wireLoads() []wireLoad {
+	type least = map[string]float64
+	resp := func(pipeline int, of least) wireLoad {
+		return wireLoad{
 			name: wireFew, front: wireRESP, keys: wireFewKeys, connections: respConnections, each: pipeline,
-			subjects: respSubjects,
+			subjects: respSubjects, targets: wireTargets{least: of},
 			how: fmt.Sprintf("%s keys, each as likely as any other, over %d connections. Every connection sends a pipeline of "+
 				"commands at once, and the next when all of it was answered.", count(wireFewKeys), respConnections),
-		})
+		}
 	}
-	for _, pipeline := range []int{1, 64} {
-		all = append(all, wireLoad{
-			name: wireMany, front: wireRESP, keys: wireManyKeys, all: true, connections: respConnections, each: pipeline,
-			subjects: respSubjects,
-			how: fmt.Sprintf("The same with %s keys, which each server holds before it is measured, so that nearly every "+
-				"command waits for memory.", count(wireManyKeys)),
-		})
+	many := func(pipeline int, of least) wireLoad {
+		l := resp(pipeline, of)
+		l.name, l.keys, l.all = wireMany, wireManyKeys, true
+		l.how = fmt.Sprintf("The same with %s keys, which each server holds before it is measured, so that nearly every command "+
+			"waits for memory.", count(wireManyKeys))
+		return l
 	}
-	for _, calls := range []int{1, 32, 256} {
+	rls := func(calls int, targets wireTargets) wireLoad {
 		connections := min(calls, rlsConnections)
-		all = append(all, wireLoad{
+		return wireLoad{
 			name: wireRLS, front: wireGRPC, keys: wireFewKeys, connections: connections, each: calls / connections,
-			subjects: rlsSubjects,
+			subjects: rlsSubjects, targets: targets,
 			how: fmt.Sprintf("Calls of ShouldRateLimit with one descriptor of one entry, whose value is one of %s keys, over %d "+
 				"connections, and one if there is one call at a time. The next call is sent when one was answered.",
 				count(wireFewKeys), rlsConnections),
-		})
+		}
 	}
-	return append(all, wireLoad{
-		name: wireOne, front: wireHTTP, keys: wireFewKeys, connections: respConnections, each: 1, subjects: httpSubjects,
-		how: fmt.Sprintf("POST /v1/check about one of %s keys, one request at a time on each of %d connections. For "+
-			"orientation: nothing is promised.", count(wireFewKeys), respConnections),
-	})
+	open := rls(rlsConnections*wireWaiting, wireTargets{p999: time.Millisecond})
+	open.name, open.rate, open.subjects = wireOpen, wireRate, func() []wireSubject { return rlsSubjects()[:1] }
+	open.how = fmt.Sprintf("The same calls, %d a second at fixed times, whether or not others were answered. The time of a call "+
+		"counts from when it was to be sent. bare grpc-go does not answer as many.", wireRate)
+	return []wireLoad{
+		resp(1, nil), resp(16, least{byIncr: 1, byGCRA: 10}), resp(wireDeep, least{byIncr: 1, byGCRA: 10, byBareRESP: 0.75}),
+		many(1, nil), many(wireDeep, least{byBareRESP: 0.6}),
+		rls(1, wireTargets{least: least{byBareGRPC: 1}}), rls(32, wireTargets{least: least{byBareGRPC: 1}}),
+		rls(256, wireTargets{least: least{byBareGRPC: 10}, p99: time.Millisecond}), open,
+		{
+			name: wireOne, front: wireHTTP, keys: wireFewKeys, connections: respConnections, each: 1, subjects: httpSubjects,
+			targets: wireTargets{least: least{byBareHTTP: 0.9}},
+			how: fmt.Sprintf("POST /v1/check about one of %s keys, one request at a time on each of %d connections.",
+				count(wireFewKeys), respConnections),
+		},
+	}
 }
 
 // group tells which servers a load needs: those of one group are used again.
@@ -96,12 +115,12 @@ func (l *wireLoad) group() string { return fmt.Sprint(l.front, l.all) }
 
 // wireSample is one measurement of one server.
 type wireSample struct {
-	rate     float64
-	p50, p99 float64 // ns
-	requests int64
-	wall     time.Duration
-	server   time.Duration // CPU time
-	client   time.Duration
+	rate           float64
+	p50, p99, p999 float64 // ns
+	requests       int64
+	wall           time.Duration
+	server         time.Duration // CPU time
+	client         time.Duration
 }
 
 // each is the CPU time of the server for a request in microseconds.
@@ -120,8 +139,9 @@ type benchReport struct {
 		First string `json:"first"`
 	} `json:"error_kinds"`
 	Response struct {
-		P50 float64 `json:"p50"`
-		P99 float64 `json:"p99"`
+		P50  float64 `json:"p50"`
+		P99  float64 `json:"p99"`
+		P999 float64 `json:"p999"`
 	} `json:"response"`
 	Generator struct {
 		CPUSeconds *float64 `json:"cpu_seconds"`
@@ -192,8 +212,8 @@ func (l *wireLoad) sample(
 		return m, err
 	}
 	m = wireSample{
-		rate: r.RatePerSecond, p50: r.Response.P50 * 1e9, p99: r.Response.P99 * 1e9, requests: r.Requests,
-		wall: time.Duration(r.ElapsedSeconds * float64(time.Second)), server: after - before,
+		rate: r.RatePerSecond, p50: r.Response.P50 * 1e9, p99: r.Response.P99 * 1e9, p999: r.Response.P999 * 1e9,
+		requests: r.Requests, wall: time.Duration(r.ElapsedSeconds * float64(time.Second)), server: after - before,
 	}
 	if c := r.Generator.CPUSeconds; c != nil {
 		m.client = time.Duration(*c * float64(time.Second))
@@ -213,6 +233,9 @@ func (l *wireLoad) run(
 		"--address", s.address(server), "--connections", strconv.Itoa(l.connections), "--keys", strconv.Itoa(l.keys),
 		"--key-prefix", wireKey, "--seed", strconv.Itoa(round + 1), "--warmup", "0s", "--json",
 	}, l.howLong(d), flags)
+	if l.rate > 0 {
+		args = append(args, "--rate", fmt.Sprintf("%d/s", l.rate))
+	}
 	cmd := exec.CommandContext(ctx, f.program, args...) //nolint:gosec // it was built for this
 	ownGroup(cmd)                                       // the context ends it
 	cmd.Env = wireEnvironment()

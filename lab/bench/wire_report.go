@@ -4,25 +4,25 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
-// The targets of servers: how many times as many requests per second weir is to answer as others.
+// The targets of servers that are not those of one load.
 const (
-	// WireIncrTarget is beside INCR of Redis, from WireIncrPipeline commands in a pipeline on.
-	WireIncrTarget   = 1
-	WireIncrPipeline = 16
-	// WireScriptTarget is beside a script that limits in Redis, from WireScriptPipeline commands in a pipeline on.
-	WireScriptTarget   = 10
-	WireScriptPipeline = 16
-	// WireBareTarget is beside a server of RESP that does nothing, with WireBarePipeline commands in a pipeline.
-	WireBareTarget   = 0.7
-	WireBarePipeline = 64
-	// WireGRPCTarget is beside a server of grpc-go that does nothing, with WireGRPCInFlight calls in flight. With fewer it is
-	// WireGRPCFew.
-	WireGRPCTarget   = 10
-	WireGRPCInFlight = 256
-	WireGRPCFew      = 1
+	// WireBytesTarget is how many bytes of memory a key may cost weir, and WireIdleTarget a connection that is not used.
+	WireBytesTarget = 64
+	WireIdleTarget  = 4200
+	// WireManyTarget is how much of its rate weir is to keep with very many keys, from a pipeline of wireDeep.
+	WireManyTarget = 0.85
 )
+
+// wireTargets is what weir is to hold under one load.
+type wireTargets struct {
+	// least is how many times as many requests per second as other servers it is to answer.
+	least map[string]float64
+	// p99 and p999 are what a request may take, 0 if that is not promised.
+	p99, p999 time.Duration
+}
 
 // WireFigure is what was measured of one server: medians of the rounds.
 type WireFigure struct {
@@ -35,6 +35,7 @@ type WireFigure struct {
 	Spread float64 `json:"spread"`
 	P50    float64 `json:"p50_ns"`
 	P99    float64 `json:"p99_ns"`
+	P999   float64 `json:"p999_ns"`
 	// Server is the CPU time of the server for a request, and ServerBusy and ClientBusy that of the server and of the load
 	// generator over the wall time.
 	Server     float64 `json:"server_cpu_us"`
@@ -56,6 +57,8 @@ type WireResult struct {
 	Connections int          `json:"connections"`
 	How         string       `json:"how"`
 	Servers     []WireFigure `json:"servers"`
+
+	targets wireTargets
 }
 
 // WireMemory is what keys cost a server that holds them.
@@ -199,6 +202,7 @@ func (r *WireReport) weigh(ctx context.Context, l wireLoad, subjects []wireSubje
 func (l *wireLoad) result(subjects []wireSubject, all [][]wireSample) WireResult {
 	res := WireResult{
 		Name: l.name, Front: l.front, Keys: l.keys, AtOnce: l.atOnce(), Connections: l.connections, How: l.how,
+		targets: l.targets,
 	}
 	for i, s := range subjects {
 		of := func(value func(m wireSample) float64) (values []float64) {
@@ -216,6 +220,7 @@ func (l *wireLoad) result(subjects []wireSubject, all [][]wireSample) WireResult
 			By: s.By, Call: s.Call, Kind: string(s.kind), PerSecond: median(rates), Spread: spread(rates),
 			P50:        median(of(func(m wireSample) float64 { return m.p50 })),
 			P99:        median(of(func(m wireSample) float64 { return m.p99 })),
+			P999:       median(of(func(m wireSample) float64 { return m.p999 })),
 			Server:     median(of(func(m wireSample) float64 { return m.each() })),
 			ServerBusy: median(of(func(m wireSample) float64 { return m.server.Seconds() / m.wall.Seconds() })),
 			ClientBusy: median(of(func(m wireSample) float64 { return m.client.Seconds() / m.wall.Seconds() })),
@@ -238,23 +243,6 @@ func besideWire(ours, theirs *wireSample) float64 {
 	return ratio
 }
 
-// target is how many times as many requests per second as a server weir is to answer, 0 if nothing is promised.
-func (r *WireResult) target(by string) float64 {
-	switch {
-	case r.Name == wireFew && by == byIncr && r.AtOnce >= WireIncrPipeline:
-		return WireIncrTarget
-	case r.Name == wireFew && by == byGCRA && r.AtOnce >= WireScriptPipeline:
-		return WireScriptTarget
-	case r.Name == wireFew && by == byBareRESP && r.AtOnce == WireBarePipeline:
-		return WireBareTarget
-	case r.Name == wireRLS && by == byBareGRPC && r.AtOnce >= WireGRPCInFlight:
-		return WireGRPCTarget
-	case r.Name == wireRLS && by == byBareGRPC:
-		return WireGRPCFew
-	}
-	return 0
-}
-
 // atOnce is what stands in names before the number of requests at once.
 func (r *WireResult) atOnce() string {
 	if r.Front == wireRESP {
@@ -265,14 +253,41 @@ func (r *WireResult) atOnce() string {
 
 // goals are all numbers that servers are to hold.
 func (r WireReport) goals() (all []Goal) {
+	goal := func(met bool, found, format string, args ...any) {
+		all = append(all, Goal{wirePrefix + fmt.Sprintf(format, args...), met, found})
+	}
+	few := 0.0
 	for _, row := range r.Rows {
+		name := fmt.Sprintf("%s, %s: %d", row.Name, row.atOnce(), row.AtOnce)
 		for _, f := range row.Servers {
-			if target := row.target(f.By); target > 0 {
-				all = append(all, Goal{
-					fmt.Sprintf("%s%s, %s: %d, weir >= %g x %s", wirePrefix, row.Name, row.atOnce(), row.AtOnce, target, f.By),
-					f.Ratio >= target, fmt.Sprintf("%.2f", f.Ratio),
-				})
+			if least := row.targets.least[f.By]; least > 0 {
+				goal(f.Ratio >= least, fmt.Sprintf("%.2f", f.Ratio), "%s, weir >= %g x %s", name, least, f.By)
 			}
+		}
+		ours := row.Servers[0]
+		if most := row.targets.p99; most > 0 {
+			goal(ours.P99 <= float64(most), micros(ours.P99)+" µs", "%s, p99 <= %v", name, most)
+		}
+		if most := row.targets.p999; most > 0 {
+			goal(ours.P999 <= float64(most), micros(ours.P999)+" µs", "%s, p99.9 <= %v", name, most)
+		}
+		switch {
+		case row.AtOnce != wireDeep:
+		case row.Name == wireFew:
+			few = ours.PerSecond
+		case row.Name == wireMany && few > 0:
+			goal(ours.PerSecond >= WireManyTarget*few, fmt.Sprintf("%.2f", ours.PerSecond/few), "%s, >= %g x %s keys", name,
+				WireManyTarget, count(wireFewKeys))
+		}
+	}
+	for _, m := range r.Memory {
+		if m.By == byWeir {
+			goal(m.Filled <= WireBytesTarget, wholeBytes(m.Filled), "%s keys, <= %d bytes a key", count(m.Keys), WireBytesTarget)
+		}
+	}
+	for _, i := range r.Idle {
+		if most := max(i.Opened, i.Asked); i.By == byWeir {
+			goal(most <= WireIdleTarget, wholeBytes(most), "idle connections, <= %d bytes each", WireIdleTarget)
 		}
 	}
 	return all

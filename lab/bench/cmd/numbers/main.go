@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,6 @@ type options struct {
 	match    *regexp.Regexp
 	json     bool
 	out      string
-	update   bool
 }
 
 var errMisuse = errors.New("weir: misuse of the command line")
@@ -95,8 +95,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	shrink := f.Int("shrink", 1, "divide the numbers of keys by this: for a trial, not for the document")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks/raw.md of the repository)")
-	f.BoolVar(&o.update, "update", false,
-		"with --rows '^redis, ', '^durable, ' or '^wire, ': write only the section of these and its targets, into the document")
 	if err = f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -136,10 +134,6 @@ func (o *options) check(rows string, shrink int) error {
 	if err := checkShared(s); err != nil {
 		return err
 	}
-	if o.update && rows == "" {
-		return errors.New("weir: numbers: --update is for a part of the document: " +
-			"must come with --rows '^redis, ', '^durable, ' or '^wire, '")
-	}
 	return nil
 }
 
@@ -168,14 +162,10 @@ func checkShared(s *bench.Settings) error {
 func (o *options) find(rows string) error {
 	names := bench.Names()
 	found := slices.ContainsFunc(names, o.match.MatchString)
-	if found && o.update && !o.matchesSections(names) {
-		return fmt.Errorf("weir: numbers: --rows is %q: must match all of \"%s\" with --update, and nothing else", rows,
-			strings.Join(bench.Prefixes(), "\" or all of \""))
-	}
 	if !found {
 		return fmt.Errorf("weir: numbers: --rows is %q: must match one of\n  %s", rows, strings.Join(names, "\n  "))
 	}
-	if o.out != "" || rows != "" && !o.update {
+	if o.out != "" || rows != "" {
 		return nil
 	}
 	root, err := bench.Repository()
@@ -184,29 +174,6 @@ func (o *options) find(rows string) error {
 	}
 	o.out = filepath.Join(root, "docs", "benchmarks", "raw.md")
 	return nil
-}
-
-// matchesSections reports whether what matches is whole sections that can be written by themselves.
-func (o *options) matchesSections(names []string) bool {
-	matched, total := map[string]int{}, map[string]int{}
-	for _, name := range names {
-		section := ""
-		for _, prefix := range bench.Prefixes() {
-			if strings.HasPrefix(name, prefix) {
-				section = prefix
-			}
-		}
-		total[section]++
-		if o.match.MatchString(name) {
-			matched[section]++
-		}
-	}
-	for section, n := range matched {
-		if section == "" || n != total[section] {
-			return false
-		}
-	}
-	return true
 }
 
 func show(r bench.Report, o options, stdout, stderr io.Writer) error {
@@ -222,27 +189,13 @@ func show(r bench.Report, o options, stdout, stderr io.Writer) error {
 	if o.out == "" {
 		return nil
 	}
-	text, err := o.document(r)
-	if err != nil {
+	var text bytes.Buffer
+	if err := r.WriteMarkdown(&text); err != nil {
 		return err
 	}
-	if err := os.WriteFile(o.out, []byte(text), 0o644); err != nil { //nolint:gosec // a document that all may read
+	if err := os.WriteFile(o.out, text.Bytes(), 0o644); err != nil { //nolint:gosec // a document that all may read
 		return fmt.Errorf("write the document: %w", err)
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", o.out)
 	return nil
-}
-
-// document is what is to be written.
-func (o options) document(r bench.Report) (string, error) {
-	if o.update {
-		old, err := os.ReadFile(o.out)
-		if err != nil {
-			return "", fmt.Errorf("read the document: %w", err)
-		}
-		return r.Update(string(old))
-	}
-	var b strings.Builder
-	err := r.WriteMarkdown(&b)
-	return b.String(), err
 }

@@ -40,7 +40,6 @@ func TestMisuse(t *testing.T) {
 		{"--durable-count=0", "--durable-count is 0: must be from 1 to 1000"},
 		{"--wire=1ms", "--wire is 1ms: must be from 10ms to 1m"},
 		{"--wire-count=0", "--wire-count is 0: must be from 1 to 1000"},
-		{"--update", "must come with --rows '^redis, '"},
 		{"--no-such-flag", "not defined"},
 		{"argument", `argument "argument": there must be none`},
 	} {
@@ -49,10 +48,6 @@ func TestMisuse(t *testing.T) {
 			t.Errorf("%s: exit code %d, standard output %q, standard error\n%swant it to say %q",
 				c.arg, code, stdout, stderr, c.says)
 		}
-	}
-	some := []string{"--update", "--rows=^redis, hot"}
-	if code, _, stderr := call(t, some...); code != exitMisuse || !strings.Contains(stderr, `must match all of "redis, " or all of "durable, " or all of "wire, " with --update`) {
-		t.Errorf("%v: exit code %d\n%s", some, code, stderr)
 	}
 	if code, _, stderr := call(t, "-h"); code != 0 || !strings.Contains(stderr, "-rows") {
 		t.Errorf("-h: exit code %d\n%s", code, stderr)
