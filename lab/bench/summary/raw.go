@@ -2,6 +2,7 @@ package summary
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -48,6 +49,16 @@ type cell struct {
 	heading string
 	want    map[string]string
 	column  string
+}
+
+// by is the cell of a limiter, in the same place.
+func (c cell) by(name string) cell {
+	want := maps.Clone(c.want)
+	if want == nil {
+		want = map[string]string{}
+	}
+	want["by"] = name
+	return cell{c.heading, want, c.column}
 }
 
 // find returns the text of a cell, or "" if no row is like that: not every limiter can do everything.

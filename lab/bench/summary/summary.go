@@ -2,6 +2,8 @@ package summary
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -9,12 +11,16 @@ import (
 // end.
 func Page(page, raw string) (string, error) {
 	r := read(raw)
+	tables := map[string]func(r rawTables) (string, error){"ratios": ratioTable}
 	for _, s := range summaries() {
-		table, err := s.markdown(r)
+		tables[s.name] = s.markdown
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		table, err := tables[name](r)
 		if err != nil {
 			return "", err
 		}
-		begin, end := "<!-- table: "+s.name+" -->\n", "<!-- end of table -->\n"
+		begin, end := "<!-- table: "+name+" -->\n", "<!-- end of table -->\n"
 		before, rest, ok := strings.Cut(page, begin)
 		_, after, closed := strings.Cut(rest, end)
 		if !ok || !closed {

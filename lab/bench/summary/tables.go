@@ -2,7 +2,6 @@ package summary
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 )
 
@@ -96,12 +95,7 @@ func limitersOf(names ...string) (all []limiter) {
 
 // value finds the figure of a limiter.
 func (f figure) value(r rawTables, l limiter) (string, error) {
-	c := f.cell
-	c.want = maps.Clone(c.want)
-	if c.want == nil {
-		c.want = map[string]string{}
-	}
-	c.want["by"] = l.name
+	c := f.cell.by(l.name)
 	if f.byCall {
 		c.want["call"] = l.call
 	}
