@@ -142,9 +142,8 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.takenUnder())
 }
 
-// allow is try(1) where only the answer matters.
-func (g *gate) allow() bool {
-	now := g.enter()
+// allowEntered is try(1) where only the answer matters, at time now, under the lock, which it unlocks.
+func (g *gate) allowEntered(now int64) bool {
 	allowed := false
 	if !g.closed && !g.overtakes() {
 		g.changed = now

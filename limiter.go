@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // Limiter is one limit whose permits come back with time. It is made by [New]. All methods are safe for concurrent use.
@@ -18,6 +19,8 @@ import (
 //
 // While no caller waits, a token bucket, and a fixed window of less than 2^31 permits, is one word that calls exchange by
 // compare-and-swap: nothing is allocated and no lock is taken (TestWordEqualsArithmetic; docs/decisions/0003 has the bounds).
+// A token bucket of 256 permits or more that many goroutines ask by Allow at the same time lends them permits in advance, and
+// still allows at most burst + rate x t (TestLendingEqualsItsRule; docs/decisions/0021).
 type Limiter struct {
 	gate
 
@@ -84,6 +87,10 @@ func (l *Limiter) Allow() bool {
 		return l.allowOther()
 	}
 	before, epoch := a.word.Load(), a.epoch.Load()
+	if before == lent {
+		cell := tally.Cell()
+		return a.spend(cell) || l.allowLocked(cell)
+	}
 	now := clock.Now()
 	start, at := uint64(epoch)*scale, uint64(now-epoch)*scale
 	old := a.load()
@@ -103,15 +110,29 @@ func (l *Limiter) Allow() bool {
 }
 
 func (l *Limiter) allowContended(now int64) bool {
-	switch _, _, v := l.fast.takeContended(l.fast.one, now); v {
+	switch ahead, _, v := l.fast.takeContended(l.fast.one, now); v {
 	case taken:
+		l.fast.contend(ahead, now)
 		return true
 	case short:
 		l.fast.refused.Add()
 		return false
 	default:
-		return l.allow()
+		return l.allowLocked(tally.Cell())
 	}
+}
+
+// allowLocked is Allow under the lock, of a goroutine of this cell.
+func (l *Limiter) allowLocked(cell uint) (ok bool) {
+	l.mu.Lock()
+	if l.fast.borrow(cell) {
+		l.mu.Unlock()
+		return true
+	}
+	if l.word != nil {
+		l.word.raise()
+	}
+	return l.allowEntered(l.catchUp())
 }
 
 // allowOther is Allow for all but a token bucket in one word.
@@ -127,7 +148,7 @@ func (l *Limiter) allowOther() bool {
 		case locked:
 		}
 	}
-	return l.allow()
+	return l.allowLocked(tally.Cell())
 }
 
 // Take takes n permits if they are available and no caller waits for them, and returns the decision. It never waits.
@@ -152,7 +173,12 @@ func (l *Limiter) TryReserve(n int64) (lease Lease) {
 
 // Wait takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and only if
 // they were taken: see [Acquirer].
-func (l *Limiter) Wait(ctx context.Context, n int64) error { return waited(l.Acquire(ctx, n)) }
+func (l *Limiter) Wait(ctx context.Context, n int64) error {
+	if n == 1 && l.fast.word.Load() == lent && !over(ctx) && l.fast.takeLent(tally.Cell()) {
+		return nil
+	}
+	return waited(l.Acquire(ctx, n))
+}
 
 // Acquire is Wait with a [Lease], as [Acquirer] has it. Releasing it does nothing: permits come back with time.
 func (l *Limiter) Acquire(ctx context.Context, n int64) (lease Lease, err error) {

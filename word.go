@@ -15,6 +15,7 @@ import (
 const (
 	raised = 1 // the state is in the meter, under the lock
 	held   = 3 // a step over several words is about to store the state: calls wait for it
+	lent   = 5 // the state is in the lending of an arrival, under the lock, and permits of it lie in its cells
 )
 
 // seize raises a word, and returns what it was; not ok if it is raised already.
@@ -46,7 +47,9 @@ type countedWord struct {
 	word    atomic.Uint64
 	granted atomic.Int64 // without those counted in the word
 	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
-	_       [40]byte
+
+	patience atomic.Int64 // how many exchanges may still fail before a bucket lends
+	_        [32]byte
 }
 
 const (
@@ -143,7 +146,16 @@ type arrival struct {
 	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
 	// the word and exchanging it has the right one.
 	returned atomic.Int64
-	refused  tally.Tally
+
+	block   int64 // the permits that are lent at once
+	ample   int64 // lacks at most so much to lend
+	lending *lending
+	timer   *time.Timer // of look, while that goes on; under the lock, like
+	hot     bool        // lower is to lend,
+	busy    bool        // whether what was collected last had been spent often, and
+	fails   int64       // the patience that is due
+
+	refused tally.Tally
 }
 
 const (
@@ -168,6 +180,7 @@ func (a *arrival) fit(g *gate, bucket algo.TokenBucket, now int64) bool {
 	a.room = int64(full)<<arrivalShift - a.one
 	a.horizon = uint64(epochLife / num)
 	a.epoch.Store(now)
+	a.prepareLending()
 	return true
 }
 
@@ -211,12 +224,19 @@ func (a *arrival) duration(ahead int64) time.Duration {
 }
 
 func (a *arrival) raise() {
-	old, ok := a.seize()
-	if !ok {
-		return
+	var ahead uint64
+	at := a.epoch.Load()
+	if a.word.Load() == lent { // which changes only under the lock
+		ahead, at = a.collect()
+		a.word.Store(raised)
+	} else {
+		old, ok := a.seize()
+		if !ok {
+			return
+		}
+		ahead = old&^lowBits - uint64(at)*a.scale
 	}
-	epoch := a.epoch.Load()
-	s := a.state(old&^lowBits-uint64(epoch)*a.scale, epoch, a.returned.Load())
+	s := a.state(ahead, at, a.returned.Load())
 	state := a.owner.meter.state // as [algo.TokenBucket.Law] has it
 	state[0], state[1], state[2], state[3] = uint64(s.Last), uint64(s.Ahead), uint64(s.Part), uint64(s.Returned)
 }
@@ -235,6 +255,11 @@ func (a *arrival) lower() {
 	}
 	if returned != a.returned.Load() {
 		a.returned.Store(returned)
+	}
+	if a.hot {
+		a.hot = false
+		a.lend(int64(ahead+part)<<arrivalShift, int64(last))
+		return
 	}
 	a.word.Store((last*num + ahead + part) << arrivalShift)
 }

@@ -6,21 +6,33 @@ import (
 	"unsafe"
 )
 
-// Tally counts without making processors wait for one another: each goroutine adds to one of several counters, chosen by
-// where its stack lies. Its zero value is 0. It must not be copied.
+// Tally counts without making processors wait for one another: each goroutine adds to the counter of its cell. Its zero value
+// is 0. It must not be copied.
 type Tally struct {
-	cells [16]struct {
+	cells [Cells]struct {
 		count atomic.Int64
 		_     [56]byte
 	}
 }
 
-// Add adds 1.
-func (t *Tally) Add() {
+// Cells is how many counters there are.
+const Cells = 1 << cellBits
+
+const (
+	cellBits  = 4
+	stackBits = 11
+)
+
+// Cell is the number of the counter of a goroutine, below Cells. It is chosen by where its stack lies, without the bits that
+// differ between the frames of a small one.
+func Cell() uint {
 	var here byte
 	stack := uintptr(unsafe.Pointer(&here)) //nolint:gosec // nothing is read through it
-	t.cells[uint64(stack)*0x9E3779B97F4A7C15>>60].count.Add(1)
+	return uint(uint64(stack>>stackBits) * 0x9E3779B97F4A7C15 >> (64 - cellBits))
 }
+
+// Add adds 1.
+func (t *Tally) Add() { t.cells[Cell()].count.Add(1) }
 
 // Undo takes back an Add.
 func (t *Tally) Undo() { t.cells[0].count.Add(-1) }
