@@ -22,7 +22,8 @@ import (
 // interval on, that is at most burst - out, to which it was filled, and what comes until the last: together at most
 // burst + rate x t.
 //
-// What is out grows by the first block of a cell, in the step that takes it from the bucket, and ends when all is collected.
+// What is out grows by a whole block with the first one of a cell, in the step that takes it from the bucket, and ends when all is
+// collected. A first block that is smaller empties the bucket, which then lacks more than all blocks together.
 // Until then, for a lentPeriod at most, a bucket that is nearly full may not regain what is out and spent.
 type lending struct {
 	cells [tally.Cells]struct {
@@ -88,7 +89,7 @@ func (a *arrival) borrow(i uint) (ok bool) {
 	l.ahead += n * a.one
 	if l.active&(1<<i) == 0 {
 		l.active |= 1 << i
-		l.out += n * a.one
+		l.out += a.block * a.one // also if this one is smaller: the next need not be
 	}
 	l.cells[i].permits.Store(n - 1)
 	return true
@@ -106,7 +107,7 @@ func (a *arrival) takeLent(i uint) (ok bool) {
 
 // pass lets time pass until now.
 func (l *lending) pass(now int64, scale uint64) {
-	hi, gone := bits.Mul64(uint64(now-l.at), scale)
+	hi, gone := bits.Mul64(uint64(max(now-l.at, 0)), scale)
 	if l.at = now; hi == 0 && l.ahead > l.out && gone < uint64(l.ahead-l.out) {
 		l.ahead -= int64(gone)
 	} else {

@@ -54,7 +54,7 @@ func (r *lentRule) allow(i uint) bool {
 	}
 	if n := min(r.bucket/r.per, r.block); r.lent && n > 0 {
 		if _, again := r.cells[i]; !again {
-			r.out += n
+			r.out += r.block
 		}
 		r.bucket -= n * r.per
 		r.cells[i] = n - 1
@@ -370,6 +370,35 @@ func TestLendingBegins(t *testing.T) {
 		}
 		if s := l.Stats(); s.Granted != calls || s.Available != 1e9 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestLendingSmallBlocks: cells whose first blocks were small are lent whole ones later, and together with a full bucket they still
+// hold no more than the burst.
+func TestLendingSmallBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst, first = 256, 3
+		p := newLentPair(t, PerSecond(1e9), burst)
+		p.lend()
+		for range burst { // until the bucket is empty
+			p.allow(0)
+		}
+		for i := uint(1); i < 16; i++ {
+			p.pass(first)
+			p.allow(i)
+		}
+		p.pass(burst)
+		for i := uint(1); i < 16; i++ {
+			for range first {
+				p.allow(i)
+			}
+		}
+		p.pass(burst)
+		for i := range uint(16) {
+			for range burst { // which the bucket that lends nothing must allow, too
+				p.allow(i)
+			}
 		}
 	})
 }
