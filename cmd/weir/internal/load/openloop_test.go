@@ -159,6 +159,19 @@ func TestServerThatCannotKeepUp(t *testing.T) {
 	})
 }
 
+// TestFastSchedulesAreSentTogether: requests that come faster than a program can sleep between are late by a tenth of a millisecond
+// at most, and are counted so.
+func TestFastSchedulesAreSentTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick := func(time.Duration) time.Duration { return 10 * time.Microsecond }
+		p := virtual(t, &options{connections: 1, inFlight: 100, rate: 50_000, arrivals: fixed, duration: time.Second}, quick)
+		between(t, "requests", float64(p.Requests), 49_999, 50_000)
+		between(t, "sent late max", p.OpenLoop.SentLate.Max, 0.00005, together.Seconds()*1.01)
+		between(t, "response max", p.Response.Max, 0.00005, 0.00012)
+		between(t, "service max", p.OpenLoop.Service.Max, 0.000009, 0.00006)
+	})
+}
+
 // lateAlarm is one of a computer that is busy with something else.
 type lateAlarm struct{ by time.Duration }
 
