@@ -13,22 +13,22 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
-	"github.com/weirhq/weir/policy"
 )
 
-// explain serves POST /v1/explain.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	var described policy.Request
-	if _, p := readDescribed(r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
+// explain serves POST /v1/explain. Nothing is taken anyway.
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	if p := ask(r, x, &describedDialect, &x.described); p != nil {
 		return p
 	}
-	e := h.limits.Explain(&described)
+	e := h.limits.Explain(&x.described.Request)
 	return writeJSON(w, operator.ExplanationOf(&e))
 }
 
 // Explain serves a request that describes another one with why that would be answered as it is. It does not look at who asks.
 func (h *Handler) Explain(w http.ResponseWriter, r *http.Request) {
-	if p := h.explain(w, r); p != nil {
+	x := begin()
+	defer x.end()
+	if p := h.explain(w, r, x); p != nil {
 		p.Write(w)
 	}
 }
@@ -56,7 +56,7 @@ func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *answer.Problem
 }
 
 // reload serves POST /v1/reload.
-func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *answer.Problem {
+func (h *Handler) reload(w http.ResponseWriter, r *http.Request, _ *exchange) *answer.Problem {
 	changed, p := Reload(h.limits, h.audit, adminguard.CallerOf(r), "")
 	if p != nil {
 		return p

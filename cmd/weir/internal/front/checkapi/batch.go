@@ -22,7 +22,7 @@ type batchMemory struct {
 	answer   []byte
 }
 
-var batches = sync.Pool{New: func() any { return new(batchMemory) }}
+var batchMemories = sync.Pool{New: func() any { return new(batchMemory) }}
 
 // mostKept is how many bytes of an answer are kept for the next one.
 const mostKept = 256 << 10
@@ -34,40 +34,32 @@ func (m *batchMemory) end() {
 	if cap(m.answer) > mostKept {
 		m.answer = nil
 	}
-	batches.Put(m)
+	batchMemories.Put(m)
 }
 
 // batch serves POST /v1/batch, or the problem with it.
-func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if p := contentProblem(r); p != nil {
-		return p
-	}
-	body, p := readBody(r, make([]byte, 0, 4096), maxBatchBody)
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	var asked batch
+	p := askUpTo(r, x, make([]byte, 0, 4096), maxBatchBody, &batchDialect, &asked)
 	if p != nil {
 		return p
 	}
-	checks, atomic, err := decodeBatch(body)
-	if err != nil {
-		return badBody(err)
-	}
+	checks := asked.checks
 	for i := range checks {
-		if checks[i].described != nil {
-			continue
-		}
-		if p = h.named(&checks[i].request); p != nil {
+		if p = h.named(&checks[i]); p != nil {
 			return problemWithin(p, checkName(i))
 		}
 	}
-	m, _ := batches.Get().(*batchMemory)
+	m, _ := batchMemories.Get().(*batchMemory)
 	defer m.end()
 	m.answer = append(m.answer[:0], `{"allowed":false,"atomic":`...)
-	m.answer = strconv.AppendBool(m.answer, atomic)
+	m.answer = strconv.AppendBool(m.answer, asked.atomic)
 	m.answer = append(m.answer, `,"results":[`...)
 	var (
 		d       weir.Decision
 		allowed bool
 	)
-	if atomic {
+	if asked.atomic {
 		allowed, d, p = h.together(r.Context(), w, m, checks)
 	} else {
 		allowed, d, p = h.oneByOne(r.Context(), w, m, checks)
@@ -86,37 +78,9 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	return nil
 }
 
-// of makes q what a check asks.
-func (a *asking) of(ctx context.Context, q *policy.Request) {
-	if a.described == nil {
-		*q = policy.Request{Named: &a.Named, Context: ctx}
-		return
-	}
-	*q = a.described.Request
-	q.Context = ctx
-}
-
-// probes reports whether a check takes nothing.
-func (a *asking) probes() bool {
-	if a.described != nil {
-		return a.described.probe
-	}
-	return a.Cost == 0
-}
-
-// appendTo appends what a check was answered, which is one of the requests of a verdict.
-func (a *asking) appendTo(b []byte, v *policy.Verdict, request int) []byte {
-	if a.described != nil {
-		b = appendVerdict(b, v, request)
-	} else {
-		b = appendChecked(b, v, request, a.Policy)
-	}
-	return append(b, '}')
-}
-
 // together decides on all checks as one. It returns the decision that binds.
 func (h *Handler) together(
-	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
+	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []question,
 ) (allowed bool, d weir.Decision, wrong *answer.Problem) {
 	m.requests, m.pointers = m.requests[:0], m.pointers[:0]
 	probes, described := 0, -1
@@ -200,7 +164,7 @@ func (m *batchMemory) copyTold() {
 
 // oneByOne decides on the checks one after the other. It returns the decision that binds among them.
 func (h *Handler) oneByOne(
-	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
+	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []question,
 ) (allowed bool, binding weir.Decision, wrong *answer.Problem) {
 	m.requests = append(m.requests[:0], policy.Request{}, policy.Request{})
 	q, v, engine := &m.requests[0], &m.verdict, h.limits.Engine()

@@ -16,6 +16,27 @@ const (
 	maxBatchBody = 1 << 20
 )
 
+// ask reads what a body asks.
+func ask[T any](r *http.Request, x *exchange, d *dialect[T], to *T) *answer.Problem {
+	return askUpTo(r, x, x.space[:0], maxBody, d, to)
+}
+
+// askUpTo reads what a body of at most so many bytes asks, which begins in space.
+func askUpTo[T any](r *http.Request, x *exchange, space []byte, most int, d *dialect[T], to *T) *answer.Problem {
+	if p := contentProblem(r); p != nil {
+		return p
+	}
+	body, p := readBody(r, space, most)
+	if p != nil {
+		return p
+	}
+	x.scanner = scanner{text: body}
+	if err := decode(d, &x.scanner, to); err != nil {
+		return badBody(err)
+	}
+	return nil
+}
+
 // readBody reads the body into space, or into a larger one, if it has no more than most bytes.
 func readBody(r *http.Request, space []byte, most int) ([]byte, *answer.Problem) {
 	if r.ContentLength > int64(most) {

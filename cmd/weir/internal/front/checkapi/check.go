@@ -1,6 +1,7 @@
 package checkapi
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,10 +14,13 @@ import (
 
 // exchange is the memory of one decision.
 type exchange struct {
-	request policy.Request
-	named   policy.Named // of request
-	verdict policy.Verdict
-	space   [512]byte // of the body of the request, and then of the response
+	question  question
+	described described
+	request   policy.Request
+	verdict   policy.Verdict
+	scanner   scanner   // of the body
+	space     [512]byte // of the body
+	reply     [512]byte
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -29,54 +33,58 @@ func begin() *exchange {
 
 // end keeps the memory for another decision.
 func (x *exchange) end() {
-	x.request = policy.Request{}
-	x.named = policy.Named{}
+	x.question, x.described, x.request, x.scanner = question{}, described{}, policy.Request{}, scanner{}
 	exchanges.Put(x)
 }
 
 var jsonType = []string{"application/json"}
 
 // check serves POST /v1/check, or the problem with it.
-func (h *Handler) check(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if p := contentProblem(r); p != nil {
+func (h *Handler) check(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	x.question = ofCost(1)
+	if p := ask(r, x, &checkDialect, &x.question); p != nil {
 		return p
 	}
-	x := begin()
-	defer x.end()
-	body, p := readBody(r, x.space[:0], maxBody)
-	if p != nil {
+	return h.answerTo(w, r, x)
+}
+
+// decide serves POST /v1/decide, or the problem with it.
+func (h *Handler) decide(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	if p := ask(r, x, &describedDialect, &x.described); p != nil {
 		return p
 	}
-	ask, err := decode(body)
-	if err != nil {
-		return badBody(err)
-	}
-	if p := h.named(&ask); p != nil {
+	x.question.described = &x.described
+	return h.answerTo(w, r, x)
+}
+
+// answerTo answers the question, or tells the problem with it.
+func (h *Handler) answerTo(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	q := &x.question
+	if p := h.named(q); p != nil {
 		return p
 	}
-	x.named = ask.Named
-	x.request = policy.Request{Named: &x.named, Context: r.Context()}
-	gone := h.decideOn(w, r, &x.request, &x.verdict, way{probe: ask.Cost == 0, wait: ask.wait})
+	q.of(r.Context(), &x.request)
+	gone := h.decideOn(w, r, &x.request, &x.verdict, way{probe: q.probes(), wait: q.patience()})
 	defer x.verdict.Release()
 	if gone {
 		return nil
 	}
 	if x.verdict.Unknown(0) { // it was removed meanwhile
-		return unknownPolicy(ask.Policy, h.policyNames())
+		return unknownPolicy(q.Policy, h.policyNames())
 	}
-	// What was asked may still stand in space.
-	var few [64]byte
-	name := append(few[:0], ask.Policy...)
 	h.tell(w, &x.verdict)
 	// A client that has gone is not told.
-	_, _ = w.Write(append(appendChecked(x.space[:0], &x.verdict, 0, name), "}\n"...))
+	_, _ = w.Write(append(q.appendTo(x.reply[:0], &x.verdict, 0), '\n'))
 	return nil
 }
 
 // named checks what a check names, and fills in what it does not.
-func (h *Handler) named(a *request) *answer.Problem {
-	if a.Policy == nil {
-		a.Policy = []byte(defaultPolicy)
+func (h *Handler) named(a *question) *answer.Problem {
+	switch {
+	case a.described != nil:
+		return nil
+	case a.Policy == nil:
+		a.Policy = defaultPolicy
 	}
 	if len(a.Key) == 0 && !h.limits.MayLackKey(string(a.Policy)) {
 		return badBody(noKey())
@@ -85,6 +93,42 @@ func (h *Handler) named(a *request) *answer.Problem {
 		return unknownPolicy(a.Policy, h.policyNames())
 	}
 	return nil
+}
+
+// of makes r what a question asks.
+func (q *question) of(ctx context.Context, r *policy.Request) {
+	if q.described == nil {
+		*r = policy.Request{Named: &q.Named, Context: ctx}
+		return
+	}
+	*r = q.described.Request
+	r.Context = ctx
+}
+
+// probes reports whether a question takes nothing.
+func (q *question) probes() bool {
+	if q.described != nil {
+		return q.described.probe
+	}
+	return q.Cost == 0
+}
+
+// patience is for how long the client is ready to wait.
+func (q *question) patience() time.Duration {
+	if q.described != nil {
+		return q.described.wait
+	}
+	return q.wait
+}
+
+// appendTo appends the answer to a question, which is one of the requests of a verdict.
+func (q *question) appendTo(b []byte, v *policy.Verdict, request int) []byte {
+	if q.described != nil {
+		b = appendVerdict(b, v, request)
+	} else {
+		b = appendChecked(b, v, request, q.Policy)
+	}
+	return append(b, '}')
 }
 
 // way is how a request is decided on.

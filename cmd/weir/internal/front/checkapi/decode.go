@@ -22,38 +22,51 @@ const (
 	requestName = "request"
 	expiresName = "expires_in"
 	idName      = "id"
+	checksName  = "checks"
+	atomicName  = "atomic"
 	unknownName = "field" // stands for a name that is not known
 
+	// mostChecks is how many checks a batch may have, mostAtomic one that is all or nothing.
+	mostChecks = 1000
+	mostAtomic = 64
 	// mostWait is how many seconds a client may be ready to wait, and until a reservation expires.
 	mostWait = 86400
 
-	acceptedKey    = "must be a string that is not empty"
-	acceptedPolicy = "must be a string"
-	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
-	acceptedCharge = `must be "before" or "afterwards"`
-	acceptedWait   = "must be a number of seconds from 0 to 86400, such as 2.5, without exponent"
-	acceptedExpiry = "must be a number of seconds from 0.001 to 86400, such as 2.5, without exponent"
-	acceptedID     = "must be the id of a reservation, a string"
-	acceptedProbe  = "must be 0 or not there with a cost of 0, which takes nothing"
-	acceptedSpent  = "must be 0 or not there with a charge afterwards, as what was spent does not wait"
+	acceptedKey      = "must be a string that is not empty"
+	acceptedPolicy   = "must be a string"
+	acceptedCost     = "must be a whole number from 0 to 10^15, without point or exponent"
+	acceptedCharge   = `must be "before" or "afterwards"`
+	acceptedWait     = "must be a number of seconds from 0 to 86400, such as 2.5, without exponent"
+	acceptedExpiry   = "must be a number of seconds from 0.001 to 86400, such as 2.5, without exponent"
+	acceptedID       = "must be the id of a reservation, a string"
+	acceptedProbe    = "must be 0 or not there with a cost of 0, which takes nothing"
+	acceptedSpent    = "must be 0 or not there with a charge afterwards, as what was spent does not wait"
+	acceptedChecks   = "must be an array of 1 to 1000 objects, or to 64 of a batch that is atomic"
+	acceptedCheck    = "must be an object with policy, key, cost and charge, or with request"
+	acceptedAtomic   = "must be true or false"
+	acceptedReserved = "must be a whole number from 1 to 10^15: what is not known yet is reserved and told by " + commitPath
 )
 
-// request is what a body asks. The slices point into the body.
-type request struct {
+// question is what a body asks about a policy, about a request that it describes, or about a reservation. The slices point into
+// the body.
+type question struct {
 	policy.Named // whose Policy is nil if it is not given
 
-	wait time.Duration
-}
-
-func newRequest(cost int64) request { return request{Named: policy.Named{Cost: cost}} }
-
-// asking is a request with what can stand beside it. The slices point into the body.
-type asking struct {
-	request
-
 	described *described // in place of policy, key, cost, charge and wait
+	wait      time.Duration
 	expires   time.Duration
 	id        []byte
+}
+
+// ofCost is a question of which the cost is not told yet.
+func ofCost(cost int64) question {
+	return question{Named: policy.Named{Cost: cost}}
+}
+
+// batch is what the body of a batch asks.
+type batch struct {
+	checks []question
+	atomic bool
 }
 
 // fault says what is wrong with a body.
@@ -81,38 +94,117 @@ func (f *fault) Error() string {
 	}
 }
 
-// The fields as bits, to see which have been there.
-const (
-	policyField = 1 << iota
-	keyField
-	costField
-	chargeField
-	waitField
-	requestField
-	expiresField
-	idField
-
-	namedFields = policyField | keyField | costField | chargeField | waitField
-)
-
-// dialect is which fields a body may have.
-type dialect struct {
-	fields   int
+// dialect is an object that a body may be: its fields, and what they must be together.
+type dialect[T any] struct {
 	accepted string
+	fields   []field[T]
+	check    func(d *dialect[T], to *T, given uint) error
 }
 
+// field is a member of an object.
+type field[T any] struct {
+	name string
+	read func(s *scanner, to *T) error
+}
+
+// member is a field whose value is kept in a place of its own.
+func member[T, V any](name string, read func(s *scanner) (V, error), at func(to *T) *V) field[T] {
+	return field[T]{name, func(s *scanner, to *T) (err error) {
+		*at(to), err = read(s)
+		return err
+	}}
+}
+
+// The fields of questions.
 var (
-	checkDialect = dialect{namedFields, "must be policy, key, cost, charge or wait"}
-	itemDialect  = dialect{
-		policyField | keyField | costField | chargeField | requestField, "must be policy, key, cost and charge, or request",
-	}
-	reserveDialect = dialect{
-		namedFields&^chargeField | requestField | expiresField,
-		"must be policy, key, cost, wait and expires_in, or request and expires_in",
-	}
-	commitDialect = dialect{idField | costField, "must be id or cost"}
-	cancelDialect = dialect{idField, "must be id"}
+	policyField = member(policyName, textOf(policyName, acceptedPolicy), func(q *question) *[]byte { return &q.Policy })
+	keyField    = member(keyName, textOf(keyName, acceptedKey), func(q *question) *[]byte { return &q.Key })
+	costField   = member(costName, (*scanner).cost, func(q *question) *int64 { return &q.Cost })
+	chargeField = member(chargeName, (*scanner).afterwards, func(q *question) *bool { return &q.Afterwards })
+	waitField   = member(waitName, (*scanner).wait, func(q *question) *time.Duration { return &q.wait })
+	asField     = member(requestName, (*scanner).described, func(q *question) **described { return &q.described })
+	untilField  = member(expiresName, (*scanner).expiry, func(q *question) *time.Duration { return &q.expires })
+	idField     = member(idName, textOf(idName, acceptedID), func(q *question) *[]byte { return &q.id })
 )
+
+// The objects that bodies may be.
+var (
+	checkDialect = dialect[question]{
+		"must be policy, key, cost, charge or wait",
+		[]field[question]{policyField, keyField, costField, chargeField, waitField},
+		together,
+	}
+	itemDialect = dialect[question]{
+		"must be policy, key, cost and charge, or request",
+		[]field[question]{policyField, keyField, costField, chargeField, asField},
+		together,
+	}
+	reserveDialect = dialect[question]{
+		"must be policy, key, cost, wait and expires_in, or request and expires_in",
+		[]field[question]{policyField, keyField, costField, waitField, asField, untilField},
+		reserves,
+	}
+	commitDialect = dialect[question]{"must be id or cost", []field[question]{idField, costField}, settles}
+	cancelDialect = dialect[question]{"must be id", []field[question]{idField}, settles}
+	batchDialect  = dialect[batch]{"must be checks or atomic", []field[batch]{
+		member(checksName, (*scanner).checks, func(b *batch) *[]question { return &b.checks }),
+		member(atomicName, (*scanner).atomic, func(b *batch) *bool { return &b.atomic }),
+	}, batches}
+)
+
+// together checks what a question asks of a policy, or of a request.
+func together(d *dialect[question], q *question, given uint) error {
+	switch {
+	case q.described != nil && d.has(given, policyName, keyName, costName, chargeName, waitName):
+		return &fault{
+			field: requestName, wrong: "stands beside policy, key, cost, charge or wait",
+			accepted: "must be there in their place",
+		}
+	case q.described != nil:
+		return nil
+	case q.Key == nil:
+		return &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
+	case q.Cost == 0 && q.wait > 0:
+		return &fault{field: waitName, accepted: acceptedProbe}
+	case q.Afterwards && q.wait > 0:
+		return &fault{field: waitName, accepted: acceptedSpent}
+	}
+	return nil
+}
+
+// reserves checks a question whose answer is kept as a reservation.
+func reserves(d *dialect[question], q *question, given uint) error {
+	err := together(d, q, given)
+	switch {
+	case err != nil:
+	case q.described == nil && q.Cost == 0:
+		err = &fault{field: costName, value: "0", accepted: acceptedReserved}
+	case q.described != nil && q.described.probe:
+		err = &fault{field: requestName + "." + costName, value: "0", accepted: acceptedReserved}
+	}
+	return err
+}
+
+// settles checks what ends a reservation.
+func settles(_ *dialect[question], q *question, _ uint) error {
+	if q.id == nil {
+		return &fault{field: idName, wrong: "is missing", accepted: acceptedID}
+	}
+	return nil
+}
+
+// batches checks a batch.
+func batches(d *dialect[batch], b *batch, given uint) error {
+	switch {
+	case !d.has(given, checksName):
+		return &fault{field: checksName, wrong: "is missing", accepted: acceptedChecks}
+	case len(b.checks) == 0:
+		return &fault{field: checksName, wrong: "is empty", accepted: acceptedChecks}
+	case b.atomic && len(b.checks) > mostAtomic:
+		return &fault{field: checksName, wrong: fmt.Sprintf("has %d objects", len(b.checks)), accepted: acceptedChecks}
+	}
+	return nil
+}
 
 // twice says that a field stands in an object more than once.
 func twice(field string) error {
@@ -122,46 +214,17 @@ func twice(field string) error {
 // noKey says that a key is empty where there must be one.
 func noKey() error { return &fault{field: keyName, value: `""`, accepted: acceptedKey} }
 
-// decode reads the object of a check request and checks its values; whether the key may be empty depends on the policy. It
-// overwrites body where strings are escaped. It is strict: names are compared exactly, none may occur twice, and what is not
-// known is an error, as it is probably a field that was misspelt.
-func decode(body []byte) (request, error) {
-	a := asking{request: newRequest(1)}
-	s := scanner{text: body}
-	if err := s.asking(&a, checkDialect); err != nil {
-		return request{}, err
+// decode reads a body and checks its values; whether a key may be empty depends on the policy. It overwrites the body where
+// strings are escaped. It is strict: names are compared exactly, none may occur twice, and what is not known is an error, as it
+// is probably a field that was misspelt.
+func decode[T any](d *dialect[T], s *scanner, to *T) error {
+	s.space()
+	if s.next() != '{' {
+		return s.fault("the body must be a JSON object")
 	}
-	if err := s.end(); err != nil {
-		return request{}, err
-	}
-	return a.request, nil
-}
-
-// asking reads an object and checks what it asks, of which cost has its default.
-func (s *scanner) asking(a *asking, d dialect) error {
-	seen, err := s.object(a, d)
-	switch {
-	case err != nil:
+	if err := d.read(s, to); err != nil {
 		return err
-	case seen&requestField != 0 && seen&namedFields != 0:
-		return &fault{
-			field: requestName, wrong: "stands beside policy, key, cost, charge or wait",
-			accepted: "must be there in their place",
-		}
-	case seen&requestField != 0 || d.fields&keyField == 0:
-		return nil
-	case seen&keyField == 0:
-		return &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
-	case a.Cost == 0 && a.wait > 0:
-		return &fault{field: waitName, accepted: acceptedProbe}
-	case a.Afterwards && a.wait > 0:
-		return &fault{field: waitName, accepted: acceptedSpent}
 	}
-	return nil
-}
-
-// end finds what stands after the object.
-func (s *scanner) end() error {
 	s.space()
 	if s.at < len(s.text) {
 		return s.fault("expected nothing after the object")
@@ -169,93 +232,98 @@ func (s *scanner) end() error {
 	return nil
 }
 
-func (s *scanner) object(a *asking, d dialect) (seen int, err error) {
-	s.space()
-	if !s.take('{') {
-		return 0, s.fault("the body must be a JSON object")
-	}
-	s.space()
-	for first := true; !s.take('}'); first = false {
-		if !first {
-			if !s.take(',') {
-				return 0, s.fault("expected , or }")
-			}
-			s.space()
-		}
-		field, err := s.member(a, d)
+// read reads an object, which comes next.
+func (d *dialect[T]) read(s *scanner, to *T) error {
+	given := uint(0)
+	for first := true; ; first = false {
+		name, err := s.member(first)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if seen&field != 0 {
-			return 0, twice(fieldNames[field])
+		if name == nil {
+			return d.check(d, to, given)
 		}
-		seen |= field
-		s.space()
+		at := 0
+		for at < len(d.fields) && string(name) != d.fields[at].name {
+			at++
+		}
+		if at == len(d.fields) {
+			return &fault{field: unknownName, value: excerpt(name), accepted: d.accepted}
+		}
+		if err := d.fields[at].read(s, to); err != nil {
+			return err
+		}
+		if given&(1<<at) != 0 {
+			return twice(d.fields[at].name)
+		}
+		given |= 1 << at
 	}
-	return seen, nil
 }
 
-var fieldNames = map[int]string{
-	policyField: policyName, keyField: keyName, costField: costName, chargeField: chargeName, waitField: waitName,
-	requestField: requestName, expiresField: expiresName, idField: idName,
+// has reports whether one of the fields was given.
+func (d *dialect[T]) has(given uint, names ...string) bool {
+	for _, name := range names {
+		for at := range d.fields {
+			if d.fields[at].name == name && given&(1<<at) != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
-// fieldOf is the field with this name, 0 if there is none.
-func fieldOf(name []byte) int {
-	switch string(name) {
-	case policyName:
-		return policyField
-	case keyName:
-		return keyField
-	case costName:
-		return costField
-	case chargeName:
-		return chargeField
-	case waitName:
-		return waitField
-	case requestName:
-		return requestField
-	case expiresName:
-		return expiresField
-	case idName:
-		return idField
-	}
-	return 0
-}
-
-// member reads a name and its value.
-func (s *scanner) member(a *asking, d dialect) (field int, err error) {
-	name, err := s.string()
-	if err != nil {
-		return 0, err
-	}
-	s.space()
-	if !s.take(':') {
-		return 0, s.fault("expected : after a name")
-	}
-	s.space()
-	field = fieldOf(name) & d.fields
-	switch field {
-	case policyField:
-		a.Policy, err = s.stringField(policyName, acceptedPolicy)
-	case keyField:
-		a.Key, err = s.stringField(keyName, acceptedKey)
-	case costField:
-		a.Cost, err = s.cost()
-	case chargeField:
-		a.Afterwards, err = s.afterwards()
-	case waitField:
-		a.wait, err = s.wait()
-	case requestField:
-		a.described, err = s.described()
-	case expiresField:
-		a.expires, err = s.expiry()
-	case idField:
-		a.id, err = s.stringField(idName, acceptedID)
+// within says in which field a fault is.
+func within(field string, err error) error {
+	f, ok := errors.AsType[*fault](err)
+	switch {
+	case !ok:
+	case f.field == "":
+		f.wrong = field + ": " + f.wrong
+	case f.field == unknownName:
+		if f.wrong != "" { // it has a place already: in request
+			field += "." + f.wrong[len("in "):]
+		}
+		f.wrong = "in " + field
 	default:
-		err = &fault{field: unknownName, value: excerpt(name), accepted: d.accepted}
+		f.field = field + "." + f.field
 	}
-	return field, err
+	return err
+}
+
+// checks reads the checks of a batch.
+func (s *scanner) checks() (all []question, err error) {
+	if s.next() != '[' {
+		return nil, &fault{field: checksName, value: s.excerpt(), accepted: acceptedChecks}
+	}
+	for first := true; ; first = false {
+		if more, err := s.item(first); err != nil || !more {
+			return all, err
+		}
+		if len(all) == mostChecks {
+			return nil, &fault{field: checksName, wrong: "has more than 1000 objects", accepted: acceptedChecks}
+		}
+		if s.next() != '{' {
+			return nil, &fault{field: checkName(len(all)), value: s.excerpt(), accepted: acceptedCheck}
+		}
+		all = append(all, ofCost(1))
+		q := &all[len(all)-1]
+		if err := itemDialect.read(s, q); err != nil {
+			return nil, within(checkName(len(all)-1), err)
+		}
+		if q.described != nil && q.described.wait > 0 {
+			return nil, &fault{
+				field: checkName(len(all)-1) + ".request.wait", accepted: "must be 0 or not there, as a batch does not wait",
+			}
+		}
+	}
+}
+
+// checkName is what a check of a batch is called.
+func checkName(i int) string { return fmt.Sprintf("%s[%d]", checksName, i) }
+
+// textOf reads the string of a field.
+func textOf(field, accepted string) func(s *scanner) ([]byte, error) {
+	return func(s *scanner) ([]byte, error) { return s.stringField(field, accepted) }
 }
 
 func (s *scanner) stringField(field, accepted string) ([]byte, error) {
@@ -282,6 +350,22 @@ func (s *scanner) afterwards() (bool, error) {
 		return false, nil
 	}
 	return false, &fault{field: chargeName, value: shown, accepted: acceptedCharge}
+}
+
+// atomic reads whether a batch is all or nothing.
+func (s *scanner) atomic() (bool, error) {
+	wrong := &fault{field: atomicName, value: s.excerpt(), accepted: acceptedAtomic}
+	start := s.at
+	for s.at < len(s.text) && isBare(s.text[s.at]) {
+		s.at++
+	}
+	switch string(s.text[start:s.at]) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, wrong
 }
 
 const maxExcerpt = 40

@@ -16,6 +16,19 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
+// request is what a check asks.
+type request struct {
+	policy.Named
+
+	wait time.Duration
+}
+
+func decodeCheck(body []byte) (request, error) {
+	q := ofCost(1)
+	err := decode(&checkDialect, &scanner{text: body}, &q)
+	return request{q.Named, q.wait}, err
+}
+
 func TestDecode(t *testing.T) {
 	for body, want := range map[string]request{
 		`{"key":"alice"}`: {policy.Named{Key: []byte("alice"), Cost: 1}, 0},
@@ -33,7 +46,7 @@ func TestDecode(t *testing.T) {
 		`{"charge":"afterwards","key":"a"}`:        {policy.Named{Key: []byte("a"), Cost: 1, Afterwards: true}, 0},
 		`{"key":"a","charge":"before","wait":1}`:   {policy.Named{Key: []byte("a"), Cost: 1}, time.Second},
 	} {
-		got, err := decode([]byte(body))
+		got, err := decodeCheck([]byte(body))
 		if err != nil || !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Policy, want.Policy) ||
 			(got.Policy == nil) != (want.Policy == nil) || got.Cost != want.Cost || got.wait != want.wait || got.Afterwards != want.Afterwards {
 			t.Errorf("%s: %q %q %d %v, %v", body, got.Policy, got.Key, got.Cost, got.wait, err)
@@ -98,7 +111,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		"{\"key\":\"a\xff\"}":                        "key: not JSON: expected UTF-8 at byte 9",
 		"{\"key\":\"a\nb\"}":                         "key: not JSON: control characters must be escaped at byte 9",
 	} {
-		_, err := decode([]byte(body))
+		_, err := decodeCheck([]byte(body))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
@@ -176,7 +189,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		want, ok, sure := referenceDecode(body)
-		got, err := decode(bytes.Clone(body))
+		got, err := decodeCheck(bytes.Clone(body))
 		if err != nil {
 			if text := err.Error(); !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 				t.Fatalf("%q: %q does not print", body, text)

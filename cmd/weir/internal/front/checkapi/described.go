@@ -1,7 +1,6 @@
 package checkapi
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,66 +20,57 @@ const (
 	acceptedQuery      = "must be left out where path has a query"
 	acceptedHost       = "must be that of the URL in path, or be left out"
 	acceptedRequest    = "must be an object that describes a request as that of /v1/decide does"
-	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes, cost or wait"
 
 	pathName, queryName, hostName           = "path", "query", "host"
 	clientName, headersName, attributesName = "client", "headers", "attributes"
 )
 
-// described is a request that a body describes.
+// described is a request that a body describes. The zero value describes none.
 type described struct {
 	policy.Request
 
-	seen   map[string]bool
 	target flags.Target
-	probe  bool // the cost is 0
+	probe  bool // the cost is 0: nothing is taken, and Cost is what it would be without one
 	wait   time.Duration
 }
 
-// decodeDescribed reads the object that describes a request. It is as strict as decode, and overwrites body where strings are
-// escaped. Everything may be missing. A cost of 0 makes it a probe, which takes nothing: then r has the cost that
-// it would have without one. wait is how long the client is ready to wait.
-func decodeDescribed(body []byte, r *policy.Request) (probe bool, wait time.Duration, err error) {
-	*r = policy.Request{Protocol: "http"}
-	s := scanner{text: body}
-	s.space()
-	if s.next() != '{' {
-		return false, 0, s.fault("the body must be a JSON object")
-	}
-	d := described{seen: make(map[string]bool)}
-	if err := d.object(&s); err != nil {
-		return false, 0, err
-	}
-	if err := s.end(); err != nil {
-		return false, 0, err
-	}
-	*r = d.Request
-	return d.probe, d.wait, nil
+// describedDialect is the object that describes a request. Everything may be missing.
+var describedDialect = dialect[described]{
+	"must be protocol, method, host, path, query, route, headers, client, attributes, cost or wait",
+	[]field[described]{
+		member("protocol", wordOf("protocol"), func(d *described) *string { return &d.Protocol }),
+		member("method", wordOf("method"), func(d *described) *string { return &d.Method }),
+		member(hostName, wordOf(hostName), func(d *described) *string { return &d.Host }),
+		{pathName, func(s *scanner, d *described) error { return d.path(s) }},
+		member(queryName, wordOf(queryName), func(d *described) *string { return &d.Query }),
+		member("route", wordOf("route"), func(d *described) *string { return &d.Route }),
+		{headersName, func(s *scanner, d *described) error { return d.headers(s) }},
+		{clientName, func(s *scanner, d *described) error { return d.client(s) }},
+		{attributesName, func(s *scanner, d *described) error { return d.attributes(s) }},
+		{costName, func(s *scanner, d *described) (err error) {
+			d.Cost, err = s.cost()
+			d.probe = d.Cost == 0
+			return err
+		}},
+		member(waitName, (*scanner).wait, func(d *described) *time.Duration { return &d.wait }),
+	},
+	describes,
 }
 
-// object reads the object, which comes next.
-func (d *described) object(s *scanner) error {
-	err := s.members(func(name string) error {
-		if d.seen[name] {
-			return twice(name)
-		}
-		d.seen[name] = true
-		return d.member(s, name)
-	})
+// describes checks a described request, and puts its parts together.
+func describes(of *dialect[described], d *described, given uint) error {
 	switch {
-	case err != nil:
-		return err
 	case d.probe && d.wait > 0:
 		return &fault{field: waitName, accepted: acceptedProbe}
-	case d.seen[queryName] && d.target.HasQuery:
+	case d.target.HasQuery && of.has(given, queryName):
 		return &fault{field: queryName, value: excerpt([]byte(d.Query)), accepted: acceptedQuery}
-	case d.seen[hostName] && d.target.Host != "" && !strings.EqualFold(d.Host, d.target.Host):
+	case d.target.Host != "" && of.has(given, hostName) && !strings.EqualFold(d.Host, d.target.Host):
 		return &fault{field: hostName, value: excerpt([]byte(d.Host)), accepted: acceptedHost}
 	}
 	if d.Protocol == "" {
 		d.Protocol = "http"
 	}
-	if query := d.Query; d.seen[pathName] {
+	if query := d.Query; of.has(given, pathName) {
 		if d.target.Set(&d.Request); !d.target.HasQuery {
 			d.Query = query
 		}
@@ -96,58 +86,8 @@ func (s *scanner) described() (*described, error) {
 	if s.next() != '{' {
 		return nil, &fault{field: requestName, value: s.excerpt(), accepted: acceptedRequest}
 	}
-	d := &described{seen: make(map[string]bool)}
-	return d, within(requestName, d.object(s))
-}
-
-// within says in which field a fault is.
-func within(field string, err error) error {
-	f, ok := errors.AsType[*fault](err)
-	switch {
-	case !ok:
-	case f.field == "":
-		f.wrong = field + ": " + f.wrong
-	case f.field == unknownName:
-		if inner, ok := strings.CutPrefix(f.wrong, "in "); ok {
-			field += "." + inner
-		}
-		f.wrong = "in " + field
-	default:
-		f.field = field + "." + f.field
-	}
-	return err
-}
-
-// member reads the value of a name.
-func (d *described) member(s *scanner, name string) (err error) {
-	switch name {
-	case "protocol":
-		d.Protocol, err = s.textField(name)
-	case "method":
-		d.Method, err = s.textField(name)
-	case hostName:
-		d.Host, err = s.textField(name)
-	case queryName:
-		d.Query, err = s.textField(name)
-	case "route":
-		d.Route, err = s.textField(name)
-	case pathName:
-		return d.path(s)
-	case clientName:
-		return d.client(s)
-	case headersName:
-		return d.headers(s)
-	case attributesName:
-		return d.attributes(s)
-	case costName:
-		d.Cost, err = s.cost()
-		d.probe = d.Cost == 0
-	case waitName:
-		d.wait, err = s.wait()
-	default:
-		return &fault{field: unknownName, value: excerpt([]byte(name)), accepted: acceptedDescribed}
-	}
-	return err
+	d := new(described)
+	return d, within(requestName, describedDialect.read(s, d))
 }
 
 // path reads the target of the request.
@@ -183,33 +123,30 @@ func (d *described) headers(s *scanner) error {
 		return &fault{field: headersName, value: s.excerpt(), accepted: acceptedHeaders}
 	}
 	header := http.Header{}
-	err := s.members(func(name string) error {
-		if s.next() == '"' {
-			value, err := s.textField(headersName + "." + name)
+	d.Header = header
+	return s.members(func(name string) error {
+		if s.next() != '[' {
+			value, err := s.headerField(name)
 			header.Add(name, value)
 			return err
 		}
-		if s.next() != '[' {
-			return &fault{field: headersName + "." + name, value: s.excerpt(), accepted: acceptedHeaders}
-		}
-		s.take('[')
-		s.space()
-		for first := true; !s.take(']'); first = false {
-			if !first && !s.take(',') {
-				return s.fault("expected , or ]")
+		for first := true; ; first = false {
+			if more, err := s.item(first); err != nil || !more {
+				return err
 			}
-			s.space()
 			value, err := s.textField(headersName + "." + name)
 			if err != nil {
 				return err
 			}
 			header.Add(name, value)
-			s.space()
 		}
-		return nil
 	})
-	d.Header = header
-	return err
+}
+
+// headerField reads the value of a field of a header that is no array.
+func (s *scanner) headerField(name string) (string, error) {
+	value, err := s.stringField(shortField(headersName+"."+name), acceptedHeaders)
+	return string(value), err
 }
 
 // attributes reads the attributes.
@@ -228,33 +165,22 @@ func (d *described) attributes(s *scanner) error {
 	})
 }
 
-// members reads an object and calls member for each name, when its value comes next.
+// members reads an object, which comes next, and calls member for each name, when its value comes next.
 func (s *scanner) members(member func(name string) error) error {
-	s.take('{')
-	s.space()
-	for first := true; !s.take('}'); first = false {
-		if !first {
-			if !s.take(',') {
-				return s.fault("expected , or }")
-			}
-			s.space()
-		}
-		name, err := s.string()
-		if err != nil {
+	for first := true; ; first = false {
+		name, err := s.member(first)
+		if err != nil || name == nil {
 			return err
 		}
-		text := string(name)
-		s.space()
-		if !s.take(':') {
-			return s.fault("expected : after a name")
-		}
-		s.space()
-		if err := member(text); err != nil {
+		if err := member(string(name)); err != nil {
 			return err
 		}
-		s.space()
 	}
-	return nil
+}
+
+// wordOf reads the string of a field.
+func wordOf(field string) func(s *scanner) (string, error) {
+	return func(s *scanner) (string, error) { return s.textField(field) }
 }
 
 // textField reads the string of a field.

@@ -11,6 +11,13 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
+func decodeDescribed(body []byte, r *policy.Request) (probe bool, wait time.Duration, err error) {
+	var d described
+	err = decode(&describedDialect, &scanner{text: body}, &d)
+	*r = d.Request
+	return d.probe, d.wait, err
+}
+
 func TestDecodeDescribed(t *testing.T) {
 	for body, want := range map[string]policy.Request{
 		` { } `: {Protocol: "http"},

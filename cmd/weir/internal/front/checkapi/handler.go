@@ -30,9 +30,10 @@ const (
 	checkUpPath     = "/healthcheck" // as envoyproxy/ratelimit has it
 	readyPath       = "/readyz"
 	aboutPath       = "/"
-
-	defaultPolicy = "default"
 )
+
+// defaultPolicy is that of a check that names none.
+var defaultPolicy = []byte("default")
 
 // Options configure a [Handler].
 type Options struct {
@@ -101,39 +102,41 @@ func (h *Handler) Drain() { h.draining.Store(true) }
 // Rejected is how many requests could not be answered, because they were wrong.
 func (h *Handler) Rejected() int64 { return h.rejected.Load() }
 
-// The methods of a page.
-const (
-	post = "POST"
-	get  = "GET, HEAD"
-)
-
-// page is what answers at a path.
+// page is what answers at a path: to GET and HEAD, or to POST.
 type page struct {
-	path    string
-	methods string // post or get
-	admin   bool   // it is for those whom Admin lets in
-	answer  func(*Handler, http.ResponseWriter, *http.Request) *answer.Problem
+	path  string
+	admin bool // it is for those whom Admin lets in
+	get   func(*Handler, http.ResponseWriter, *http.Request) *answer.Problem
+	post  func(*Handler, http.ResponseWriter, *http.Request, *exchange) *answer.Problem
+}
+
+// methods are those that the page answers.
+func (p *page) methods() string {
+	if p.post != nil {
+		return "POST"
+	}
+	return "GET, HEAD"
 }
 
 // pages are all of them.
 var pages = []page{
-	{checkPath, post, false, (*Handler).check},
-	{decidePath, post, false, (*Handler).decide},
-	{batchPath, post, false, (*Handler).batch},
-	{reservePath, post, false, (*Handler).reserve},
-	{commitPath, post, false, (*Handler).commit},
-	{cancelPath, post, false, (*Handler).cancel},
-	{explainPath, post, true, (*Handler).explain},
-	{statusPath, get, true, (*Handler).status},
-	{reloadPath, post, true, (*Handler).reload},
-	{quotaPath, get, true, (*Handler).quota},
-	{adjustPath, post, true, (*Handler).adjust},
-	{adjustmentsPath, get, true, (*Handler).adjustments},
-	{openAPIPath, get, false, (*Handler).openAPI},
-	{healthPath, get, false, (*Handler).health},
-	{checkUpPath, get, false, (*Handler).health},
-	{readyPath, get, false, (*Handler).ready},
-	{aboutPath, get, false, (*Handler).about},
+	{checkPath, false, nil, (*Handler).check},
+	{decidePath, false, nil, (*Handler).decide},
+	{batchPath, false, nil, (*Handler).batch},
+	{reservePath, false, nil, (*Handler).reserve},
+	{commitPath, false, nil, (*Handler).commit},
+	{cancelPath, false, nil, (*Handler).cancel},
+	{explainPath, true, nil, (*Handler).explain},
+	{statusPath, true, (*Handler).status, nil},
+	{reloadPath, true, nil, (*Handler).reload},
+	{quotaPath, true, (*Handler).quota, nil},
+	{adjustPath, true, nil, (*Handler).adjust},
+	{adjustmentsPath, true, (*Handler).adjustments, nil},
+	{openAPIPath, false, (*Handler).openAPI, nil},
+	{healthPath, false, (*Handler).health, nil},
+	{checkUpPath, false, (*Handler).health, nil},
+	{readyPath, false, (*Handler).ready, nil},
+	{aboutPath, false, (*Handler).about, nil},
 }
 
 var byPath = func() map[string]*page {
@@ -167,7 +170,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 		return missing()
 	case at.admin && h.at != "" && !apart:
 		return answer.PlainProblem(http.StatusNotFound, "%s is at %s", r.URL.Path, h.at)
-	case apart && !at.admin && at.methods == post:
+	case apart && !at.admin && at.post != nil:
 		return answer.PlainProblem(http.StatusNotFound, "%s is at --http: here are the admin pages", r.URL.Path)
 	}
 	if apart && r.URL.Path == aboutPath {
@@ -180,21 +183,25 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 		}
 		r = in
 	}
-	if at.methods == post {
-		if r.Method != http.MethodPost {
-			return methodProblem(w, r, at.methods)
+	if at.get != nil {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return methodProblem(w, r, at.methods())
 		}
-	} else if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem(w, r, at.methods)
+		return at.get(h, w, r)
 	}
-	return at.answer(h, w, r)
+	if r.Method != http.MethodPost {
+		return methodProblem(w, r, at.methods())
+	}
+	x := begin()
+	defer x.end()
+	return at.post(h, w, r, x)
 }
 
 // missing answers at all other paths.
 func missing() *answer.Problem {
 	names := make([]string, len(pages))
 	for i := range pages {
-		method, _, _ := strings.Cut(pages[i].methods, ",")
+		method, _, _ := strings.Cut(pages[i].methods(), ",")
 		names[i] = method + " " + pages[i].path
 	}
 	return &answer.Problem{Status: http.StatusNotFound, Detail: "there is no such page; there are " + strings.Join(names, ", ")}

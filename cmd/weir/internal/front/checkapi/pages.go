@@ -86,7 +86,7 @@ func Example(address string, set *policy.Set) string {
 	switch {
 	case len(set.Rules) > 0 || len(set.Policies) == 0:
 		body, path = `{"method":"GET","path":"/","client":"192.0.2.1"}`, decidePath
-	case !slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == defaultPolicy }):
+	case !slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == string(defaultPolicy) }):
 		name := strconv.Quote(set.Policies[0].Name) // as in JSON, as it is printable ASCII
 		body = `{"policy":` + strings.ReplaceAll(name, "'", `\u0027`) + `,"key":"alice"}`
 	}

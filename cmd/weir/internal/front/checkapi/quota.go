@@ -217,7 +217,7 @@ func isSign(s string) bool {
 }
 
 // adjust serves POST /v1/quota/adjust.
-func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *answer.Problem {
+func (h *Handler) adjust(w http.ResponseWriter, r *http.Request, _ *exchange) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}

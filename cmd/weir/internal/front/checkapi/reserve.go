@@ -11,69 +11,39 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 )
 
-const acceptedReserved = "must be a whole number from 1 to 10^15: what is not known yet is reserved and told by " + commitPath
-
-// decodeReserve reads the object of a reservation. It is as strict as decode, and overwrites body where strings are escaped.
-func decodeReserve(body []byte) (a asking, err error) {
-	a = asking{request: newRequest(1), expires: holds.DefaultExpiry}
-	s := scanner{text: body}
-	if err = s.asking(&a, reserveDialect); err == nil {
-		err = s.end()
-	}
-	switch {
-	case err != nil:
-	case a.described == nil && a.Cost == 0:
-		err = &fault{field: costName, value: "0", accepted: acceptedReserved}
-	case a.described != nil && a.described.probe:
-		err = &fault{field: requestName + "." + costName, value: "0", accepted: acceptedReserved}
-	}
-	return a, err
-}
-
 // reserve serves POST /v1/reserve, or the problem with it.
-func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if p := contentProblem(r); p != nil {
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	q := &x.question
+	*q = ofCost(1)
+	q.expires = holds.DefaultExpiry
+	if p := ask(r, x, &reserveDialect, q); p != nil {
 		return p
 	}
-	x := begin()
-	defer x.end()
-	body, p := readBody(r, x.space[:0], maxBody)
-	if p != nil {
+	if p := h.named(q); p != nil {
 		return p
 	}
-	ask, err := decodeReserve(body)
-	if err != nil {
-		return badBody(err)
-	}
-	how := way{reserve: true, wait: ask.wait}
-	if ask.described != nil {
-		how.wait = ask.described.wait
-	} else if p := h.named(&ask.request); p != nil {
-		return p
-	}
-	ask.of(r.Context(), &x.request)
+	q.of(r.Context(), &x.request)
 	v := h.holds.Verdict()
-	gone := h.decideOn(w, r, &x.request, v, how)
-	if gone {
+	if gone := h.decideOn(w, r, &x.request, v, way{reserve: true, wait: q.patience()}); gone {
 		h.holds.Drop(v)
 		return nil
 	}
 	if v.Unknown(0) { // it was removed meanwhile
 		h.holds.Drop(v)
-		return unknownPolicy(ask.Policy, h.policyNames())
+		return unknownPolicy(q.Policy, h.policyNames())
 	}
 	header := w.Header()
 	h.fields.Tell(header, v)
-	reply := ask.appendTo(make([]byte, 0, 512), v, 0)
+	reply := q.appendTo(x.reply[:0], v, 0)
 	if !v.Allowed {
 		status := refusal(v.Decision())
 		h.holds.Drop(v)
 		header["Content-Type"] = jsonType
 		w.WriteHeader(status)
-		_, _ = w.Write(append(reply, '\n')) //nolint:gosec // it is JSON, and says so
+		_, _ = w.Write(append(reply, '\n'))
 		return nil
 	}
-	expires := min(ask.expires, holds.Longest(v))
+	expires := min(q.expires, holds.Longest(v))
 	id, err := h.holds.Keep(v, expires, callerOf(r))
 	if err != nil {
 		delete(header, "Ratelimit") // what they tell has been given back
@@ -103,54 +73,32 @@ func keptProblem(w http.ResponseWriter, err error) *answer.Problem {
 }
 
 // commit serves POST /v1/commit, or the problem with it.
-func (h *Handler) commit(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.settle(w, r, commitDialect, "committed", func(a *asking) error { return h.holds.Commit(string(a.id), a.Cost) })
+func (h *Handler) commit(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	return settle(w, r, x, &commitDialect, "committed", func(q *question) error { return h.holds.Commit(string(q.id), q.Cost) })
 }
 
 // cancel serves POST /v1/cancel, or the problem with it.
-func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.settle(w, r, cancelDialect, "canceled", func(a *asking) error { return h.holds.Cancel(string(a.id)) })
+func (h *Handler) cancel(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	return settle(w, r, x, &cancelDialect, "canceled", func(q *question) error { return h.holds.Cancel(string(q.id)) })
 }
 
-// settle ends a reservation.
-func (h *Handler) settle(
-	w http.ResponseWriter, r *http.Request, d dialect, settled string, how func(*asking) error,
+// settle ends a reservation. The cost is -1 if it is not told.
+func settle(
+	w http.ResponseWriter, r *http.Request, x *exchange, d *dialect[question], settled string, how func(*question) error,
 ) *answer.Problem {
-	if p := contentProblem(r); p != nil {
+	q := &x.question
+	*q = ofCost(-1)
+	if p := ask(r, x, d, q); p != nil {
 		return p
 	}
-	x := begin()
-	defer x.end()
-	body, p := readBody(r, x.space[:0], maxBody)
-	if p != nil {
-		return p
-	}
-	ask, err := decodeSettlement(body, d)
-	if err != nil {
-		return badBody(err)
-	}
-	id := string(ask.id)
-	if err := how(&ask); errors.Is(err, holds.ErrUnknown) {
+	if err := how(q); errors.Is(err, holds.ErrUnknown) {
 		return problemOf(http.StatusNotFound, &fault{
-			field: idName, value: excerpt(ask.id), wrong: "there is no such reservation",
+			field: idName, value: excerpt(q.id), wrong: "there is no such reservation",
 			accepted: "must be the id of one that has not expired and was not settled before",
 		})
 	}
 	return writeJSON(w, struct {
 		ID      string `json:"id"`
 		Settled string `json:"settled"`
-	}{id, settled})
-}
-
-// decodeSettlement reads what ends a reservation. The cost is -1 if it is not told.
-func decodeSettlement(body []byte, d dialect) (a asking, err error) {
-	a = asking{request: newRequest(-1)}
-	s := scanner{text: body}
-	if err = s.asking(&a, d); err == nil {
-		err = s.end()
-	}
-	if err == nil && a.id == nil {
-		err = &fault{field: idName, wrong: "is missing", accepted: acceptedID}
-	}
-	return a, err
+	}{string(q.id), settled})
 }

@@ -33,7 +33,9 @@ func FuzzDecodeBatch(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		checks, atomic, err := decodeBatch(bytes.Clone(body))
+		var b batch
+		err := decode(&batchDialect, &scanner{text: bytes.Clone(body)}, &b)
+		checks, atomic := b.checks, b.atomic
 		wantText(t, body, err)
 		if err != nil {
 			return
@@ -59,14 +61,17 @@ func FuzzDecodeReserve(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		a, err := decodeReserve(bytes.Clone(body))
+		a := ofCost(1)
+		a.expires = holds.DefaultExpiry
+		err := decode(&reserveDialect, &scanner{text: bytes.Clone(body)}, &a)
 		wantText(t, body, err)
 		if err == nil && (a.Cost < 1 || a.Cost > maxCost || len(a.Key) > maxKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
 			a.wait < 0 || a.wait > holds.MostExpiry || a.id != nil || a.described != nil && (a.Key != nil || a.described.probe)) {
 			t.Fatalf("%q: %+v", body, a)
 		}
-		for _, d := range []dialect{commitDialect, cancelDialect} {
-			a, err := decodeSettlement(bytes.Clone(body), d)
+		for _, d := range []*dialect[question]{&commitDialect, &cancelDialect} {
+			a := ofCost(-1)
+			err := decode(d, &scanner{text: bytes.Clone(body)}, &a)
 			wantText(t, body, err)
 			if err == nil && (a.id == nil || a.Cost < -1 || a.Cost > maxCost || a.Key != nil) {
 				t.Fatalf("%q: %+v", body, a)

@@ -40,6 +40,46 @@ func (s *scanner) space() {
 	}
 }
 
+// member reads the name of the next member of an object, the first of which comes with its {. It is nil behind the last one.
+func (s *scanner) member(first bool) (name []byte, err error) {
+	if first {
+		s.at++
+	}
+	s.space()
+	if s.take('}') {
+		return nil, nil
+	}
+	if !first && !s.take(',') {
+		return nil, s.fault("expected , or }")
+	}
+	s.space()
+	if name, err = s.string(); err != nil {
+		return nil, err
+	}
+	s.space()
+	if !s.take(':') {
+		return nil, s.fault("expected : after a name")
+	}
+	s.space()
+	return name, nil
+}
+
+// item reports whether another item of an array comes next. The first one comes with its [.
+func (s *scanner) item(first bool) (bool, error) {
+	if first {
+		s.at++
+	}
+	s.space()
+	if s.take(']') {
+		return false, nil
+	}
+	if !first && !s.take(',') {
+		return false, s.fault("expected , or ]")
+	}
+	s.space()
+	return true, nil
+}
+
 // fault says what was expected at this place.
 func (s *scanner) fault(expected string) *fault {
 	if s.at >= len(s.text) {
