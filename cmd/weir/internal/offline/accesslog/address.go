@@ -3,16 +3,13 @@ package accesslog
 import (
 	"bytes"
 	"net/netip"
+	"unsafe"
 )
 
 // setClient stores what the log calls the client: an address, an address with a
 // port, or a name.
 func setClient(rec *Record, b []byte) {
 	if b = present(b); b == nil {
-		return
-	}
-	if addr, ok := parseAddr(b); ok {
-		rec.Client = addr
 		return
 	}
 	b = withoutPort(b)
@@ -23,119 +20,29 @@ func setClient(rec *Record, b []byte) {
 	rec.ClientName = b
 }
 
-// parseAddr reads an IPv4 or IPv6 address without port and brackets. IPv4-mapped
-// addresses become IPv4 addresses. It accepts what netip.ParseAddr accepts and
-// allocates only for an address with a zone.
-func parseAddr(b []byte) (netip.Addr, bool) {
-	if addr, ok := parseIPv4(b); ok {
-		return netip.AddrFrom4(addr), true
-	}
-	if len(b) < 2 || bytes.IndexByte(b[:min(len(b), 5)], ':') < 0 {
-		return netip.Addr{}, false
-	}
-	if len(b) <= maxZonedAddr && bytes.IndexByte(b, '%') > 0 {
-		addr, err := netip.ParseAddr(string(b))
-		return addr.Unmap(), err == nil
-	}
-	addr, ok := parseIPv6(b)
-	if !ok {
-		return netip.Addr{}, false
-	}
-	return netip.AddrFrom16(addr).Unmap(), true
-}
-
-// maxZonedAddr is the length limit of an address with a zone; names of network
+// maxAddr is the length limit of an address with a zone; names of network
 // interfaces are much shorter.
-const maxZonedAddr = 128
+const maxAddr = 128
 
-func parseIPv4(b []byte) (addr [4]byte, ok bool) {
-	if len(b) < len("0.0.0.0") || len(b) > len("255.255.255.255") {
-		return addr, false
-	}
-	octet, digits, value := 0, 0, 0
-	for _, c := range b {
-		switch {
-		case isDigit(c):
-			if digits > 0 && value == 0 {
-				return addr, false // leading zero
-			}
-			value = value*10 + int(c-'0')
-			if digits++; value > 255 {
-				return addr, false
-			}
-		case c == '.' && digits > 0 && octet < 3:
-			addr[octet] = byte(value)
-			octet++
-			digits, value = 0, 0
-		default:
-			return addr, false
-		}
-	}
-	addr[octet] = byte(value)
-	return addr, octet == 3 && digits > 0
-}
-
-func parseIPv6(b []byte) (addr [16]byte, ok bool) {
-	n := 0       // bytes of addr filled
-	elided := -1 // where in addr the "::" stands
-	if len(b) >= 2 && b[0] == ':' && b[1] == ':' {
-		elided = 0
-		b = b[2:]
-	}
-	for len(b) > 0 {
-		if n == len(addr) {
-			return addr, false
-		}
-		value, digits := hexGroup(b)
-		if digits == 0 {
-			return addr, false
-		}
-		if digits < len(b) && b[digits] == '.' {
-			tail, ok := parseIPv4(b)
-			if !ok || n > 12 || n < 12 && elided < 0 {
-				return addr, false
-			}
-			n += copy(addr[n:], tail[:])
-			break
-		}
-		addr[n], addr[n+1] = byte(value>>8), byte(value)
-		n += 2
-		if b = b[digits:]; len(b) == 0 {
-			break
-		}
-		if b[0] != ':' || len(b) == 1 {
-			return addr, false
-		}
-		if b = b[1:]; b[0] == ':' {
-			if elided >= 0 {
-				return addr, false
-			}
-			elided = n
-			b = b[1:]
-		}
-	}
-	if elided < 0 {
-		return addr, n == len(addr)
-	}
-	if n == len(addr) {
-		return addr, false // "::" stands for one group at least
-	}
-	moved := copy(addr[len(addr)-(n-elided):], addr[elided:n])
-	clear(addr[elided : len(addr)-moved])
-	return addr, true
-}
-
-// hexGroup reads at most four hexadecimal digits and reports how many there are.
-func hexGroup(b []byte) (value, digits int) {
-	for digits < len(b) && digits < 4 {
-		d, ok := hexDigit(b[digits])
-		if !ok {
-			break
-		}
-		value = value<<4 | d
+// parseAddr reads an IPv4 or IPv6 address without port and brackets, as
+// netip.ParseAddr does. IPv4-mapped addresses become IPv4 addresses. Most names
+// are told apart by their beginning, without an error being made.
+func parseAddr(b []byte) (netip.Addr, bool) {
+	digits := 0
+	for digits < min(len(b), 4) && isHexDigit(b[digits]) {
 		digits++
 	}
-	return value, digits
+	if len(b) > maxAddr || digits == len(b) || b[digits] != '.' && b[digits] != ':' {
+		return netip.Addr{}, false
+	}
+	// No copy is made: neither the address nor anything else that is kept refers to the text, as netip clones zones.
+	addr, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(b), len(b))) //nolint:gosec // see above
+	return addr.Unmap(), err == nil
+}
+
+func isHexDigit(c byte) bool {
+	_, ok := hexDigit(c)
+	return ok
 }
 
 func hexDigit(c byte) (int, bool) {

@@ -58,7 +58,7 @@ func FuzzAddr(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > maxZonedAddr {
+		if len(text) > maxAddr {
 			return
 		}
 		got, ok := parseAddr([]byte(text))

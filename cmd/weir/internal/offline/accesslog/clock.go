@@ -138,14 +138,16 @@ func minuteStart(year, month, day, hour, minute int) (int64, string) {
 		return 0, wantYear
 	case month < 1 || month > 12:
 		return 0, wantMonth
-	case day < 1 || day > daysIn(year, month):
-		return 0, wantDay
 	case hour > 23:
 		return 0, wantHour
 	case minute > 59:
 		return 0, wantMinute
 	}
-	return time.Date(year, time.Month(month), day, hour, minute, 0, 0, time.UTC).Unix(), ""
+	t := time.Date(year, time.Month(month), day, hour, minute, 0, 0, time.UTC)
+	if t.Day() != day {
+		return 0, wantDay
+	}
+	return t.Unix(), ""
 }
 
 // instant adds up the parts of a time. A leap second is the first second of the
@@ -323,16 +325,3 @@ func monthNumber(a, b, c byte) int {
 }
 
 var monthNames = []byte("JanFebMarAprMayJunJulAugSepOctNovDec")
-
-func daysIn(year, month int) int {
-	switch month {
-	case 4, 6, 9, 11:
-		return 30
-	case 2:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			return 29
-		}
-		return 28
-	}
-	return 31
-}

@@ -35,6 +35,9 @@ func (p *parser) refuseJSON(pos int, want string) bool {
 	return false
 }
 
+// unknown is an object of which no name is known.
+var unknown object
+
 // scanObject reads the object at the scanner's position and keeps the values of
 // known names.
 func (p *parser) scanObject(s *scanner, known *object, depth int) bool {
@@ -87,7 +90,7 @@ func (p *parser) scanMember(s *scanner, n name, depth int) bool {
 		}
 	}
 	if !n.holds {
-		return s.skipValue(depth)
+		return p.skipValue(s, depth)
 	}
 	p.members.seen[n.quantity] &^= 1 << n.rank
 	if !s.at('[') {
@@ -103,7 +106,7 @@ func (p *parser) scanMember(s *scanner, n name, depth int) bool {
 	if !p.scanScalar(s, n, depth+1) {
 		return false
 	}
-	return s.skipElements(depth + 1)
+	return p.skipElements(s, depth+1)
 }
 
 // scanScalar reads a value and keeps it for n if it is of a fitting type.
@@ -121,7 +124,7 @@ func (p *parser) scanScalar(s *scanner, n name, depth int) bool {
 			return false
 		}
 	default:
-		return s.skipValue(depth)
+		return p.skipValue(s, depth)
 	}
 	p.members.values[n.quantity][n.rank] = v
 	p.members.seen[n.quantity] |= 1 << n.rank

@@ -227,7 +227,7 @@ func (s *scanner) takeDigits() bool {
 
 // skipValue reads a value of any type. depth is that of the object or array
 // around it.
-func (s *scanner) skipValue(depth int) bool {
+func (p *parser) skipValue(s *scanner, depth int) bool {
 	if s.pos >= len(s.data) {
 		return s.fail(wantValue)
 	}
@@ -236,7 +236,7 @@ func (s *scanner) skipValue(depth int) bool {
 		_, _, ok := s.scanString()
 		return ok
 	case '{':
-		return s.skipObject(depth + 1)
+		return p.scanObject(s, &unknown, depth+1)
 	case '[':
 		if depth++; depth > maxDepth {
 			return s.fail(wantDepth)
@@ -245,7 +245,7 @@ func (s *scanner) skipValue(depth int) bool {
 		if s.skipSpace(); s.take(']') {
 			return true
 		}
-		return s.skipValue(depth) && s.skipElements(depth)
+		return p.skipValue(s, depth) && p.skipElements(s, depth)
 	case 't':
 		return s.skipWord("true")
 	case 'f':
@@ -263,7 +263,7 @@ func (s *scanner) skipValue(depth int) bool {
 
 // skipElements reads the elements of an array behind the first one, and the
 // bracket.
-func (s *scanner) skipElements(depth int) bool {
+func (p *parser) skipElements(s *scanner, depth int) bool {
 	for {
 		s.skipSpace()
 		if s.take(']') {
@@ -272,38 +272,9 @@ func (s *scanner) skipElements(depth int) bool {
 		if !s.take(',') {
 			return s.fail(wantBracket)
 		}
-		if s.skipSpace(); !s.skipValue(depth) {
+		if s.skipSpace(); !p.skipValue(s, depth) {
 			return false
 		}
-	}
-}
-
-func (s *scanner) skipObject(depth int) bool {
-	if depth > maxDepth {
-		return s.fail(wantDepth)
-	}
-	s.pos++
-	if s.skipSpace(); s.take('}') {
-		return true
-	}
-	for {
-		if _, _, ok := s.scanString(); !ok {
-			return false
-		}
-		if s.skipSpace(); !s.take(':') {
-			return s.fail(wantColon)
-		}
-		if s.skipSpace(); !s.skipValue(depth) {
-			return false
-		}
-		s.skipSpace()
-		if s.take('}') {
-			return true
-		}
-		if !s.take(',') {
-			return s.fail(wantComma)
-		}
-		s.skipSpace()
 	}
 }
 
