@@ -17,7 +17,7 @@ type step struct {
 	act     act
 	reserve bool // what is taken may be given back
 	parts   []stepPart
-	order   []int          // parts in the order in which their shards are locked, and in which they are waited for
+	order   []place        // of the parts, in the order in which their shards are locked
 	held    []*table.Shard // those that are locked
 	gates   []int          // parts whose states are in gates, in the order in which these are locked
 	saved   []uint64       // states as they were
@@ -42,7 +42,6 @@ type stepPart struct {
 	key      string
 	plan     *keyPlan // which the terms are from; nil if they are the limiter's
 	n        int64
-	at       uint64    // the shard, in an order of all shards of all limiters
 	decision *Decision // where it is written
 	took     bool      // permits, from a state that was
 	added    bool      // by this request, or
@@ -61,17 +60,35 @@ func (s *step) prepare(p *stepPart) {
 	}
 }
 
-// sort makes the order.
+// sort makes the order in which shards are locked, which is the same for all requests.
 func (s *step) sort() {
 	s.order = s.order[:0]
 	for i := range s.parts {
 		p := &s.parts[i]
-		p.at = p.k.id<<16 | uint64(p.k.states.IndexOf(p.hash))
-		s.order = append(s.order, i)
-		for j := i; j > 0 && p.before(&s.parts[s.order[j-1]]); j-- {
-			s.order[j], s.order[j-1] = s.order[j-1], s.order[j]
-		}
+		s.order = append(s.order, place(p.k.id<<16|uint64(p.k.states.IndexOf(p.hash)))<<placeBits|place(i))
 	}
+	slices.Sort(s.order)
+}
+
+// place is a shard, in an order of all shards of all limiters, and a part whose key is in it.
+type place uint64
+
+const placeBits = 8
+
+func (p place) part() int { return int(p % (1 << placeBits)) }
+
+func (p place) shard() uint64 { return uint64(p >> placeBits) }
+
+// waiting appends the parts in the order in which they are waited for, which is the same for all requests, too.
+func (s *step) waiting(parts []int) []int {
+	for _, at := range s.order {
+		parts = append(parts, at.part())
+	}
+	slices.SortStableFunc(parts, func(a, b int) int {
+		x, y := &s.parts[a], &s.parts[b]
+		return cmp.Or(cmp.Compare(x.k.id, y.k.id), cmp.Compare(x.hash.Fingerprint(), y.hash.Fingerprint()))
+	})
+	return parts
 }
 
 // touch has the states of all parts loaded at once.
@@ -81,14 +98,6 @@ func (s *step) touch() {
 			p.k.states.Touch(p.hash)
 		}
 	}
-}
-
-// before reports whether a part is locked, and waited for, before another one.
-func (p *stepPart) before(other *stepPart) bool {
-	if p.at != other.at {
-		return p.at < other.at
-	}
-	return p.hash.Fingerprint() < other.hash.Fingerprint()
 }
 
 // binding is the part that speaks for all, -1 if there is none.
@@ -178,10 +187,10 @@ func (s *step) unlockGates(first int) {
 // lockShards locks the shards of all keys, each once.
 func (s *step) lockShards() {
 	last := ^uint64(0)
-	for _, i := range s.order {
-		p := &s.parts[i]
-		if p.at != last {
-			last = p.at
+	for _, at := range s.order {
+		p := &s.parts[at.part()]
+		if at.shard() != last {
+			last = at.shard()
 			s.held = append(s.held, p.k.states.Lock(p.hash))
 		}
 		p.shard = s.held[len(s.held)-1]
@@ -639,7 +648,7 @@ func (s *step) refused(own []Lease, final bool) {
 // returns that part, which counts it if the refusal is final; otherwise -1.
 func (s *step) oneByOne(own []Lease, final bool, take func(*stepPart, *Lease)) (refused int) {
 	refused = -1
-	for _, i := range s.order {
+	for _, i := range s.waiting(make([]int, 0, inside.MostCharges)) {
 		p, l := &s.parts[i], &own[i]
 		p.gate, p.full = nil, p.terms.untagged()
 		if refused >= 0 {

@@ -3,8 +3,10 @@ package keyset_test
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -197,11 +199,11 @@ func (t *bare) count(key []byte) {
 	}
 }
 
-// BenchmarkBatches is what a key costs in batches of 64, of a million and of ten million: beside a bare table without a clock, and
+// BenchmarkBatches is what a key costs in batches of 64, of a thousand, a million and ten million: beside a bare table without a clock, and
 // beside calls one by one.
 func BenchmarkBatches(b *testing.B) {
 	const batch = 64
-	for _, keys := range []int{1_000_000, 10_000_000} {
+	for _, keys := range []int{1000, 1_000_000, 10_000_000} {
 		// The keys that are asked for lie in their order, as in what a client has sent.
 		random := rand.New(rand.NewPCG(1, 1))
 		name := func(b []byte, i int) []byte { return fmt.Appendf(b, "user:%011d", i) }
@@ -269,3 +271,43 @@ func BenchmarkBatches(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFirstSight is what a key costs that comes for the first time, until a limiter without keys has a million, and how long
+// the slowest call takes: then, and while other keys take the place of those that are fresh.
+func BenchmarkFirstSight(b *testing.B) {
+	const keys = 1_000_000
+	text := make([]byte, 0, 32*keys)
+	for i := range 2 * keys {
+		text = fmt.Appendf(text, "user:%011d", i)
+	}
+	runtime.GC()
+	cost, came, gone := math.Inf(1), math.Inf(1), math.Inf(1)
+	for b.Loop() {
+		runtime.GC()
+		k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(100_000_000), 1), weir.KeyedOptions{MaxKeys: keys})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ask := func(first int) (longest time.Duration) {
+			before := time.Since(began)
+			for i := first; i < first+keys; i++ {
+				keyset.AllowBytes(k, text[16*i:16*i+16:16*i+16])
+				now := time.Since(began)
+				longest, before = max(longest, now-before), now
+			}
+			return longest
+		}
+		start := time.Now()
+		longest := ask(0)
+		cost = min(cost, float64(time.Since(start).Nanoseconds())/keys)
+		came, gone = min(came, float64(longest)), min(gone, float64(ask(keys)))
+		if s := k.Stats(); s.Granted != 2*keys {
+			b.Fatalf("%+v", s)
+		}
+	}
+	b.ReportMetric(cost, "ns/key")
+	b.ReportMetric(came, "ns/came")
+	b.ReportMetric(gone, "ns/gone")
+}
+
+var began = time.Now()

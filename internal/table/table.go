@@ -220,15 +220,6 @@ func (s Slot) State() []uint64 { return s[overhead:] }
 // Tag is the tag of the key.
 func (s Slot) Tag() uint16 { return uint16(s[1] >> (64 - tagBits)) }
 
-// claim makes the slot that of a key. The first word is the one that Touch reads without a lock.
-func (s Slot) claim(h Hash, tag uint16) {
-	s[1] = h.b | uint64(tag)<<(64-tagBits)
-	atomic.StoreUint64(&s[0], h.a)
-}
-
-// vacate makes the slot an empty one, whose state stays.
-func (s Slot) vacate() { atomic.StoreUint64(&s[0], 0) }
-
 // SetTag changes the tag.
 func (s Slot) SetTag(tag uint16) { s[1] = s[1]&identity | uint64(tag)<<(64-tagBits) }
 
@@ -250,11 +241,11 @@ func (g *segment) slot(i uint64, stride int) Slot {
 func (t *Table) Touch(h Hash) {
 	g := t.shards[h.a&t.mask].dir.Load().of(h.a)
 	at := int(g.home(h.b)) * t.stride
-	atomic.LoadUint64(&g.slots[at])
-	if at += t.stride; at < len(g.slots) { // the search often goes on there, and what lies between is often in the same line
-		atomic.LoadUint64(&g.slots[at])
-	}
+	prefetch(&g.slots[at], &g.slots[min(at+lineWords-1, len(g.slots)-1)])
 }
+
+// lineWords is how many words a line of the cache has.
+const lineWords = 8
 
 // Find returns the slot of the key, or nil.
 func (s *Shard) Find(h Hash) Slot {
@@ -306,7 +297,7 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	s.place = uint32(i)
 	g.used++
 	slot := g.slot(i, t.stride)
-	slot.claim(h, tag)
+	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
 	return slot
 }
 
@@ -325,7 +316,7 @@ func (s *Shard) replaceOnTheWay(g *segment, h Hash, tag uint16, now int64) Slot 
 			s.forget(slot)
 			t.keys.Add(-1)
 			clear(slot.State())
-			slot.claim(h, tag)
+			slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
 			s.place = uint32(i)
 			return slot
 		}
@@ -368,18 +359,14 @@ func (g *segment) remove(i uint64, stride int) {
 		// A key may move into the hole unless its home lies behind it.
 		home := g.home(slot[1] & identity)
 		if distance(home, i, g.size) >= distance(hole, i, g.size) {
-			to := g.slot(hole, stride)
-			copy(to[1:], slot[1:])
-			atomic.StoreUint64(&to[0], slot[0])
+			copy(g.slot(hole, stride), slot)
 			if from, to := i>>blockBits, hole>>blockBits; from != to {
 				g.dues[to] = min(g.dues[to], g.dues[from])
 			}
 			hole = i
 		}
 	}
-	slot := g.slot(hole, stride)
-	slot.vacate()
-	clear(slot[1:])
+	clear(g.slot(hole, stride))
 	g.used--
 }
 
@@ -543,7 +530,7 @@ func (s *Shard) sift(g *segment, now int64) {
 			freshAt := t.freshAt(slot.State(), slot.Tag())
 			if freshAt <= now-t.linger {
 				s.forget(slot)
-				slot.vacate()
+				slot[0] = 0
 				continue
 			}
 			least = min(least, freshAt)

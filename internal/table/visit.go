@@ -31,7 +31,7 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 	for i := range g.size {
 		slot := g.slot(i, t.stride)
 		if slot[0] != 0 && !f(Hash{slot[0], slot[1] & identity}, slot) {
-			slot.vacate()
+			slot[0] = 0
 			removed = true
 		}
 	}
