@@ -49,7 +49,8 @@ type countedWord struct {
 	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
 
 	patience atomic.Int64 // how many exchanges may still fail before a bucket lends
-	_        [32]byte
+	undone   atomic.Bool  // permits have been given back since the word was raised
+	_        [28]byte
 }
 
 const (
@@ -236,6 +237,10 @@ func (a *arrival) raise() {
 		}
 		ahead = old&^lowBits - uint64(at)*a.scale
 	}
+	if a.undone.Load() {
+		a.undone.Store(false)
+		a.owner.touched = clock.Now()
+	}
 	s := a.state(ahead, at, a.returned.Load())
 	state := a.owner.meter.state // as [algo.TokenBucket.Law] has it
 	state[0], state[1], state[2], state[3] = uint64(s.Last), uint64(s.Ahead), uint64(s.Part), uint64(s.Returned)
@@ -348,24 +353,29 @@ func (a *arrival) settle(c *claim, how settlement, actual int64) {
 // undo gives back n of the permits of m without the lock. It is ok only if no caller has taken any since, of which
 // [algo.TokenBucket.Cancel] gives back all that are missing, and if it does not need the lock.
 //
+// No clock is read. If the bucket is full now, it is so from an earlier time on, which makes no difference but to Stats.Idle: that
+// begins when the word is raised.
+//
 // The time in the word must be within half of the horizon. An epoch that moves after it was read here lies behind that, and the
 // word with it, so that the exchange fails and never writes a time before the epoch.
 func (a *arrival) undo(m algo.Mark, n int64) (ok bool) {
 	if n <= 0 {
 		return false
 	}
-	now := clock.Now()
 	epoch := a.epoch.Load()
 	old := a.word.Load()
 	since := uint64(m.At - a.returned.Load() - epoch)
-	if old&raised != 0 || since >= a.horizon/2 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
+	if old&raised != 0 || since >= a.horizon/2 || a.epoch.Load() != epoch {
 		return false
 	}
-	start, at, full := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale, since*a.scale+uint64(m.Part)<<arrivalShift
+	start, full := uint64(epoch)*a.scale, since*a.scale+uint64(m.Part)<<arrivalShift
 	if old&^lowBits != start+full {
 		return false
 	}
-	full = max(full-min(full, uint64(n*a.one)), at)
+	full -= min(full, uint64(n*a.one))
+	if !a.undone.Load() {
+		a.undone.Store(true) // before it is: Stats must not see an old time
+	}
 	return a.word.CompareAndSwap(old, start+full|old&grantBits)
 }
 
