@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -101,6 +102,8 @@ const (
 
 	idleBuffer = 2 << 10
 	readBuffer = 64 << 10
+	// turn is how much of a connection is processed at a time, before others have theirs: some 150 calls, or 0.15 ms.
+	turn = 16 << 10
 	// maxOut is how much may be kept of what is to be written before the client is not read any more.
 	maxOut = 256 << 10
 	// maxSpare is how long a buffer for writing may be that is used again.
@@ -174,7 +177,7 @@ func (c *conn) read() {
 		}
 	}()
 	for {
-		n, err := c.nc.Read(in[len(in):cap(in)])
+		n, err := c.nc.Read(in[len(in):min(cap(in), len(in)+turn)])
 		in = in[:len(in)+n]
 		if preface > 0 {
 			m := min(preface, len(in))
@@ -188,6 +191,9 @@ func (c *conn) read() {
 		used, goOn := c.process(in)
 		if !goOn || err != nil {
 			return
+		}
+		if n == turn { // there is more, and reading it would not make this goroutine wait
+			runtime.Gosched()
 		}
 		rest := in[used:]
 		switch {

@@ -2,6 +2,9 @@ package grpcloop_test
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,6 +33,9 @@ func TestConnectionErrors(t *testing.T) {
 		code http2.ErrCode
 		send func(p *peer)
 	}{
+		"3.4 a second preface":                   {size, func(p *peer) { p.out.WriteString(http2.ClientPreface) }},
+		"4.1 a stream whose reserved bit is set": {protocol, func(p *peer) { p.out.WriteString("\x00\x00\x01\x00\x00\x80\x00\x00\x01x") }},
+		"5.4.1 an unknown code of an error":      {protocol, func(p *peer) { p.raw(http2.FrameRSTStream, 0, 1, "\xff\xff\xff\xff") }},
 		"4.2 a frame above MAX_FRAME_SIZE":       {size, func(p *peer) { p.raw(http2.FrameData, 0, 1, strings.Repeat("x", 16385)) }},
 		"RFC 7541 4.2 a table that shrinks late": {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x40\x01a\x01b\x20") }},
 		"RFC 7541 5.2 padding of 11 bits":        {compression, func(p *peer) { p.raw(http2.FrameHeaders, endAll, 1, "\x00\x01a\x82\x1f\xff") }},
@@ -373,6 +379,68 @@ func TestFramesOfClients(t *testing.T) {
 				last = 15
 			}
 			p.result(last).want(t, "hello")
+		}
+	}
+}
+
+// TestEnvoysConnection: a connection as Envoy has it, with its SETTINGS and windows, header fields that differ from call to call and
+// push one another out of the table of HPACK, pings for keepalive, calls that it gives up, and frames that are cut anywhere.
+func TestEnvoysConnection(t *testing.T) {
+	l := listen(t)
+	serve(t, optionsOf(t, newEchoes(false)), l)
+	p := connect(t, l.Addr().String()).greet(
+		http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1 << 29},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: 256 << 20},
+	)
+	p.must(p.w.WriteWindowUpdate(0, 256<<20-65535))
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // to be repeated
+	const calls = 400
+	go func() {
+		for i := range calls {
+			id, text := uint32(2*i+1), strconv.Itoa(i)
+			fields := []string{
+				":method", "POST", ":scheme", "http", ":path", echoMethod, ":authority", "rate_limit_cluster", "te", "trailers",
+				"grpc-timeout", "20m", "content-type", "application/grpc", "x-envoy-internal", "true", "x-forwarded-for", "10.1.2.3",
+				"x-envoy-expected-rq-timeout-ms", "20",
+			}
+			if i%3 > 0 {
+				fields = append(fields, "traceparent", fmt.Sprintf("00-%032x-%016x-01", random.Uint64(), random.Uint64()),
+					"tracestate", strings.Repeat("a=1,", random.IntN(40)), "x-request-id", fmt.Sprintf("%036x", random.Uint64()))
+			}
+			p.headers(id, p.headOf(fields...), false)
+			switch i % 50 {
+			case 7:
+				p.must(p.w.WriteRSTStream(id, http2.ErrCodeCancel))
+				continue
+			case 11:
+				p.must(p.w.WriteData(id, false, message(text)))
+				p.must(p.w.WriteData(id, true, nil))
+			default:
+				p.must(p.w.WriteData(id, true, message(text)))
+			}
+			if i%100 == 50 {
+				p.must(p.w.WritePing(false, [8]byte{9}))
+			}
+			for b := p.out.Bytes(); len(b) > 0; {
+				n := min(1+random.IntN(300), len(b))
+				if _, err := p.nc.Write(b[:n]); err != nil {
+					t.Errorf("call %d: %v", i, err)
+					return
+				}
+				b = b[n:]
+			}
+			p.out.Reset()
+		}
+	}()
+	s := p.read(func(s *seen) bool { r := s.calls[2*calls-1]; return r != nil && r.ended })
+	for i := range calls {
+		r := s.calls[uint32(2*i+1)]
+		switch {
+		case i%50 == 7 && r == nil:
+		case r == nil:
+			t.Errorf("call %d has no reply: %v", i, s.goAways)
+		default:
+			r.want(t, strconv.Itoa(i))
 		}
 	}
 }

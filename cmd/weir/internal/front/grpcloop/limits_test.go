@@ -376,6 +376,55 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// TestNegativeWindow: SETTINGS can make the window of a stream negative (RFC 9113, 6.9.2). Nothing is sent until it is open again.
+func TestNegativeWindow(t *testing.T) {
+	l := listen(t)
+	serve(t, optionsOf(t, newEchoes(false)), l)
+	p := connect(t, l.Addr().String()).greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
+	p.call(1, "size:5000").send()
+	got := 0
+	read := func(until func(f http2.Frame) bool) {
+		t.Helper()
+		for {
+			f, err := p.r.ReadFrame()
+			p.must(err)
+			if d, ok := f.(*http2.DataFrame); ok {
+				got += len(d.Data())
+			}
+			if until(f) {
+				return
+			}
+		}
+	}
+	read(func(http2.Frame) bool { return got == 1000 })
+	acknowledged := func(f http2.Frame) bool { ping, ok := f.(*http2.PingFrame); return ok && ping.IsAck() }
+	for _, step := range []struct {
+		window, more uint32
+		want         int
+	}{
+		{400, 600, 1000}, // -600, and then 0
+		{100, 299, 1000}, // -300, and then -1
+		{100, 6, 1005},
+	} {
+		p.must(p.w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: step.window}))
+		p.must(p.w.WriteWindowUpdate(1, step.more))
+		p.must(p.w.WritePing(false, lastPing))
+		p.send()
+		if read(acknowledged); got != step.want {
+			t.Fatalf("%+v: %d bytes", step, got)
+		}
+	}
+	p.must(p.w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}))
+	p.call(3, "afterwards").send()
+	read(func(f http2.Frame) bool {
+		h, ok := f.(*http2.HeadersFrame)
+		return ok && h.StreamID == 1 && h.StreamEnded()
+	})
+	if got < 5005 {
+		t.Errorf("%d bytes", got)
+	}
+}
+
 // TestWindowsOfTheServer: a client that sends more than it may is told so, of a stream and of the connection.
 func TestWindowsOfTheServer(t *testing.T) {
 	l := listen(t)
