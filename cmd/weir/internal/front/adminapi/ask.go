@@ -97,7 +97,7 @@ func (h *Handler) policyNamed(name string) *answer.Problem {
 }
 
 // failed is the problem with what the engine was asked.
-func (h *Handler) failed(w http.ResponseWriter, err error) *answer.Problem {
+func (h *Handler) failed(err error) *answer.Problem {
 	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
 		return &answer.Problem{
@@ -105,6 +105,5 @@ func (h *Handler) failed(w http.ResponseWriter, err error) *answer.Problem {
 			Accepted: wrong.Accepted,
 		}
 	}
-	w.Header().Set("Retry-After", "1")
-	return answer.PlainProblem(http.StatusServiceUnavailable, "%s", text)
+	return answer.Later("%s", text)
 }

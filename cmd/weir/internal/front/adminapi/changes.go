@@ -73,26 +73,26 @@ const (
 )
 
 // unlock serves POST admin.UnlockPath.
-func (h *Handler) unlock(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.end(w, r, "unlock", notLocked, (*policy.Engine).Unlock)
+func (h *Handler) unlock(q *call) (any, *answer.Problem) {
+	return h.end(q, "unlock", notLocked, (*policy.Engine).Unlock)
 }
 
 // restore serves POST admin.RestorePath.
-func (h *Handler) restore(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.end(w, r, "restore", notOverridden, (*policy.Engine).Restore)
+func (h *Handler) restore(q *call) (any, *answer.Problem) {
+	return h.end(q, "restore", notOverridden, (*policy.Engine).Restore)
 }
 
 // end returns a POST that ends what holds for a key. Its result is nothing where there was none of it.
 func (h *Handler) end(
-	w http.ResponseWriter, r *http.Request, action, nothing string, ended func(e *policy.Engine, policy, key string) bool,
-) *answer.Problem {
-	c, p := h.change(r)
+	q *call, action, nothing string, ended func(e *policy.Engine, policy, key string) bool,
+) (any, *answer.Problem) {
+	c, p := h.change(q.r)
 	if p != nil {
-		return p
+		return nil, p
 	}
-	entry, p := h.begin(r, action, c.Policy, c.Key, "", c.Reason)
+	entry, p := h.begin(q.r, action, c.Policy, c.Key, "", c.Reason)
 	if p != nil {
-		return p
+		return nil, p
 	}
 	changed := ended(h.o.Limits.Engine(), c.Policy, c.Key)
 	result := adminguard.AuditOK
@@ -100,29 +100,29 @@ func (h *Handler) end(
 		result = nothing
 	}
 	h.note(&entry, result)
-	return writeJSON(w, operator.Changed{Changed: changed, Replicas: operator.ThisReplica})
+	return operator.Changed{Changed: changed, Replicas: operator.ThisReplica}, nil
 }
 
 // reset serves POST admin.ResetPath.
-func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	c, p := h.change(r)
+func (h *Handler) reset(q *call) (any, *answer.Problem) {
+	c, p := h.change(q.r)
 	if p != nil {
-		return p
+		return nil, p
 	}
-	entry, p := h.begin(r, "reset", c.Policy, c.Key, "", c.Reason)
+	entry, p := h.begin(q.r, "reset", c.Policy, c.Key, "", c.Reason)
 	if p != nil {
-		return p
+		return nil, p
 	}
-	err := h.o.Limits.Engine().Reset(r.Context(), c.Policy, c.Key)
+	err := h.o.Limits.Engine().Reset(q.r.Context(), c.Policy, c.Key)
 	h.note(&entry, h.result(err))
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
 	replicas := operator.ThisReplica
 	if _, kept := h.o.Limits.Engine().StoredCharges(c.Policy, c.Key); kept {
 		replicas = operator.AllReplicas
 	}
-	return writeJSON(w, operator.Changed{Changed: true, Replicas: replicas})
+	return operator.Changed{Changed: true, Replicas: replicas}, nil
 }
 
 func (h *Handler) result(err error) string {
@@ -133,23 +133,23 @@ func (h *Handler) result(err error) string {
 }
 
 // reload serves POST admin.ReloadPath.
-func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *answer.Problem {
+func (h *Handler) reload(q *call) (any, *answer.Problem) {
 	var c operator.Change
-	if _, p := body(r, &c); p != nil {
-		return p
+	if _, p := body(q.r, &c); p != nil {
+		return nil, p
 	}
 	if c.Policy != "" || c.Key != "" {
-		return answer.BadField(http.StatusBadRequest, inPolicy, answer.Excerpt(c.Policy),
+		return nil, answer.BadField(http.StatusBadRequest, inPolicy, answer.Excerpt(c.Policy),
 			"must not be there: all policies are read again")
 	}
 	if p := checkReason(c.Reason); p != nil {
-		return p
+		return nil, p
 	}
-	changed, p := checkapi.Reload(h.o.Limits, h.o.Audit, adminguard.CallerOf(r), c.Reason)
+	changed, p := checkapi.Reload(h.o.Limits, h.o.Audit, adminguard.CallerOf(q.r), c.Reason)
 	if p != nil {
-		return p
+		return nil, p
 	}
-	return writeJSON(w, changed)
+	return changed, nil
 }
 
 // The bounds of an override, in seconds.
@@ -159,9 +159,9 @@ const (
 )
 
 // override serves POST admin.OverridePath.
-func (h *Handler) override(w http.ResponseWriter, r *http.Request) *answer.Problem {
+func (h *Handler) override(q *call) (any, *answer.Problem) {
 	var asked operator.Override
-	text, p := body(r, &asked)
+	text, p := body(q.r, &asked)
 	asked.Key = operator.KeyOf(asked.Key)
 	if p == nil {
 		p = h.checkChange(asked.Policy, asked.Key, asked.Reason)
@@ -170,36 +170,36 @@ func (h *Handler) override(w http.ResponseWriter, r *http.Request) *answer.Probl
 		p = h.keyGiven(asked.Policy, text)
 	}
 	if p != nil {
-		return p
+		return nil, p
 	}
 	switch {
 	case asked.By != "" || !asked.Since.IsZero():
-		return answer.BadField(http.StatusBadRequest, "by", answer.Excerpt(asked.By),
+		return nil, answer.BadField(http.StatusBadRequest, "by", answer.Excerpt(asked.By),
 			"must not be there, nor since: the server knows")
 	case asked.Unlimited == (len(asked.Limits) > 0):
-		return answer.BadField(http.StatusBadRequest, "limits", "", "must be there, or unlimited true, and not both")
+		return nil, answer.BadField(http.StatusBadRequest, "limits", "", "must be there, or unlimited true, and not both")
 	case !(asked.For >= shortestOverride && asked.For <= longestOverride):
-		return answer.BadField(http.StatusBadRequest, "for", fmt.Sprint(asked.For), "must be from 1 to 316224000 seconds")
+		return nil, answer.BadField(http.StatusBadRequest, "for", fmt.Sprint(asked.For), "must be from 1 to 316224000 seconds")
 	}
 	o := &policy.Override{
-		Policy: asked.Policy, Key: asked.Key, Unlimited: asked.Unlimited, Reason: asked.Reason, By: adminguard.CallerOf(r).Who,
+		Policy: asked.Policy, Key: asked.Key, Unlimited: asked.Unlimited, Reason: asked.Reason, By: adminguard.CallerOf(q.r).Who,
 		For: time.Duration(asked.For * float64(time.Second)),
 	}
 	if !asked.Unlimited {
 		if o.Limits, p = h.overriding(asked.Policy, asked.Limits); p != nil {
-			return p
+			return nil, p
 		}
 	}
-	entry, p := h.begin(r, "override", asked.Policy, asked.Key, h.o.Limits.Clean(detailOf(o)), asked.Reason)
+	entry, p := h.begin(q.r, "override", asked.Policy, asked.Key, h.o.Limits.Clean(detailOf(o)), asked.Reason)
 	if p != nil {
-		return p
+		return nil, p
 	}
 	err := h.o.Limits.Engine().Override(o)
 	h.note(&entry, h.result(err))
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
-	return writeJSON(w, operator.Changed{Changed: true, Replicas: operator.ThisReplica})
+	return operator.Changed{Changed: true, Replicas: operator.ThisReplica}, nil
 }
 
 // detailOf is an override in words.
@@ -276,15 +276,13 @@ func noLimit(policyName, of, text string, names []string) *answer.Problem {
 }
 
 // overrides serves GET admin.OverridesPath.
-func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
-	all := []operator.Override{}
-	for _, o := range h.o.Limits.Engine().Overrides() {
+func (h *Handler) overrides(_ *call) (any, *answer.Problem) {
+	overrides := h.o.Limits.Engine().Overrides()
+	all := make([]operator.Override, 0, len(overrides))
+	for _, o := range overrides {
 		all = append(all, overrideOf(&o))
 	}
-	return writeJSON(w, all)
+	return all, nil
 }
 
 func overrideOf(o *policy.Override) operator.Override {

@@ -160,25 +160,22 @@ func event(name string, v any) []byte {
 }
 
 // events serves GET admin.EventsPath.
-func (h *Handler) events(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
+func (h *Handler) events(q *call) (any, *answer.Problem) {
+	if q.r.Method == http.MethodHead {
+		sayEvents(q.w.Header())
+		return nil, nil
 	}
-	if r.Method == http.MethodHead {
-		sayEvents(w.Header())
-		return nil
-	}
-	s := h.hub.join(adminguard.CallerOf(r))
+	s := h.hub.join(adminguard.CallerOf(q.r))
 	if s == nil {
-		w.Header().Set("Retry-After", "5")
-		return answer.PlainProblem(http.StatusServiceUnavailable,
+		q.w.Header().Set("Retry-After", "5")
+		return nil, answer.PlainProblem(http.StatusServiceUnavailable,
 			"there are %d streams of events, which is all there may be, and no other client has more of them than you; "+
 				"or the server shuts down", mostStreams)
 	}
 	defer h.hub.leave(s)
-	sayEvents(w.Header())
-	h.hub.tell(w, r, s)
-	return nil
+	sayEvents(q.w.Header())
+	h.hub.tell(q.w, q.r, s)
+	return nil, nil
 }
 
 // sayEvents says in the header of an answer that it is a stream.

@@ -5,6 +5,7 @@ package adminapi
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -69,102 +70,112 @@ const prefix = "/v1/admin/"
 // Serves reports whether path is one of the handler.
 func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
 
-// page is what answers at a path.
+// page is what answers at a path. What it returns is the answer as JSON, but for nil, where it has answered itself.
 type page struct {
 	path   string
 	post   bool
-	answer func(*Handler, http.ResponseWriter, *http.Request) *answer.Problem
+	answer func(*Handler, *call) (any, *answer.Problem)
+	usual  int // the parameter n, if it has one: where it is not given
+	most   int
 	about  about
+}
+
+// call is a request for a page.
+type call struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	values url.Values // those parameters that the page has
+	n      int
 }
 
 // pages are all of them.
 var pages = []page{
-	{operator.OverviewPath, false, (*Handler).overview, about{
+	{operator.OverviewPath, false, (*Handler).overview, 0, 0, about{
 		summary: "The state of the server: counts, latency, policies, fronts.", result: operator.Overview{},
 	}},
-	{operator.EventsPath, false, (*Handler).events, about{
+	{operator.EventsPath, false, (*Handler).events, 0, 0, about{
 		summary: "Server-sent events: overview each second, refusal and audit as they come, end when the server shuts down.",
 		kind:    "text/event-stream", statuses: []int{503},
 	}},
-	{operator.PoliciesPath, false, (*Handler).policies, about{
+	{operator.PoliciesPath, false, (*Handler).policies, 0, 0, about{
 		summary: "The policies and their counts.", result: []operator.Policy{},
 	}},
-	{operator.RulesPath, false, (*Handler).rules, about{summary: "The rules and their counts.", result: []operator.Rule{}}},
-	{operator.KeysPath, false, (*Handler).keys, about{
+	{operator.RulesPath, false, (*Handler).rules, 0, 0, about{summary: "The rules and their counts.", result: []operator.Rule{}}},
+	{operator.KeysPath, false, (*Handler).keys, usualKeys, mostKeys, about{
 		summary: "The keys of a policy under the most pressure.", query: []string{inPolicy, "n"}, policy: true,
 		result:   []operator.Key{},
 		statuses: []int{503},
 	}},
-	{operator.KeyPath, false, (*Handler).key, about{
+	{operator.KeyPath, false, (*Handler).key, 0, 0, about{
 		summary: "The state of a key of a policy.", query: []string{inPolicy, inKey}, policy: true, result: operator.Key{},
 		statuses: []int{503},
 	}},
-	{operator.SearchPath, false, (*Handler).search, about{
+	{operator.SearchPath, false, (*Handler).search, usualMentions, MostRefusals, about{
 		summary: "What is known of a word: the address of a client, a network, or a value of requests such as a user.",
 		query:   []string{inWord, "n"}, result: operator.Search{}, statuses: []int{503},
 	}},
-	{operator.LockoutsPath, false, (*Handler).lockouts, about{
+	{operator.LockoutsPath, false, (*Handler).lockouts, usualLockouts, mostLockouts, about{
 		summary: "The keys that are locked out, those for the longest time first.", query: []string{inPolicy, "n"},
 		result: []operator.Lockout{},
 	}},
-	{operator.OverridesPath, false, (*Handler).overrides, about{
+	{operator.OverridesPath, false, (*Handler).overrides, 0, 0, about{
 		summary: "The overrides in force.", result: []operator.Override{},
 	}},
-	{operator.RefusalsPath, false, (*Handler).refusals, about{
+	{operator.RefusalsPath, false, (*Handler).refusals, usualRefusals, MostRefusals, about{
 		summary: "The last refusals, the last first.", query: []string{inPolicy, inKey, "n"}, result: operator.Refusals{},
 	}},
-	{operator.RefusalPath, false, (*Handler).refusal, about{
+	{operator.RefusalPath, false, (*Handler).refusal, 0, 0, about{
 		summary: "The refusal with the ID that a client has been told.", query: []string{"id"}, result: operator.Refusal{},
 		statuses: []int{404},
 	}},
-	{operator.ReportPath, false, (*Handler).report, about{
+	{operator.ReportPath, false, (*Handler).report, 0, 0, about{
 		summary: "The state of one policy for people: as text, or with Accept: application/json.", query: []string{inPolicy},
 		policy: true,
 		kind:   "text/plain", result: operator.Report{}, statuses: []int{503},
 	}},
-	{operator.ConfigurationPath, false, (*Handler).configuration, about{
+	{operator.ConfigurationPath, false, (*Handler).configuration, 0, 0, about{
 		summary: "The configuration in force without secrets, its rules, and the last reloads.", result: operator.Configuration{},
 	}},
-	{operator.ReplicasPath, false, (*Handler).replicas, about{
+	{operator.ReplicasPath, false, (*Handler).replicas, 0, 0, about{
 		summary: "The store, and the cluster.", result: operator.Replicas{},
 	}},
-	{operator.MembersPath, false, (*Handler).members, about{
+	{operator.MembersPath, false, (*Handler).members, 0, 0, about{
 		summary: "The nodes of the cluster that owns the policies of durability cluster.", result: []operator.Member{},
 		statuses: []int{422, 503},
 	}},
-	{operator.AuditPath, false, (*Handler).audit, about{
+	{operator.AuditPath, false, (*Handler).audit, 100, adminguard.MostAudited, about{
 		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []operator.AuditEntry{},
 	}},
-	{operator.ExplainPath, true, (*Handler).explain, about{
+	{operator.ExplainPath, true, (*Handler).explain, 0, 0, about{
 		summary: "How would a request be decided, and why? Takes nothing.", bodyName: "DescribedRequest",
 		resultName: "Explanation",
 	}},
-	{operator.UnlockPath, true, (*Handler).unlock, about{
+	{operator.UnlockPath, true, (*Handler).unlock, 0, 0, about{
 		summary: "Ends the lockout of a key.",
 		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
 	}},
-	{operator.OverridePath, true, (*Handler).override, about{
+	{operator.OverridePath, true, (*Handler).override, 0, 0, about{
 		summary: "Makes another limit hold for a key for a while.",
 		policy:  true, body: operator.Override{}, result: operator.Changed{},
 		statuses: []int{422, 503},
 	}},
-	{operator.RestorePath, true, (*Handler).restore, about{
+	{operator.RestorePath, true, (*Handler).restore, 0, 0, about{
 		summary: "Ends the override of a key.",
 		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
 	}},
-	{operator.ResetPath, true, (*Handler).reset, about{
+	{operator.ResetPath, true, (*Handler).reset, 0, 0, about{
 		summary: "Makes all permits of a key available.", policy: true, body: operator.Change{}, result: operator.Changed{},
 		statuses: []int{503},
 	}},
-	{operator.MemberRemovePath, true, (*Handler).memberRemove, about{
+	{operator.MemberRemovePath, true, (*Handler).memberRemove, 0, 0, about{
 		summary: "Removes a node from the cluster, for ever.", body: operator.MemberChange{}, result: operator.Changed{},
 		statuses: []int{404, 422, 503},
 	}},
-	{operator.MemberAddPath, true, (*Handler).memberAdd, about{
+	{operator.MemberAddPath, true, (*Handler).memberAdd, 0, 0, about{
 		summary: "Adds a node to the cluster, which votes once it has what the others have.", body: operator.MemberChange{},
 		result: operator.Changed{}, statuses: []int{422, 503},
 	}},
-	{operator.ReloadPath, true, (*Handler).reload, about{
+	{operator.ReloadPath, true, (*Handler).reload, 0, 0, about{
 		summary: "Reads the configuration again.",
 		body:    operator.Change{}, result: operator.Changed{}, statuses: []int{409, 422, 503},
 	}},
@@ -195,14 +206,31 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if at == nil {
 		return missing()
 	}
-	if at.post {
-		if r.Method != http.MethodPost {
-			return wrongMethod(w, r, "POST")
-		}
-	} else if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	c := &call{w: w, r: r}
+	switch {
+	case at.post && r.Method != http.MethodPost:
+		return wrongMethod(w, r, "POST")
+	case at.post:
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return wrongMethod(w, r, "GET, HEAD")
+	default:
+		if c.values, p = parameters(r, at.about.query...); p == nil && at.most > 0 {
+			c.n, p = count(c.values, at.usual, at.most)
+		}
+		if p != nil {
+			return p
+		}
 	}
-	return at.answer(h, w, r)
+	reply, p := at.answer(h, c)
+	if p != nil || reply == nil {
+		return p
+	}
+	text, err := json.Marshal(reply)
+	if err != nil {
+		return answer.PlainProblem(http.StatusInternalServerError, "%s", err)
+	}
+	write(w, "application/json", append(text, '\n'))
+	return nil
 }
 
 // missing answers at all other paths.
@@ -225,19 +253,9 @@ func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *answer
 }
 
 // explain serves POST admin.ExplainPath.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	h.o.Explain(w, r)
-	return nil
-}
-
-// writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, v any) *answer.Problem {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return answer.PlainProblem(http.StatusInternalServerError, "%s", err)
-	}
-	write(w, "application/json", append(text, '\n'))
-	return nil
+func (h *Handler) explain(q *call) (any, *answer.Problem) {
+	h.o.Explain(q.w, q.r)
+	return nil, nil
 }
 
 func write(w http.ResponseWriter, kind string, text []byte) {

@@ -18,24 +18,16 @@ const (
 )
 
 // keys serves GET admin.KeysPath.
-func (h *Handler) keys(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, inPolicy, "n")
-	if p != nil {
-		return p
-	}
-	n, p := count(values, usualKeys, mostKeys)
-	if p != nil {
-		return p
-	}
-	name := values.Get(inPolicy)
+func (h *Handler) keys(q *call) (any, *answer.Problem) {
+	name := q.values.Get(inPolicy)
 	if p := h.policyNamed(name); p != nil {
-		return p
+		return nil, p
 	}
-	top, err := h.o.Limits.Engine().Top(r.Context(), name, n)
+	top, err := h.o.Limits.Engine().Top(q.r.Context(), name, q.n)
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
-	return writeJSON(w, h.keysOf(top))
+	return h.keysOf(top), nil
 }
 
 func (h *Handler) keysOf(states []policy.KeyState) []operator.Key {
@@ -47,20 +39,16 @@ func (h *Handler) keysOf(states []policy.KeyState) []operator.Key {
 }
 
 // key serves GET admin.KeyPath.
-func (h *Handler) key(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, inPolicy, inKey)
-	if p != nil {
-		return p
-	}
-	name := values.Get(inPolicy)
+func (h *Handler) key(q *call) (any, *answer.Problem) {
+	name := q.values.Get(inPolicy)
 	if p := h.policyNamed(name); p != nil {
-		return p
+		return nil, p
 	}
-	state, err := h.o.Limits.Engine().Key(r.Context(), name, values.Get(inKey))
+	state, err := h.o.Limits.Engine().Key(q.r.Context(), name, q.values.Get(inKey))
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
-	return writeJSON(w, h.keyOf(&state))
+	return h.keyOf(&state), nil
 }
 
 func (h *Handler) keyOf(s *policy.KeyState) operator.Key {
@@ -86,55 +74,39 @@ func (h *Handler) keyOf(s *policy.KeyState) operator.Key {
 }
 
 // lockouts serves GET admin.LockoutsPath.
-func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, inPolicy, "n")
-	if p != nil {
-		return p
-	}
-	n, p := count(values, usualLockouts, mostLockouts)
-	if p != nil {
-		return p
-	}
-	name := values.Get(inPolicy)
+func (h *Handler) lockouts(q *call) (any, *answer.Problem) {
+	name := q.values.Get(inPolicy)
 	if name != "" {
 		if p := h.policyNamed(name); p != nil {
-			return p
+			return nil, p
 		}
 	}
-	locked, err := h.o.Limits.Engine().Locked(name, n)
+	locked, err := h.o.Limits.Engine().Locked(name, q.n)
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
 	all := make([]operator.Lockout, len(locked))
 	for i, l := range locked {
 		all[i] = operator.Lockout{Policy: l.Policy, Key: operator.SpellKey(l.Key), For: seconds(l.For)}
 	}
-	return writeJSON(w, all)
+	return all, nil
 }
 
 // refusals serves GET admin.RefusalsPath.
-func (h *Handler) refusals(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, inPolicy, inKey, "n")
-	if p != nil {
-		return p
+func (h *Handler) refusals(q *call) (any, *answer.Problem) {
+	of := RefusalQuery{Most: q.n}
+	if q.values.Has(inPolicy) {
+		name := q.values.Get(inPolicy) // it may be gone, and what it has refused is still there
+		of.Policy = &name
 	}
-	n, p := count(values, usualRefusals, MostRefusals)
-	if p != nil {
-		return p
+	if q.values.Has(inKey) {
+		of.Keys = h.countedKeys(of.Policy, q.values.Get(inKey))
 	}
-	q := RefusalQuery{Most: n}
-	if values.Has(inPolicy) {
-		name := values.Get(inPolicy) // it may be gone, and what it has refused is still there
-		q.Policy = &name
-	}
-	if values.Has(inKey) {
-		q.Keys = h.countedKeys(q.Policy, values.Get(inKey))
-	}
-	last := h.o.Refusals.Last(q)
+	last := h.o.Refusals.Last(of)
 	for i := range last.Refusals {
 		h.cleanRefusal(&last.Refusals[i])
 	}
-	return writeJSON(w, &last)
+	return &last, nil
 }
 
 // countedKeys are what requests are counted under that have a key, under one policy or under all.
@@ -153,24 +125,20 @@ func (h *Handler) countedKeys(name *string, key string) []string {
 }
 
 // refusal serves GET admin.RefusalPath.
-func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, "id")
-	if p != nil {
-		return p
-	}
-	text := values.Get("id")
+func (h *Handler) refusal(q *call) (any, *answer.Problem) {
+	text := q.values.Get("id")
 	id, ok := answer.ParseRefusal(text)
 	if !ok {
-		return answer.BadField(http.StatusBadRequest, "id", answer.Excerpt(text),
+		return nil, answer.BadField(http.StatusBadRequest, "id", answer.Excerpt(text),
 			"must be the 16 hexadecimal digits of the field Weir-Refusal")
 	}
 	found, ok := h.o.Refusals.Find(id)
 	if !ok {
-		return answer.BadField(http.StatusNotFound, "id", answer.Excerpt(text),
+		return nil, answer.BadField(http.StatusNotFound, "id", answer.Excerpt(text),
 			"must be that of one of the last 4096 refusals of this server since it has started")
 	}
 	h.cleanRefusal(&found)
-	return writeJSON(w, &found)
+	return &found, nil
 }
 
 // cleanRefusal takes out what came from the environment.

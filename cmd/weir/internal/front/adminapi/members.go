@@ -29,18 +29,15 @@ type Members interface {
 const memberTime = 20 * time.Second
 
 // members handles GET admin.MembersPath.
-func (h *Handler) members(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
+func (h *Handler) members(q *call) (any, *answer.Problem) {
 	if h.o.Members == nil {
-		return noMembers()
+		return nil, noMembers()
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), memberTime)
+	ctx, cancel := context.WithTimeout(q.r.Context(), memberTime)
 	defer cancel()
 	all, err := h.o.Members.Members(ctx)
 	if err != nil {
-		return h.memberProblem(w, err)
+		return nil, h.memberProblem(err)
 	}
 	told := make([]operator.Member, 0, len(all))
 	for _, m := range all {
@@ -48,48 +45,48 @@ func (h *Handler) members(w http.ResponseWriter, r *http.Request) *answer.Proble
 			ID: strconv.FormatUint(m.ID, 16), Name: m.Name, URL: m.URL, Started: m.Started, Votes: !m.Learner, Leads: m.Leader,
 		})
 	}
-	return writeJSON(w, told)
+	return told, nil
 }
 
 // memberRemove handles POST admin.MemberRemovePath.
-func (h *Handler) memberRemove(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.memberChange(w, r, "memberremove", func(ctx context.Context, c *operator.MemberChange) error {
+func (h *Handler) memberRemove(q *call) (any, *answer.Problem) {
+	return h.memberChange(q, "memberremove", func(ctx context.Context, c *operator.MemberChange) error {
 		return h.o.Members.RemoveMember(ctx, c.Name)
 	})
 }
 
 // memberAdd handles POST admin.MemberAddPath.
-func (h *Handler) memberAdd(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	return h.memberChange(w, r, "memberadd", func(ctx context.Context, c *operator.MemberChange) error {
+func (h *Handler) memberAdd(q *call) (any, *answer.Problem) {
+	return h.memberChange(q, "memberadd", func(ctx context.Context, c *operator.MemberChange) error {
 		return h.o.Members.AddMember(ctx, c.Name, c.URL)
 	})
 }
 
 func (h *Handler) memberChange(
-	w http.ResponseWriter, r *http.Request, action string, change func(ctx context.Context, c *operator.MemberChange) error,
-) *answer.Problem {
+	q *call, action string, change func(ctx context.Context, c *operator.MemberChange) error,
+) (any, *answer.Problem) {
 	var c operator.MemberChange
-	if _, p := body(r, &c); p != nil {
-		return p
+	if _, p := body(q.r, &c); p != nil {
+		return nil, p
 	}
 	if p := checkReason(c.Reason); p != nil {
-		return p
+		return nil, p
 	}
 	if h.o.Members == nil {
-		return noMembers()
+		return nil, noMembers()
 	}
-	entry, p := h.begin(r, action, "", "", strings.TrimSpace(c.Name+" "+c.URL), c.Reason)
+	entry, p := h.begin(q.r, action, "", "", strings.TrimSpace(c.Name+" "+c.URL), c.Reason)
 	if p != nil {
-		return p
+		return nil, p
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), memberTime)
+	ctx, cancel := context.WithTimeout(q.r.Context(), memberTime)
 	defer cancel()
 	err := change(ctx, &c)
 	h.note(&entry, h.result(err))
 	if err != nil {
-		return h.memberProblem(w, err)
+		return nil, h.memberProblem(err)
 	}
-	return writeJSON(w, operator.Changed{Changed: true, Replicas: operator.AllReplicas})
+	return operator.Changed{Changed: true, Replicas: operator.AllReplicas}, nil
 }
 
 func noMembers() *answer.Problem {
@@ -98,7 +95,7 @@ func noMembers() *answer.Problem {
 }
 
 // memberProblem is why the nodes cannot be told of or changed.
-func (h *Handler) memberProblem(w http.ResponseWriter, err error) *answer.Problem {
+func (h *Handler) memberProblem(err error) *answer.Problem {
 	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 	_, option := errors.AsType[*weir.OptionError](err)
 	switch {
@@ -107,6 +104,5 @@ func (h *Handler) memberProblem(w http.ResponseWriter, err error) *answer.Proble
 	case option, errors.Is(err, remote.ErrNoServer):
 		return answer.PlainProblem(http.StatusUnprocessableEntity, "%s", text)
 	}
-	w.Header().Set("Retry-After", "1")
-	return answer.PlainProblem(http.StatusServiceUnavailable, "%s", text)
+	return answer.Later("%s", text)
 }

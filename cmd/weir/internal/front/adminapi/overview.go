@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -14,11 +13,8 @@ import (
 )
 
 // overview serves GET admin.OverviewPath.
-func (h *Handler) overview(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
-	return writeJSON(w, h.state())
+func (h *Handler) overview(_ *call) (any, *answer.Problem) {
+	return h.state(), nil
 }
 
 // state is what an overview says.
@@ -65,12 +61,9 @@ func seconds(d time.Duration) float64 {
 }
 
 // policies serves GET admin.PoliciesPath.
-func (h *Handler) policies(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
+func (h *Handler) policies(_ *call) (any, *answer.Problem) {
 	status := h.o.Limits.Status()
-	return writeJSON(w, h.policiesOf(&status))
+	return h.policiesOf(&status), nil
 }
 
 // policiesOf are the policies with their counts.
@@ -89,12 +82,9 @@ func (h *Handler) policiesOf(s *live.Status) []operator.Policy {
 }
 
 // rules serves GET admin.RulesPath.
-func (h *Handler) rules(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
+func (h *Handler) rules(_ *call) (any, *answer.Problem) {
 	status := h.o.Limits.Status()
-	return writeJSON(w, h.rulesOf(&status))
+	return h.rulesOf(&status), nil
 }
 
 func (h *Handler) rulesOf(s *live.Status) []operator.Rule {
@@ -111,10 +101,7 @@ func (h *Handler) rulesOf(s *live.Status) []operator.Rule {
 }
 
 // configuration serves GET admin.ConfigurationPath.
-func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
+func (h *Handler) configuration(_ *call) (any, *answer.Problem) {
 	status := h.o.Limits.Status()
 	c := operator.Configuration{
 		Loaded: loaded(&status), Text: h.o.Limits.Text(), History: []operator.Reload{}, Rules: h.rulesOf(&status),
@@ -124,29 +111,18 @@ func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *answer.
 			Time: one.Time, Cause: one.Cause, Version: one.Version, Changes: one.Changes, Mistakes: one.Mistakes,
 		})
 	}
-	return writeJSON(w, &c)
+	return &c, nil
 }
 
 // replicas serves GET admin.ReplicasPath.
-func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	if _, p := parameters(r); p != nil {
-		return p
-	}
+func (h *Handler) replicas(_ *call) (any, *answer.Problem) {
 	status := h.o.Status()
-	return writeJSON(w, &operator.Replicas{Store: status["store"], Cluster: status["cluster"]})
+	return &operator.Replicas{Store: status["store"], Cluster: status["cluster"]}, nil
 }
 
 // audit serves GET admin.AuditPath.
-func (h *Handler) audit(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, "n")
-	if p != nil {
-		return p
-	}
-	n, p := count(values, 100, 1000)
-	if p != nil {
-		return p
-	}
-	return writeJSON(w, h.o.Audit.Last(n))
+func (h *Handler) audit(q *call) (any, *answer.Problem) {
+	return h.o.Audit.Last(q.n), nil
 }
 
 // inWords is the set in force in words, which do not change as long as it is.

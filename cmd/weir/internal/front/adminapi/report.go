@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,21 +14,17 @@ import (
 const topKeys = 20
 
 // report serves GET admin.ReportPath.
-func (h *Handler) report(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, inPolicy)
-	if p != nil {
-		return p
-	}
-	name := values.Get(inPolicy)
+func (h *Handler) report(q *call) (any, *answer.Problem) {
+	name := q.values.Get(inPolicy)
 	if set := h.o.Limits.Engine().Set(); name == "" && len(set.Policies) == 1 {
 		name = set.Policies[0].Name
 	}
 	if p := h.policyNamed(name); p != nil {
-		return p
+		return nil, p
 	}
-	top, err := h.o.Limits.Engine().Top(r.Context(), name, topKeys)
+	top, err := h.o.Limits.Engine().Top(q.r.Context(), name, topKeys)
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
 	report := operator.Report{Time: time.Now().UTC(), Top: h.keysOf(top)}
 	status := h.o.Limits.Status()
@@ -38,11 +33,11 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request) *answer.Problem
 			report.Policy = one
 		}
 	}
-	if strings.Contains(r.Header.Get("Accept"), "application/json") {
-		return writeJSON(w, &report)
+	if strings.Contains(q.r.Header.Get("Accept"), "application/json") {
+		return &report, nil
 	}
-	write(w, "text/plain; charset=utf-8", []byte(reportText(&report)))
-	return nil
+	write(q.w, "text/plain; charset=utf-8", []byte(reportText(&report)))
+	return nil, nil
 }
 
 // reportText is a report as text: a line for each option and count, and a table of the keys.

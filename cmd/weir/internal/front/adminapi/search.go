@@ -24,35 +24,25 @@ const (
 )
 
 // search serves GET admin.SearchPath.
-func (h *Handler) search(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := parameters(r, inWord, "n")
-	if p != nil {
-		return p
-	}
-	n, p := count(values, usualMentions, MostRefusals)
-	if p != nil {
-		return p
-	}
-	text := operator.KeyOf(values.Get(inWord))
+func (h *Handler) search(q *call) (any, *answer.Problem) {
+	text := operator.KeyOf(q.values.Get(inWord))
 	if strings.TrimSpace(text) == "" || len(text) > longestWord {
-		return answer.BadField(http.StatusBadRequest, inWord, answer.Excerpt(text),
+		return nil, answer.BadField(http.StatusBadRequest, inWord, answer.Excerpt(text),
 			"must be an address, a network, a key, or a value of requests such as a user: from 1 to 8192 bytes")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), mostOfSearch)
+	ctx, cancel := context.WithTimeout(q.r.Context(), mostOfSearch)
 	defer cancel()
 	select {
 	case h.searches <- struct{}{}:
 		defer func() { <-h.searches }()
 	case <-ctx.Done():
-		w.Header().Set("Retry-After", "1")
-		return answer.PlainProblem(http.StatusServiceUnavailable,
-			"%d searches are under way, which is all there may be", mostSearches)
+		return nil, answer.Later("%d searches are under way, which is all there may be", mostSearches)
 	}
 	found, err := h.o.Limits.Engine().Search(ctx, text)
 	if err != nil {
-		return h.failed(w, err)
+		return nil, h.failed(err)
 	}
-	return writeJSON(w, h.searched(ctx, text, &found, n))
+	return h.searched(ctx, text, &found, q.n), nil
 }
 
 // searched is what is told of a search, with at most n refusals.

@@ -22,6 +22,8 @@ type Problem struct {
 	Policies []string `json:"policies,omitempty"`
 	// Mistakes are what is wrong with a configuration.
 	Mistakes []string `json:"mistakes,omitempty"`
+
+	retryAfter string // "" if nothing is told
 }
 
 // Write writes p as the response.
@@ -34,6 +36,9 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	body = append(body, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
+	if p.retryAfter != "" {
+		h.Set("Retry-After", p.retryAfter)
+	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body) // a client that has gone is not told
@@ -46,6 +51,13 @@ func BadField(status int, field, value, accepted string) *Problem {
 		detail = field + " " + value + ": " + accepted
 	}
 	return &Problem{Status: status, Detail: detail, Field: field, Value: value, Accepted: accepted}
+}
+
+// Later is the problem of a server that cannot do now what it is asked: the client may come back in a second.
+func Later(format string, args ...any) *Problem {
+	p := PlainProblem(http.StatusServiceUnavailable, format, args...)
+	p.retryAfter = "1"
+	return p
 }
 
 // PlainProblem is a problem that is with no part of the request.

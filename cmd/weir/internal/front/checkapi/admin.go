@@ -17,6 +17,7 @@ import (
 
 // explain serves POST /v1/explain. Nothing is taken anyway.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	x.question.described = &x.described
 	if p := ask(r, x, &describedDialect, &x.described); p != nil {
 		return p
 	}

@@ -33,7 +33,10 @@ func begin() *exchange {
 
 // end keeps the memory for another decision.
 func (x *exchange) end() {
-	x.question, x.described, x.request, x.scanner = question{}, described{}, policy.Request{}, scanner{}
+	if x.question.described != nil {
+		x.described = described{}
+	}
+	x.question, x.request, x.scanner = question{}, policy.Request{}, scanner{}
 	exchanges.Put(x)
 }
 
@@ -41,7 +44,7 @@ var jsonType = []string{"application/json"}
 
 // check serves POST /v1/check, or the problem with it.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
-	x.question = ofCost(1)
+	x.question.Cost = 1
 	if p := ask(r, x, &checkDialect, &x.question); p != nil {
 		return p
 	}
@@ -50,10 +53,10 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request, x *exchange) *an
 
 // decide serves POST /v1/decide, or the problem with it.
 func (h *Handler) decide(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
+	x.question.described = &x.described
 	if p := ask(r, x, &describedDialect, &x.described); p != nil {
 		return p
 	}
-	x.question.described = &x.described
 	return h.answerTo(w, r, x)
 }
 

@@ -117,14 +117,23 @@ func member[T, V any](name string, read func(s *scanner) (V, error), at func(to 
 
 // The fields of questions.
 var (
-	policyField = member(policyName, textOf(policyName, acceptedPolicy), func(q *question) *[]byte { return &q.Policy })
-	keyField    = member(keyName, textOf(keyName, acceptedKey), func(q *question) *[]byte { return &q.Key })
-	costField   = member(costName, (*scanner).cost, func(q *question) *int64 { return &q.Cost })
+	policyField = field[question]{policyName, func(s *scanner, q *question) (err error) {
+		q.Policy, err = s.stringField(policyName, acceptedPolicy)
+		return err
+	}}
+	keyField = field[question]{keyName, func(s *scanner, q *question) (err error) {
+		q.Key, err = s.stringField(keyName, acceptedKey)
+		return err
+	}}
+	costField = field[question]{costName, func(s *scanner, q *question) (err error) {
+		q.Cost, err = s.cost()
+		return err
+	}}
 	chargeField = member(chargeName, (*scanner).afterwards, func(q *question) *bool { return &q.Afterwards })
 	waitField   = member(waitName, (*scanner).wait, func(q *question) *time.Duration { return &q.wait })
 	asField     = member(requestName, (*scanner).described, func(q *question) **described { return &q.described })
 	untilField  = member(expiresName, (*scanner).expiry, func(q *question) *time.Duration { return &q.expires })
-	idField     = member(idName, textOf(idName, acceptedID), func(q *question) *[]byte { return &q.id })
+	idField     = member(idName, (*scanner).id, func(q *question) *[]byte { return &q.id })
 )
 
 // The objects that bodies may be.
@@ -234,7 +243,7 @@ func decode[T any](d *dialect[T], s *scanner, to *T) error {
 
 // read reads an object, which comes next.
 func (d *dialect[T]) read(s *scanner, to *T) error {
-	given := uint(0)
+	given, at := uint(0), -1
 	for first := true; ; first = false {
 		name, err := s.member(first)
 		if err != nil {
@@ -243,11 +252,7 @@ func (d *dialect[T]) read(s *scanner, to *T) error {
 		if name == nil {
 			return d.check(d, to, given)
 		}
-		at := 0
-		for at < len(d.fields) && string(name) != d.fields[at].name {
-			at++
-		}
-		if at == len(d.fields) {
+		if at = d.find(name, at+1); at < 0 {
 			return &fault{field: unknownName, value: excerpt(name), accepted: d.accepted}
 		}
 		if err := d.fields[at].read(s, to); err != nil {
@@ -258,6 +263,20 @@ func (d *dialect[T]) read(s *scanner, to *T) error {
 		}
 		given |= 1 << at
 	}
+}
+
+// find returns the place of a field, -1 if there is none. Most clients send fields in their order, and from begins the search.
+func (d *dialect[T]) find(name []byte, from int) int {
+	for i := range d.fields {
+		at := from + i
+		if at >= len(d.fields) {
+			at -= len(d.fields)
+		}
+		if string(name) == d.fields[at].name {
+			return at
+		}
+	}
+	return -1
 }
 
 // has reports whether one of the fields was given.
@@ -321,10 +340,8 @@ func (s *scanner) checks() (all []question, err error) {
 // checkName is what a check of a batch is called.
 func checkName(i int) string { return fmt.Sprintf("%s[%d]", checksName, i) }
 
-// textOf reads the string of a field.
-func textOf(field, accepted string) func(s *scanner) ([]byte, error) {
-	return func(s *scanner) ([]byte, error) { return s.stringField(field, accepted) }
-}
+// id reads the id of a reservation.
+func (s *scanner) id() ([]byte, error) { return s.stringField(idName, acceptedID) }
 
 func (s *scanner) stringField(field, accepted string) ([]byte, error) {
 	if s.next() != '"' {

@@ -161,7 +161,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *answer.Problem 
 		l := &limits[i]
 		state, err := store.Inspect(r.Context(), h.quotas, l.charge)
 		if err != nil {
-			return h.quotaProblem(w, err)
+			return h.quotaProblem(err)
 		}
 		reply.Limits = append(reply.Limits, h.quotaOf(l, &state))
 	}
@@ -255,7 +255,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request, _ *exchange) *a
 	})
 	h.noteAdjust(entry, err)
 	if err != nil {
-		return h.quotaProblem(w, err)
+		return h.quotaProblem(err)
 	}
 	return writeJSON(w, adjustmentOf(l, body.Key, &done))
 }
@@ -354,7 +354,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Pr
 		l := &limits[i]
 		some, err := h.quotas.Adjustments(r.Context(), l.charge.Policy, l.charge.Key, most)
 		if err != nil {
-			return h.quotaProblem(w, err)
+			return h.quotaProblem(err)
 		}
 		for j := range some {
 			all = append(all, adjustmentOf(l, key, &some[j]))
@@ -370,11 +370,10 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Pr
 }
 
 // quotaProblem is why the owner of the limits has not answered.
-func (h *Handler) quotaProblem(w http.ResponseWriter, err error) *answer.Problem {
+func (h *Handler) quotaProblem(err error) *answer.Problem {
 	text := strings.TrimPrefix(h.limits.Clean(err.Error()), "weir: ")
 	if _, wrong := errors.AsType[*weir.OptionError](err); wrong {
 		return &answer.Problem{Status: http.StatusUnprocessableEntity, Detail: text}
 	}
-	w.Header().Set("Retry-After", "1")
-	return &answer.Problem{Status: http.StatusServiceUnavailable, Detail: text}
+	return answer.Later("%s", text)
 }

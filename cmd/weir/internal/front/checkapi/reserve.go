@@ -14,8 +14,7 @@ import (
 // reserve serves POST /v1/reserve, or the problem with it.
 func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
 	q := &x.question
-	*q = ofCost(1)
-	q.expires = holds.DefaultExpiry
+	q.Cost, q.expires = 1, holds.DefaultExpiry
 	if p := ask(r, x, &reserveDialect, q); p != nil {
 		return p
 	}
@@ -48,7 +47,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *
 	if err != nil {
 		delete(header, "Ratelimit") // what they tell has been given back
 		delete(header, "Ratelimit-Policy")
-		return keptProblem(w, err)
+		return answer.Later("%s", strings.TrimPrefix(err.Error(), "weir: "))
 	}
 	header["Content-Type"] = jsonType
 	reply = append(reply[:len(reply)-1], `,"id":"`...)
@@ -66,12 +65,6 @@ func callerOf(r *http.Request) netip.Addr {
 	return caller
 }
 
-// keptProblem is why a reservation is not kept.
-func keptProblem(w http.ResponseWriter, err error) *answer.Problem {
-	w.Header().Set("Retry-After", "1")
-	return &answer.Problem{Status: http.StatusServiceUnavailable, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
-}
-
 // commit serves POST /v1/commit, or the problem with it.
 func (h *Handler) commit(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
 	return settle(w, r, x, &commitDialect, "committed", func(q *question) error { return h.holds.Commit(string(q.id), q.Cost) })
@@ -87,7 +80,7 @@ func settle(
 	w http.ResponseWriter, r *http.Request, x *exchange, d *dialect[question], settled string, how func(*question) error,
 ) *answer.Problem {
 	q := &x.question
-	*q = ofCost(-1)
+	q.Cost = -1
 	if p := ask(r, x, d, q); p != nil {
 		return p
 	}
