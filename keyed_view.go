@@ -43,10 +43,11 @@ func (k *keys[K]) Close() error {
 	return nil
 }
 
-// operator has what package keyset lends to operators.
-type operator[K comparable] struct{ *keys[K] }
+// operator has what package keyset lends to operators, and nothing else: each package that has a limiter for keys compiles all
+// methods of this type, which would be those of keys once more if they were embedded.
+type operator[K comparable] struct{ of *keys[K] }
 
-func (k *keys[K]) operator() any { return operator[K]{k} }
+func (k *keys[K]) operator() any { return &operator[K]{k} }
 
 // keysOf is inside.Keys.
 func keysOf(limiter any) any {
@@ -54,14 +55,14 @@ func keysOf(limiter any) any {
 }
 
 // All implements keyset.View.
-func (k operator[K]) All() iter.Seq[inside.State[K, Limit]] {
+func (k *operator[K]) All() iter.Seq[inside.State[K, Limit]] {
 	return func(yield func(inside.State[K, Limit]) bool) {
 		var cursor table.Cursor
 		var states []keyState
 		for more := true; more; {
-			states, more = k.look(&cursor, states[:0])
+			states, more = k.of.look(&cursor, states[:0])
 			for i := range states {
-				if !yield(k.named(&states[i])) {
+				if !yield(k.of.named(&states[i])) {
 					return
 				}
 			}
@@ -70,26 +71,26 @@ func (k operator[K]) All() iter.Seq[inside.State[K, Limit]] {
 }
 
 // Names implements keyset.View.
-func (k operator[K]) Names() iter.Seq2[K, uint64] {
+func (k *operator[K]) Names() iter.Seq2[K, uint64] {
 	return func(yield func(K, uint64) bool) {
-		k.names.Each(func(_ table.Hash, key K, refusals uint64) bool { return yield(key, refusals) })
+		k.of.names.Each(func(_ table.Hash, key K, refusals uint64) bool { return yield(key, refusals) })
 	}
 }
 
 // State implements keyset.View.
-func (k operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
+func (k *operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
 	var chosen cell
-	if k.cell(&chosen, key); chosen.terms == nil {
-		chosen.terms = k.base
+	if k.of.cell(&chosen, key); chosen.terms == nil {
+		chosen.terms = k.of.base
 	}
-	c := cell{k: &k.keyed, hash: chosen.hash} // which stays under its own limit
+	c := cell{k: &k.of.keyed, hash: chosen.hash} // which stays under its own limit
 	c.enter()
 	if tracked = c.slot != nil; !tracked {
 		c.terms = chosen.terms
 	}
 	of := c.look()
 	c.unlock()
-	s = k.named(&of)
+	s = k.of.named(&of)
 	s.Key, s.Named = key, true
 	return s, tracked
 }
@@ -183,20 +184,20 @@ func (k *keys[K]) named(of *keyState) (s inside.State[K, Limit]) {
 }
 
 // Bounds implements keyset.View.
-func (k operator[K]) Bounds() KeyedOptions { return *k.bounds.Load() }
+func (k *operator[K]) Bounds() KeyedOptions { return *k.of.bounds.Load() }
 
 // SetBounds implements keyset.View.
-func (k operator[K]) SetBounds(o KeyedOptions) error {
+func (k *operator[K]) SetBounds(o KeyedOptions) error {
 	if err := o.checkBounds("Bounds"); err != nil {
 		return err
 	}
-	k.setBounds(&o)
+	k.of.setBounds(&o)
 	return nil
 }
 
 // Override implements keyset.View.
-func (k operator[K]) Override(key K, limit Limit, d time.Duration) error {
-	t, err := k.alike("Override.limit", limit)
+func (k *operator[K]) Override(key K, limit Limit, d time.Duration) error {
+	t, err := k.of.alike("Override.limit", limit)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (k operator[K]) Override(key K, limit Limit, d time.Duration) error {
 		return &OptionError{"Override.d", d.String(), "from 1ns to 87840h (3660 days)"}
 	}
 	var c cell
-	k.cell(&c, key)
+	k.of.cell(&c, key)
 	if err := c.lockGate(); err != nil {
 		return err
 	}
@@ -213,8 +214,8 @@ func (k operator[K]) Override(key K, limit Limit, d time.Duration) error {
 }
 
 // Restore implements keyset.View.
-func (k operator[K]) Restore(key K) bool {
-	c := cell{k: &k.keyed, hash: k.hash(key)}
+func (k *operator[K]) Restore(key K) bool {
+	c := cell{k: &k.of.keyed, hash: k.of.hash(key)}
 	c.lock(nil)
 	defer c.unlock()
 	if c.gate == nil || c.gate.normal == nil {
@@ -232,23 +233,23 @@ type keyPlan struct {
 }
 
 // Plan implements that of keyset.View, and returns a *keyPlan.
-func (k operator[K]) Plan(l Limit) (any, error) {
-	if k.limitOf == nil {
+func (k *operator[K]) Plan(l Limit) (any, error) {
+	if k.of.limitOf == nil {
 		return nil, &OptionError{"Plan", l.String(), "called on a limiter that NewKeyedFunc has made"}
 	}
-	p := &keyPlan{k: &k.keyed}
-	p.of, _ = any(k.keys).(*keys[string])
-	if l == (Limit{}) || l == k.base.limit {
-		p.terms.Store(k.base)
+	p := &keyPlan{k: &k.of.keyed}
+	p.of, _ = any(k.of).(*keys[string])
+	if l == (Limit{}) || l == k.of.base.limit {
+		p.terms.Store(k.of.base)
 		return p, nil
 	}
-	t, why := k.intern(l)
+	t, why := k.of.intern(l)
 	switch why {
 	case ReasonNone:
 	case ReasonTableFull:
 		return nil, inside.ErrTableFull
 	default:
-		_, err := k.alike("Limit", l)
+		_, err := k.of.alike("Limit", l)
 		return nil, err
 	}
 	p.terms.Store(t)
