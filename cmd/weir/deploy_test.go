@@ -141,8 +141,9 @@ func TestDockerfiles(t *testing.T) {
 		}
 	}
 	line := strings.Join(build, " ")
-	for _, want := range []string{"CGO_ENABLED=0", "GOWORK=$PWD/deploy/release.work", "go build -C cmd/weir ", " -tags=grpcnotrace ",
-		" -trimpath ", " -ldflags=-buildid= "} {
+	for _, want := range []string{
+		"CGO_ENABLED=0", "GOWORK=$PWD/deploy/release.work", "go build -C cmd/weir ", " -tags=grpcnotrace ", " -trimpath ", " -ldflags=-buildid= ",
+	} {
 		if !strings.Contains(line, want) {
 			t.Errorf("%q has no %q", line, want)
 		}

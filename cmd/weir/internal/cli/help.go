@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags. It is written by functions:
-// a template calls methods by names, for which the linker would keep every method of the program.
+// styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags. It is written by
+// functions: a template calls methods by names, for which the linker would keep every method of the program.
 func styleHelp(root *cobra.Command) {
 	out := terminal.Of(root.OutOrStdout())
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {

@@ -4,15 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/DeRuina/timberjack"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
@@ -60,15 +56,15 @@ type AuditLog struct {
 	logins *weir.Limiter
 
 	mu      sync.Mutex
-	file    *timberjack.Logger // nil if there is none
-	kept    []numbered         // the last one last
-	guesses int                // failed logins among them
-	count   uint64             // of all entries
-	broken  error              // why the last one could not be written
-	torn    bool               // a part of it may have been
-	omitted int                // failed logins
-	changes uint64             // entries that are no failed logins
-	errors  uint64             // how often an entry could not be written
+	file    *rotated   // nil if there is none
+	kept    []numbered // the last one last
+	guesses int        // failed logins among them
+	count   uint64     // of all entries
+	broken  error      // why the last one could not be written
+	torn    bool       // a part of it may have been
+	omitted int        // failed logins
+	changes uint64     // entries that are no failed logins
+	errors  uint64     // how often an entry could not be written
 }
 
 // numbered is an entry with its number, from 1.
@@ -104,22 +100,11 @@ func OpenAudit(o AuditOptions) (*AuditLog, error) {
 	if o.Path == "" {
 		return l, nil
 	}
-	// The library would make missing directories, and take over what is no file.
-	info, err := os.Stat(o.Path)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("weir: audit log: %s is not a regular file", o.Path)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	l.file = &rotated{path: o.Path, max: int64(o.Megabytes) << 20, kept: o.Files}
+	if err = l.file.open(); err != nil {
 		return nil, fmt.Errorf("weir: audit log: %w", err)
 	}
-	f, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, fileMode)
-	if err != nil {
-		return nil, fmt.Errorf("weir: audit log: %w", err)
-	}
-	if err = f.Close(); err != nil {
-		return nil, fmt.Errorf("weir: audit log: %w", err)
-	}
-	l.file = &timberjack.Logger{Filename: o.Path, MaxSize: o.Megabytes, MaxBackups: o.Files, FileMode: fileMode}
+	l.file.removeOld() // fewer may be kept than before
 	start := operator.AuditEntry{Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK}
 	if err = l.write(&start); err != nil {
 		_ = l.file.Close() // nothing was written
@@ -127,8 +112,6 @@ func OpenAudit(o AuditOptions) (*AuditLog, error) {
 	}
 	return l, nil
 }
-
-const fileMode = 0o600
 
 // write appends an entry to the file, and has the system put it on the disk.
 func (l *AuditLog) write(e *operator.AuditEntry) error {

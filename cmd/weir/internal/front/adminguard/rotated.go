@@ -1,0 +1,117 @@
+package adminguard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	fileMode = 0o600
+	// asideForm is the time in the name of a file that was put aside. It has as many digits each time, so that names are in order.
+	asideForm = "2006-01-02T15-04-05.000000000"
+)
+
+// rotated is a file that is put aside when it is large. It is not safe for concurrent use.
+type rotated struct {
+	path string
+	max  int64    // bytes
+	kept int      // how many of those put aside, 0 for all
+	file *os.File // nil if it is not open
+	size int64
+}
+
+// Write appends a line. It is whole in one file, which is larger than max only if the line is.
+func (r *rotated) Write(line []byte) (int, error) {
+	if r.file == nil {
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
+	if r.size > 0 && r.size+int64(len(line)) > r.max {
+		if err := errors.Join(r.Close(), r.putAside(), r.open()); err != nil {
+			return 0, err // the next call tries again
+		}
+		r.removeOld()
+	}
+	n, err := r.file.Write(line)
+	r.size += int64(n)
+	return n, err
+}
+
+// open opens the file, or makes it in a directory that is there. It takes nothing but a regular file.
+func (r *rotated) open() error {
+	info, err := os.Stat(r.path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", r.path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, fileMode)
+	if err != nil {
+		return err
+	}
+	if info, err = f.Stat(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	r.file, r.size = f, info.Size()
+	return nil
+}
+
+// putAside gives the file another name, which no file has.
+func (r *rotated) putAside() error {
+	before, after := r.around()
+	for at := time.Now().UTC(); ; at = at.Add(1) {
+		name := filepath.Join(filepath.Dir(r.path), before+at.Format(asideForm)+after)
+		if _, err := os.Lstat(name); err != nil { // if it is another error, the next call has it too
+			return os.Rename(r.path, name)
+		}
+	}
+}
+
+// removeOld removes those put aside that are too many, the oldest first. What cannot be removed is tried again after the next.
+func (r *rotated) removeOld() {
+	if r.kept == 0 {
+		return
+	}
+	dir := filepath.Dir(r.path)
+	entries, _ := os.ReadDir(dir) // by their names
+	before, after := r.around()
+	var aside []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), before) || !strings.HasSuffix(e.Name(), after) || len(e.Name()) < len(before)+len(after) {
+			continue
+		}
+		if _, err := time.Parse(asideForm, e.Name()[len(before):len(e.Name())-len(after)]); err == nil {
+			aside = append(aside, e.Name())
+		}
+	}
+	for _, name := range aside[:max(len(aside)-r.kept, 0)] {
+		_ = os.Remove(filepath.Join(dir, name))
+	}
+}
+
+// around returns what is before and after the time in the names of files that were put aside.
+func (r *rotated) around() (before, after string) {
+	name := filepath.Base(r.path)
+	after = filepath.Ext(name)
+	return strings.TrimSuffix(name, after) + "-", after
+}
+
+// Sync has the system put on the disk what was written.
+func (r *rotated) Sync() error { return r.file.Sync() }
+
+// Close closes the file. Another Write opens it again.
+func (r *rotated) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
