@@ -188,83 +188,7 @@ func keyFlag(p *Key) *Value {
 	return v
 }
 
-// FromRequest returns the key of r, whose client has the given address: not necessarily that of the connection. The
-// parts of a key are joined by commas; a comma or a backslash within one of several parts is escaped by a backslash, so
-// that different parts never make the same key. Of a part longer than 128 bytes the first 60 and a SHA-256 hash stand
-// for it: keys are bounded however long a header is. A zero address is "-".
-//
-// A key that is a single header, path, method or host is not copied and needs no allocation; others need one.
-func (k Key) FromRequest(r *http.Request, address netip.Addr) string {
-	return k.fromRequest(r, address, "")
-}
-
-// OtherKeys are the keys of r beside FromRequest, where the path is a part of the key and servers read it in several ways: a
-// permit of each of them is needed. They are nil for nearly all requests.
-func (k Key) OtherKeys(r *http.Request, address netip.Addr) []string {
-	if !slices.ContainsFunc(k.parts, func(p part) bool { return p.attribute == path }) {
-		return nil
-	}
-	paths := keytext.Readings(r.URL.Path, r.URL.RawPath)
-	for i := range paths {
-		paths[i] = k.fromRequest(r, address, paths[i])
-	}
-	return paths
-}
-
-// fromRequest is the key of r under a reading of its path; "" is the usual one.
-func (k Key) fromRequest(r *http.Request, address netip.Addr, reading string) string {
-	if len(k.parts) == 0 {
-		return ""
-	}
-	if p := k.parts[0]; len(k.parts) == 1 && !p.isClient() {
-		if s := p.ofRequest(r, reading); len(s) <= keytext.MaxPart {
-			return s
-		}
-	}
-	var space [keytext.MaxPart]byte
-	b := space[:0]
-	for i, p := range k.parts {
-		if i > 0 {
-			b = append(b, keytext.Separator)
-		}
-		start := len(b)
-		switch p.attribute {
-		case client, clientIP, clientNet:
-			b = p.appendClient(b, address, nil)
-		default:
-			b = keytext.AppendPart(b, p.ofRequest(r, reading))
-		}
-		b = k.escape(b, start)
-	}
-	return string(b)
-}
-
-// ofRequest is a part other than the client, in full length.
-func (p part) ofRequest(r *http.Request, reading string) string {
-	switch p.attribute {
-	case header:
-		if values := r.Header[p.header]; len(values) > 0 {
-			return values[0]
-		}
-		return ""
-	case path:
-		if reading != "" {
-			return reading
-		}
-		return keytext.CleanPath(r.URL.Path)
-	case method:
-		if r.Method == "" { // of a request that was made to be sent
-			return http.MethodGet
-		}
-		return r.Method
-	default:
-		return keytext.CleanHost(r.Host)
-	}
-}
-
-// isClient reports whether the part is made of the address of the client.
-func (p part) isClient() bool { return p.attribute <= clientNet }
-
+// appendClient appends a part that is made of the address of a client, or of its name where a log has no address.
 func (p part) appendClient(b []byte, address netip.Addr, name []byte) []byte {
 	if !address.IsValid() {
 		if len(name) == 0 {
@@ -287,7 +211,9 @@ func (k Key) escape(b []byte, start int) []byte {
 	return keytext.Escape(b, start)
 }
 
-// Text is the key as a policy has it: it returns the same as FromRequest.
+// Text is the key as a policy has it. The parts of a key are joined by commas; a comma or a backslash within one of several parts
+// is escaped by a backslash, so that different parts never make the same key. Of a part longer than 128 bytes the first 60 and a
+// SHA-256 hash stand for it: keys are bounded however long a header is. A zero address is "-".
 func (k Key) Text() (policy.Text, error) { //nolint:ireturn // a policy wants the interface
 	texts := make([]policy.Text, 0, len(k.parts))
 	for _, p := range k.parts {
@@ -341,12 +267,9 @@ func (l *Limit) Set(name string) (*policy.Set, error) {
 	}, nil
 }
 
-// FromRecord returns the key of a request in an access log: the one that FromRequest returned when it was made, as far
-// as the log tells. A client that is logged by its name instead of its address is known by the name.
-func (k Key) FromRecord(rec *accesslog.Record) string { return string(k.AppendRecord(nil, rec)) }
-
-// AppendRecord appends to b what FromRecord returns. It allocates nothing if b has room, unless the path is percent-encoded
-// or a part is long.
+// AppendRecord appends to b the key of a request in an access log: that which Text had when it was made, as far as the log tells.
+// A client that is logged by its name instead of its address is known by the name. It allocates nothing if b has room, unless the
+// path is percent-encoded or a part is long.
 func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 	for i, p := range k.parts {
 		if i > 0 {
