@@ -3,6 +3,9 @@ package answer
 import (
 	"net/http"
 	"strconv"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
 
 // RefusalField is the field of the header in which a client gets the ID of its refusal.
@@ -36,5 +39,14 @@ func ParseRefusal(text string) (id uint64, ok bool) {
 func TellRefusal(h http.Header, id uint64) {
 	if id != 0 {
 		h[RefusalField] = []string{FormatRefusal(id)}
+	}
+}
+
+// Close makes a verdict that of a server which ends: another one can be asked at once.
+func Close(v *policy.Verdict) {
+	v.Allowed = false
+	if p, ok := v.BindingPart(); ok {
+		d := &p.Decision
+		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonClosed, 0
 	}
 }

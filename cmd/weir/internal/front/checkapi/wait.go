@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -41,17 +42,8 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *policy.Request
 	if r.Context().Err() != nil {
 		return true
 	}
-	closed(v)
+	answer.Close(v)
 	return false
-}
-
-// closed makes a verdict that of a server which ends: another one can be asked at once.
-func closed(v *policy.Verdict) {
-	v.Allowed = false
-	if p, ok := v.BindingPart(); ok {
-		d := &p.Decision
-		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonClosed, 0
-	}
 }
 
 // EndWaiting answers those who wait for permits that the server ends. From now on nobody waits.

@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"container/heap"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ func (h *Holds) sweep() {
 	var expired []*hold
 	for len(h.due) > 0 && !h.due[0].expires.After(now) {
 		first := h.due[0]
-		h.due.remove(first)
+		heap.Pop(&h.due)
 		delete(h.byID, first.id)
 		expired = append(expired, first)
 	}
@@ -73,55 +74,26 @@ const few = 8
 // dueOrder is a heap of holds: that which expires first is the first.
 type dueOrder []*hold
 
-func (d *dueOrder) push(kept *hold) {
+func (d dueOrder) Len() int           { return len(d) }
+func (d dueOrder) Less(i, j int) bool { return d[i].expires.Before(d[j].expires) }
+
+func (d dueOrder) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
+}
+
+// Push implements [heap.Interface].
+func (d *dueOrder) Push(x any) {
+	kept := x.(*hold) //nolint:errcheck,forcetypeassert // there is nothing else
+	kept.place = len(*d)
 	*d = append(*d, kept)
-	kept.place = len(*d) - 1
-	d.up(kept.place)
 }
 
-func (d *dueOrder) remove(kept *hold) {
-	all := *d
-	at, last := kept.place, len(all)-1
-	d.swap(at, last)
-	all[last] = nil
-	*d = all[:last]
-	if at < last {
-		d.down(at)
-		d.up(at)
-	}
-}
-
-func (d *dueOrder) swap(i, j int) {
-	all := *d
-	all[i], all[j] = all[j], all[i]
-	all[i].place, all[j].place = i, j
-}
-
-func (d *dueOrder) before(i, j int) bool { return (*d)[i].expires.Before((*d)[j].expires) }
-
-func (d *dueOrder) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !d.before(i, parent) {
-			return
-		}
-		d.swap(i, parent)
-		i = parent
-	}
-}
-
-func (d *dueOrder) down(i int) {
-	for {
-		first := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(*d); child++ {
-			if d.before(child, first) {
-				first = child
-			}
-		}
-		if first == i {
-			return
-		}
-		d.swap(i, first)
-		i = first
-	}
+// Pop implements [heap.Interface].
+func (d *dueOrder) Pop() any {
+	last := len(*d) - 1
+	kept := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	return kept
 }

@@ -3,6 +3,7 @@
 package holds
 
 import (
+	"container/heap"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func (h *Holds) add(kept *hold) error {
 	h.count++
 	h.callers[kept.caller]++
 	h.byID[kept.id] = kept
-	h.due.push(kept)
+	heap.Push(&h.due, kept)
 	if h.due[0] == kept {
 		h.arm()
 	}
@@ -187,7 +188,7 @@ func (h *Holds) settle(id string, how func(*policy.Verdict)) error {
 		return ErrUnknown
 	}
 	delete(h.byID, id)
-	h.due.remove(kept)
+	heap.Remove(&h.due, kept.place)
 	h.mu.Unlock()
 	h.end(kept, how)
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -52,12 +53,7 @@ func (p *policyCommands) wait(
 	case gone || whole.Err() != nil:
 		return false
 	}
-	// The server ends, and another one can be asked at once.
-	v.Allowed = false
-	if p, ok := v.BindingPart(); ok {
-		d := &p.Decision
-		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonClosed, 0
-	}
+	answer.Close(v)
 	return true
 }
 
