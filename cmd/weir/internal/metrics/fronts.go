@@ -3,6 +3,8 @@ package metrics
 import (
 	"reflect"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 )
 
@@ -46,8 +48,10 @@ func numbers(all ...told) func(*snapshot, emitter) {
 	}
 }
 
-// at is a number without labels.
-func at(path ...string) told { return told{path: path} }
+// one is a metric without labels: a number of a front.
+func one(name string, kind prometheus.ValueType, help string, path ...string) family {
+	return family{name: name, kind: kind, help: help, each: numbers(told{path: path})}
+}
 
 // calls are those of a method of the rate limit service, by what they were answered.
 func calls(method string) []told {
@@ -112,28 +116,13 @@ var ofFronts = []family{
 		help: "Idle connections that were closed to make room for others.",
 		each: numbers(ofEach(evictedConnections)...),
 	},
-	{
-		name: "weir_resp_connections_total", help: "Connections of clients that speak to Redis.", kind: counter,
-		each: numbers(at(frontRESP, "connections_total")),
-	},
-	{
-		name: "weir_resp_commands_total", help: "Commands of RESP that were answered.", kind: counter,
-		each: numbers(at(frontRESP, "commands")),
-	},
-	{
-		name: "weir_resp_protocol_errors_total", kind: counter,
-		help: "Connections of RESP that ended because the client broke the protocol.",
-		each: numbers(at(frontRESP, "protocol_errors")),
-	},
-	{
-		name: "weir_resp_timeouts_total", kind: counter,
-		help: "Connections of RESP that ended because the client was silent too long.",
-		each: numbers(at(frontRESP, "timeouts")),
-	},
-	{
-		name: "weir_resp_wrong_passwords_total", help: "Wrong passwords of RESP.", kind: counter,
-		each: numbers(at(frontRESP, "wrong_passwords")),
-	},
+	one("weir_resp_connections_total", counter, "Connections of clients that speak to Redis.", frontRESP, "connections_total"),
+	one("weir_resp_commands_total", counter, "Commands of RESP that were answered.", frontRESP, "commands"),
+	one("weir_resp_protocol_errors_total", counter,
+		"Connections of RESP that ended because the client broke the protocol.", frontRESP, "protocol_errors"),
+	one("weir_resp_timeouts_total", counter,
+		"Connections of RESP that ended because the client was silent too long.", frontRESP, "timeouts"),
+	one("weir_resp_wrong_passwords_total", counter, "Wrong passwords of RESP.", frontRESP, "wrong_passwords"),
 	{
 		name: "weir_resp_throttle_requests_total", kind: counter, labels: []string{result},
 		help: "Requests of CL.THROTTLE and its like: granted or refused.",
@@ -142,45 +131,22 @@ var ofFronts = []family{
 			told{[]string{frontRESP, "throttle", "refused"}, []string{"refused"}},
 		),
 	},
-	{
-		name: "weir_resp_throttle_keys", help: "Keys of CL.THROTTLE that are tracked.", kind: gauge,
-		each: numbers(at(frontRESP, "throttle", "keys")),
-	},
-	{
-		name: "weir_resp_throttle_max_keys", help: "Keys of CL.THROTTLE that may be tracked.", kind: gauge,
-		each: numbers(at(frontRESP, "throttle", "max_keys")),
-	},
+	one("weir_resp_throttle_keys", gauge, "Keys of CL.THROTTLE that are tracked.", frontRESP, "throttle", "keys"),
+	one("weir_resp_throttle_max_keys", gauge, "Keys of CL.THROTTLE that may be tracked.", frontRESP, "throttle", "max_keys"),
 	{
 		name: "weir_grpc_calls_total", kind: counter, labels: []string{"method", result},
 		help: "Calls of the rate limit services of Envoy: ok, over_limit, or failed.",
 		each: numbers(append(append(calls("should_rate_limit"), calls("check_rate_limit")...), calls("report")...)...),
 	},
-	{
-		name: "weir_grpc_connections_cut_off_total", kind: counter,
-		help: "Connections of gRPC that were cut off, as they kept too much, took too long or asked nothing too often.",
-		each: numbers(at(frontGRPC, "connections_cut_off")),
-	},
-	{
-		name: "weir_grpc_arriving_bytes", help: "Bytes of unfinished messages of gRPC.", kind: gauge,
-		each: numbers(at(frontGRPC, "arriving_bytes")),
-	},
-	{
-		name: "weir_rlqs_streams", help: "Open streams of the rate limit quota service of Envoy.", kind: gauge,
-		each: numbers(at("rlqs", "streams")),
-	},
-	{
-		name: "weir_rlqs_buckets", help: "Buckets that these streams have.", kind: gauge,
-		each: numbers(at("rlqs", "buckets")),
-	},
-	{
-		name: "weir_rlqs_reports_total", help: "Reports of the use of buckets.", kind: counter,
-		each: numbers(at("rlqs", "reports")),
-	},
-	{
-		name: "weir_rlqs_protocol_errors_total", kind: counter,
-		help: "Streams of the rate limit quota service that broke the protocol.",
-		each: numbers(at("rlqs", "protocol_errors")),
-	},
+	one("weir_grpc_connections_cut_off_total", counter,
+		"Connections of gRPC that were cut off, as they kept too much, took too long or asked nothing too often.",
+		frontGRPC, "connections_cut_off"),
+	one("weir_grpc_arriving_bytes", gauge, "Bytes of unfinished messages of gRPC.", frontGRPC, "arriving_bytes"),
+	one("weir_rlqs_streams", gauge, "Open streams of the rate limit quota service of Envoy.", "rlqs", "streams"),
+	one("weir_rlqs_buckets", gauge, "Buckets that these streams have.", "rlqs", "buckets"),
+	one("weir_rlqs_reports_total", counter, "Reports of the use of buckets.", "rlqs", "reports"),
+	one("weir_rlqs_protocol_errors_total", counter,
+		"Streams of the rate limit quota service that broke the protocol.", "rlqs", "protocol_errors"),
 	{
 		name: "weir_forward_auth_requests_total", kind: counter, labels: []string{result},
 		help: "Requests of forward auth: passed, refused, or rejected as undecidable.",
@@ -197,25 +163,12 @@ var ofFronts = []family{
 		help: "Requests of the proxy: admitted (passed on), refused, over_concurrency or rejected as invalid.",
 		each: numbers(requests()...),
 	},
-	{
-		name: "weir_proxy_upstream_errors_total", kind: counter,
-		help: "Requests that were passed on and that the service did not answer, or not wholly.",
-		each: numbers(at(frontProxy, "upstream_errors")),
-	},
-	{
-		name: "weir_proxy_aborted_total", help: "Requests of the proxy whose clients went away.", kind: counter,
-		each: numbers(at(frontProxy, "aborted")),
-	},
-	{
-		name: "weir_proxy_in_flight", help: "Requests of the proxy in flight, upgraded connections included.", kind: gauge,
-		each: numbers(at(frontProxy, "in_flight")),
-	},
-	{
-		name: "weir_proxy_upgraded", help: "Connections of the proxy that have left HTTP, such as WebSockets.", kind: gauge,
-		each: numbers(at(frontProxy, "upgraded")),
-	},
-	{
-		name: "weir_proxy_waiting", help: "Requests that wait for a place of --concurrency.", kind: gauge,
-		each: numbers(at(frontProxy, "waiting")),
-	},
+	one("weir_proxy_upstream_errors_total", counter,
+		"Requests that were passed on and that the service did not answer, or not wholly.", frontProxy, "upstream_errors"),
+	one("weir_proxy_aborted_total", counter, "Requests of the proxy whose clients went away.", frontProxy, "aborted"),
+	one("weir_proxy_in_flight", gauge,
+		"Requests of the proxy in flight, upgraded connections included.", frontProxy, "in_flight"),
+	one("weir_proxy_upgraded", gauge,
+		"Connections of the proxy that have left HTTP, such as WebSockets.", frontProxy, "upgraded"),
+	one("weir_proxy_waiting", gauge, "Requests that wait for a place of --concurrency.", frontProxy, "waiting"),
 }

@@ -15,6 +15,11 @@ type family struct {
 	each       func(n *snapshot, emit emitter)
 }
 
+// single is a metric without labels.
+func single(name string, kind prometheus.ValueType, help string, value func(n *snapshot) float64) family {
+	return family{name: name, kind: kind, help: help, each: func(n *snapshot, emit emitter) { emit(value(n)) }}
+}
+
 // emitter takes a value, with one value for each label.
 type emitter func(value float64, labels ...string)
 
@@ -93,15 +98,10 @@ var ofServer = []family{
 			emit(float64(n.limits.Refused), "refused")
 		},
 	},
-	{
-		name: "weir_check_rejected_total", kind: counter,
-		help: "Invalid requests of the JSON API.",
-		each: func(n *snapshot, emit emitter) { emit(float64(n.rejected)) },
-	},
-	{
-		name: "weir_check_reservations", help: "Open reservations of the JSON API and of RESP.", kind: gauge,
-		each: func(n *snapshot, emit emitter) { emit(float64(n.reservations)) },
-	},
+	single("weir_check_rejected_total", counter, "Invalid requests of the JSON API.",
+		func(n *snapshot) float64 { return float64(n.rejected) }),
+	single("weir_check_reservations", gauge, "Open reservations of the JSON API and of RESP.",
+		func(n *snapshot) float64 { return float64(n.reservations) }),
 	{
 		name: "weir_admin_requests_total", kind: counter, labels: []string{result},
 		help: "Requests of the admin API: authorized, unauthorized (without a valid token or certificate), or limited (too " +
@@ -112,24 +112,14 @@ var ofServer = []family{
 			emit(float64(n.admin.Limited), "limited")
 		},
 	},
-	{
-		name: "weir_admin_changes_total", help: "Changes by the admin API.", kind: counter,
-		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.Changes)) },
-	},
-	{
-		name: "weir_admin_event_streams", help: "Open streams of events of the admin API.", kind: gauge,
-		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.Streams)) },
-	},
-	{
-		name: "weir_audit_log_errors_total", kind: counter,
-		help: "Failed tries to write to the audit log.",
-		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.AuditErrors)) },
-	},
-	{
-		name: "weir_audit_log_failing", kind: gauge,
-		help: "1 if the last try to write to the audit log failed: nothing can be changed then.",
-		each: func(n *snapshot, emit emitter) { emit(truth(n.admin.AuditFailing)) },
-	},
+	single("weir_admin_changes_total", counter, "Changes by the admin API.",
+		func(n *snapshot) float64 { return float64(n.admin.Changes) }),
+	single("weir_admin_event_streams", gauge, "Open streams of events of the admin API.",
+		func(n *snapshot) float64 { return float64(n.admin.Streams) }),
+	single("weir_audit_log_errors_total", counter, "Failed tries to write to the audit log.",
+		func(n *snapshot) float64 { return float64(n.admin.AuditErrors) }),
+	single("weir_audit_log_failing", gauge, "1 if the last try to write to the audit log failed: nothing can be changed then.",
+		func(n *snapshot) float64 { return truth(n.admin.AuditFailing) }),
 	{
 		name: "weir_refusals_total", kind: counter, labels: []string{result},
 		help: "Refusals: noted, which can be looked up by ID, or missed because there were too many.",
@@ -151,14 +141,10 @@ var ofServer = []family{
 
 // ofStore is what the server tells of its store besides what that tells itself, and ofCluster the same of a cluster.
 var (
-	ofStore = []family{{
-		name: "weir_store_reached", help: "1 if the store could be reached since the start.", kind: gauge,
-		each: func(n *snapshot, emit emitter) { emit(truth(n.store.Reached)) },
-	}}
-	ofCluster = []family{{
-		name: "weir_cluster_joined", help: "1 if the server has joined the cluster.", kind: gauge,
-		each: func(n *snapshot, emit emitter) { emit(truth(n.cluster.Joined)) },
-	}}
+	ofStore = []family{single("weir_store_reached", gauge, "1 if the store could be reached since the start.",
+		func(n *snapshot) float64 { return truth(n.store.Reached) })}
+	ofCluster = []family{single("weir_cluster_joined", gauge, "1 if the server has joined the cluster.",
+		func(n *snapshot) float64 { return truth(n.cluster.Joined) })}
 )
 
 func truth(b bool) float64 {
