@@ -3,7 +3,6 @@ package flags
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -40,7 +39,7 @@ func (l *Limit) Register(fs *pflag.FlagSet) {
 func (l *Limit) RegisterRate(fs *pflag.FlagSet) {
 	*l = Limit{MaxKeys: defaultMaxKeys, By: Client()}
 	fs.Var(rateFlag(&l.Rate), "limit", "permits per period that come back: 10/s, 8/min, 1000/24h, 0.5/s")
-	fs.Var(burstFlag(&l.Burst), "burst", "permits available at once after a pause, from 1 to 10^15\n"+
+	fs.Var(Some(&l.Burst, 1, algo.MaxPermits), "burst", "permits available at once after a pause, from 1 to 10^15\n"+
 		"(default: the permits of --limit; 20 if there is no --limit)")
 	fs.Var(Int(&l.MaxKeys, 1, highestMaxKeys), "max-keys",
 		"keys tracked at a time, from 1 to 2^31; when none of them can be\nforgotten, new ones are refused")
@@ -111,19 +110,4 @@ func rateFlag(p *weir.Rate) *Value {
 		}
 		return rate, nil
 	})
-}
-
-// burstFlag is a flag value of which 0 stands for a default that depends on --limit.
-func burstFlag(p *int64) *Value {
-	v := Int(p, 1, algo.MaxPermits)
-	v.text = func() string { return Unset(*p) }
-	return v
-}
-
-// Unset is a number in words, "" for 0, which stands for a flag that is not given.
-func Unset(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
 }

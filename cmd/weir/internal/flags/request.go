@@ -32,8 +32,8 @@ func (q *Request) Register(fs *pflag.FlagSet) {
 	fs.VarP(pairs(&q.headers, ":", "Name: value"), "header", "H",
 		"a field of its header, such as 'X-Plan: gold'; may be repeated (default: none)")
 	fs.Var(clientFlag(&q.client), clientName, "the address of its client (default: not known)")
-	fs.Var(free(&q.route), "route", "the route, such as 'POST /users/{id}' (default: none)")
-	fs.Var(free(&q.protocol), "protocol", "what it comes by")
+	fs.Var(AnyText(&q.route), "route", "the route, such as 'POST /users/{id}' (default: none)")
+	fs.Var(AnyText(&q.protocol), "protocol", "what it comes by")
 	fs.Var(Int(&q.cost, 1, algo.MaxPermits), "cost",
 		"how many permits it costs where the configuration does not say so, from 1 to 10^15")
 	fs.Var(pairs(&q.attributes, "=", "name=value"), "attribute",
@@ -86,8 +86,8 @@ func clientFlag(p *string) *Value {
 	})
 }
 
-// free is a flag value that stores any text into p.
-func free(p *string) *Value {
+// AnyText is a flag value that stores any text into p.
+func AnyText(p *string) *Value {
 	return TextOf("text", p, func(s string) (string, error) { return s, nil })
 }
 

@@ -65,6 +65,19 @@ func Int[T int | int64](p *T, lowest, highest T) *Value {
 	})
 }
 
+// Some is [Int] for a number that need not be given: 0 stands for none.
+func Some[T int | int64](p *T, lowest, highest T) *Value {
+	v := Int(p, lowest, highest)
+	shown := v.text
+	v.text = func() string {
+		if *p == 0 {
+			return ""
+		}
+		return shown()
+	}
+	return v
+}
+
 // Duration returns a flag value that stores into p, whose value is the default, durations from shortest to longest, as
 // [time.ParseDuration] reads them.
 func Duration(p *time.Duration, shortest, longest time.Duration) *Value {

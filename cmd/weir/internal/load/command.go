@@ -72,7 +72,7 @@ other status as an error.
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.registerServer(fs)
-	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy", "policy that is asked for")
+	fs.Var(flags.TextOf("text", &o.policy, name.parse), "policy", "policy that is asked for")
 	fs.Var(flags.Int(&o.cost, 0, mostCost), "cost",
 		"permits that each request asks for, from 0, which takes nothing, to 10^15")
 	o.registerLoad(fs, "")
@@ -113,12 +113,14 @@ redis-benchmark does.
 	fs.SortFlags = false
 	o.registerServer(fs)
 	fs.Var(flags.File(&o.passwordFile), "password-file", "file with the password to log in with (default: none)")
-	fs.Var(&o.limit, "limit", "limit of every key that CL.THROTTLE is given: 1 + max_burst at once, and count in period seconds")
-	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy",
+	fs.Var(flags.Of("max_burst/count/period", &o.limit, throttle.String, parseThrottle), "limit",
+		"limit of every key that CL.THROTTLE is given: 1 + max_burst at once, and count in period seconds")
+	fs.Var(flags.TextOf("text", &o.policy, name.parse), "policy",
 		"policy of WEIR.TAKE, which is sent instead (default: none)")
 	fs.Var(flags.Int(&o.cost, 0, mostCost), "cost",
 		"permits that each CL.THROTTLE or WEIR.TAKE asks for, from 0, which takes nothing, to 10^15")
-	fs.Var(&o.command, "command", "command to send instead, such as 'INCR {key}'; what it answers is no decision (default: none)")
+	fs.Var(flags.Of("command", &o.command, command.String, parseCommand), "command",
+		"command to send instead, such as 'INCR {key}'; what it answers is no decision (default: none)")
 	o.registerLoad(fs, "pipeline")
 	return cmd
 }
@@ -158,8 +160,7 @@ func (o *options) respCommand(cmd *cobra.Command) (args []string, decision bool,
 
 func rlsCommand() *cobra.Command {
 	o := options{front: frontRLS, address: "127.0.0.1:8081", cost: 1, domain: "weir"}
-	_ = o.descriptors.Set("key={key}") // it is one
-	o.descriptors.given = false
+	o.descriptors, _ = o.descriptors.with("key={key}") // it is one
 	cmd := &cobra.Command{
 		Use:   "rls [flags]",
 		Short: "Measure Envoy's rate limit service",
@@ -182,8 +183,9 @@ refused, and any other answer as an error.
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.registerServer(fs)
-	fs.Var(&word{p: &o.domain, shortest: 1, longest: longestName}, "domain", "domain of the descriptors")
-	fs.Var(&o.descriptors, "descriptor", "entries of a descriptor, with {key} for the key; several make several descriptors")
+	fs.Var(flags.TextOf("text", &o.domain, name.parse), "domain", "domain of the descriptors")
+	fs.Var(o.descriptors.flag(), "descriptor",
+		"entries of a descriptor, with {key} for the key; several make several descriptors")
 	fs.Var(flags.Int(&o.cost, 1, mostHits), "cost", "hits_addend of each request, from 1 to 4294967295")
 	o.registerLoad(fs, "in-flight")
 	return cmd

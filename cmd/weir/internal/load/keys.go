@@ -29,7 +29,7 @@ func newKeySource(o *options, connection int) *keySource {
 	}
 	s.text = append(make([]byte, 0, len(s.prefix)+20), s.prefix...)
 	if o.distribution == zipf {
-		s.zipf = newZipfian(float64(o.keys), float64(o.zipfS))
+		s.zipf = newZipfian(float64(o.keys), o.zipfS)
 	}
 	return s
 }

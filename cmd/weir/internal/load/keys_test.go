@@ -48,7 +48,7 @@ func TestZipfKeys(t *testing.T) {
 			for k := range n {
 				sum += math.Pow(float64(k+1), -s)
 			}
-			counts := draw(&options{keys: n, seed: 5, distribution: zipf, zipfS: exponent(s)}, times)
+			counts := draw(&options{keys: n, seed: 5, distribution: zipf, zipfS: s}, times)
 			tail, tailP := times, 1.0
 			for k := range uint64(min(n, 20)) {
 				p := math.Pow(float64(k+1), -s) / sum

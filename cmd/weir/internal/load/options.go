@@ -2,7 +2,6 @@ package load
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -33,13 +32,13 @@ type options struct {
 	descriptors descriptors
 
 	connections  int
-	inFlight     int // 0: not given
-	rate         perSecond
+	inFlight     int     // 0: not given
+	rate         float64 // a second, 0: not given
 	arrivals     string
 	keys         int64
 	keyPrefix    string
 	distribution string
-	zipfS        exponent
+	zipfS        float64
 	seed         int64
 
 	duration time.Duration
@@ -70,7 +69,7 @@ const (
 )
 
 func (o *options) registerServer(fs *pflag.FlagSet) {
-	fs.Var((*server)(&o.address), "address", "where the server listens")
+	fs.Var(server(&o.address), "address", "where the server listens")
 	fs.BoolVar(&o.tls.on, "tls", false, "speak TLS")
 	fs.Var(flags.File(&o.tls.ca), "tls-ca",
 		"file with the certificates in PEM of who may have signed that of the server\n(default: those of the system)")
@@ -89,29 +88,31 @@ func (o *options) registerLoad(fs *pflag.FlagSet, inFlight string) {
 	fs.Var(flags.Int(&o.connections, 1, mostConnections), "connections", "connections, from 1 to 10000")
 	switch inFlight {
 	case "pipeline":
-		fs.Var(&count{&o.inFlight}, inFlight,
+		fs.Var(flags.Some(&o.inFlight, 1, mostInFlight), inFlight,
 			"commands that each connection sends at once, from 1 to 1000; with --rate the most\n"+
 				"that it may wait for (default: 1, with --rate 256)")
 	case "in-flight":
-		fs.Var(&count{&o.inFlight}, inFlight, "requests in flight on each connection, from 1 to 1000; with --rate the most\n"+
-			"(default: 32, with --rate 256)")
+		fs.Var(flags.Some(&o.inFlight, 1, mostInFlight), inFlight,
+			"requests in flight on each connection, from 1 to 1000; with --rate the most\n"+
+				"(default: 32, with --rate 256)")
 	}
-	fs.Var(&o.rate, "rate",
+	fs.Var(perSecond(&o.rate), "rate",
 		"send at this rate, all connections together, whether or not the server keeps up\n(default: none, a closed loop)")
 	fs.Var(flags.OneOf(&o.arrivals, fixed, poisson), "arrivals",
 		"times of requests with --rate: at fixed intervals, or at random as of many users")
 	fs.Var(flags.Int(&o.keys, 1, mostKeys), "keys", "number of different keys, from 1 to 10^9")
-	fs.Var(&word{p: &o.keyPrefix, longest: longestPrefix, noQuotes: true}, "key-prefix",
+	fs.Var(flags.TextOf("text", &o.keyPrefix, word{longest: longestPrefix, noQuotes: true}.parse), "key-prefix",
 		"what stands before the number of each key")
 	fs.Var(flags.OneOf(&o.distribution, uniform, zipf), "distribution",
 		"how often each key comes: all alike, or some far more often than others")
-	fs.Var(&o.zipfS, "zipf-s",
+	fs.Var(exponent(&o.zipfS), "zipf-s",
 		"how much more often with zipf: key number k comes in proportion to 1/(k+1)^s,\nwith s from 0.01 to 10")
 	fs.Var(flags.Int(&o.seed, 0, math.MaxInt64), "seed",
 		"start of all that is random; the same one makes the same keys and times")
 	fs.Var(flags.Duration(&o.duration, 10*time.Millisecond, 24*time.Hour), "duration",
 		"how long to measure, after --warmup, from 10ms to 24h")
-	fs.Var(&many{&o.requests}, "requests", "how many requests to measure instead, from 1 to 10^12 (default: none)")
+	fs.Var(flags.Some(&o.requests, 1, mostRequests), "requests",
+		"how many requests to measure instead, from 1 to 10^12 (default: none)")
 	fs.Var(flags.Duration(&o.warmup, 0, time.Hour), "warmup",
 		"how long to send requests that are not counted before, from 0s to 1h")
 	fs.Var(flags.Duration(&o.timeout, time.Millisecond, time.Hour), "timeout",
@@ -119,30 +120,6 @@ func (o *options) registerLoad(fs *pflag.FlagSet, inFlight string) {
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")
 	fs.BoolVar(&o.progress, "progress", false, "tell every second how it goes, also if standard error is no terminal")
 }
-
-// count is a number of requests in flight, 0 if it is not given.
-type count struct{ p *int }
-
-// String is the current value.
-func (c *count) String() string { return unset(int64(*c.p)) }
-
-// Set parses and stores s.
-func (c *count) Set(s string) error { return flags.Int(c.p, 1, mostInFlight).Set(s) }
-
-// Type is what help shows in place of a value.
-func (*count) Type() string { return "n" }
-
-// many is a number of requests, 0 if it is not given.
-type many struct{ p *int64 }
-
-// String is the current value.
-func (m *many) String() string { return unset(*m.p) }
-
-// Set parses and stores s.
-func (m *many) Set(s string) error { return flags.Int(m.p, 1, mostRequests).Set(s) }
-
-// Type is what help shows in place of a value.
-func (*many) Type() string { return "n" }
 
 // check looks for flags that do not go together, and chooses what was not given.
 func (o *options) check(fs *pflag.FlagSet) error {
@@ -176,12 +153,4 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		}
 	}
 	return nil
-}
-
-// unset is n, and nothing for 0, which stands for a flag that is not given.
-func unset(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
 }

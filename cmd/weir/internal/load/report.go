@@ -143,10 +143,10 @@ func configurationOf(o *options) configurationJSON {
 		WarmupSeconds: o.warmup.Seconds(), TimeoutSeconds: o.timeout.Seconds(),
 	}
 	if o.rate > 0 {
-		c.Loop, c.RatePerSecond, c.Arrivals = "open", float64(o.rate), o.arrivals
+		c.Loop, c.RatePerSecond, c.Arrivals = "open", o.rate, o.arrivals
 	}
 	if o.distribution == zipf {
-		c.ZipfS = float64(o.zipfS)
+		c.ZipfS = o.zipfS
 	}
 	if o.requests == 0 {
 		c.SecondsAsked = o.duration.Seconds()

@@ -59,7 +59,7 @@ func newRun(o *options, newCodec func() codec, dial func() (net.Conn, error)) *r
 		r.left.Store(o.requests)
 	}
 	if o.rate > 0 {
-		r.schedule = newSchedule(float64(o.rate), o.arrivals, o.seed, r.from, r.end, o.requests)
+		r.schedule = newSchedule(o.rate, o.arrivals, o.seed, r.from, r.end, o.requests)
 	}
 	r.reset()
 	return r

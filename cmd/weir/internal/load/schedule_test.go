@@ -31,8 +31,8 @@ func TestScheduleAtFixedIntervals(t *testing.T) {
 	}
 }
 
-// TestScheduleAtRandom: the intervals of a Poisson process are distributed exponentially, so that their standard deviation is their
-// mean, and 1/e of them are longer than that.
+// TestScheduleAtRandom: the intervals of a Poisson process are distributed exponentially, so that their standard deviation is
+// their mean, and 1/e of them are longer than that.
 func TestScheduleAtRandom(t *testing.T) {
 	const rate, requests = 1000, 100_000
 	times := takeAll(newSchedule(rate, poisson, 7, 0, math.MaxInt64, requests))

@@ -90,7 +90,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestQuotasAreKeptInTheFile: check and explain say which limits the server keeps in its file where the configuration says nothing.
+// TestQuotasAreKeptInTheFile: check and explain say which limits the server keeps in its file where the configuration says
+// nothing.
 func TestQuotasAreKeptInTheFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(name, []byte(`version: 1

@@ -23,7 +23,7 @@ const mostRepeats = 1_000_000
 type explainOptions struct {
 	request flags.Request
 	repeat  int64
-	at      moment
+	at      time.Time
 	json    bool
 }
 
@@ -70,9 +70,26 @@ configuration has mistakes or is not there.`,
 	o.request.Register(fs)
 	fs.Var(flags.Int(&o.repeat, 1, mostRepeats), "repeat",
 		"send it so often at the same moment, and explain the last, from 1 to 1000000")
-	fs.Var(&o.at, "at", "when it comes, such as 2026-11-21T10:00:00Z (default: now)")
+	fs.Var(moment(&o.at), "at", "when it comes, such as 2026-11-21T10:00:00Z (default: now)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object")
 	return cmd
+}
+
+// moment returns a flag value that is a time with its zone.
+func moment(p *time.Time) *flags.Value {
+	show := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Format(time.RFC3339Nano)
+	}
+	return flags.Of("time", p, show, func(s string) (time.Time, error) {
+		t, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil || t.Year() < 1970 || t.Year() > 2099 {
+			return t, flags.Errorf("must be a time with its zone, such as 2026-11-21T10:00:00Z, from 1970 to 2099")
+		}
+		return t, nil
+	})
 }
 
 func explain(cmd *cobra.Command, o *explainOptions, name string) error {
@@ -83,7 +100,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 			}
 		}
 	}
-	at := o.at.Time
+	at := o.at
 	if at.IsZero() {
 		at = time.Now()
 	}

@@ -18,7 +18,7 @@ import (
 
 // options are the flags of the command.
 type options struct {
-	run     pattern
+	run     *regexp.Regexp
 	verbose bool
 	json    bool
 }
@@ -69,41 +69,33 @@ configuration has mistakes; 130 after SIGINT.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
-		},
-		RunE: func(cmd *cobra.Command, files []string) error { return run(cmd, &o, files) },
+		ValidArgsFunction: yamlFiles,
+		RunE:              func(cmd *cobra.Command, files []string) error { return run(cmd, &o, files) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(&o.run, "run", "run only the tests whose names this regular expression matches\n(default: all)")
+	fs.Var(pattern(&o.run), "run", "run only the tests whose names this regular expression matches\n(default: all)")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "list all tests, and not only those that fail")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object")
 	return cmd
 }
 
-// pattern is a flag value: a regular expression.
-type pattern struct{ *regexp.Regexp }
-
-func (p *pattern) String() string {
-	if p.Regexp == nil {
-		return ""
+// pattern returns a flag value that is a regular expression, nil if it is not given.
+func pattern(p **regexp.Regexp) *flags.Value {
+	show := func(r *regexp.Regexp) string {
+		if r == nil {
+			return ""
+		}
+		return r.String()
 	}
-	return p.Regexp.String()
+	return flags.Of("regexp", p, show, func(s string) (*regexp.Regexp, error) {
+		compiled, err := regexp.Compile(s)
+		if err != nil {
+			return nil, flags.Errorf("is not a regular expression: %s", err)
+		}
+		return compiled, nil
+	})
 }
-
-// Set compiles s.
-func (p *pattern) Set(s string) error {
-	compiled, err := regexp.Compile(s)
-	if err != nil {
-		return flags.Errorf("is not a regular expression: %s", err)
-	}
-	p.Regexp = compiled
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (*pattern) Type() string { return "regexp" }
 
 func run(cmd *cobra.Command, o *options, files []string) error {
 	w, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -134,7 +126,7 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	switch {
 	case invalid != nil:
 		return invalid
-	case o.run.Regexp != nil && all.Passed+all.Failed == 0:
+	case o.run != nil && all.Passed+all.Failed == 0:
 		return flags.BadValue("run", o.run.String(), "matches the name of no test")
 	case all.Failed > 0:
 		return fmt.Errorf("weir: %d of %s failed", all.Failed, tests(all.Passed+all.Failed))
@@ -178,7 +170,7 @@ func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*f
 	r := &fileReport{File: name, Config: s.config, Tests: []testReport{}}
 	for i := range s.tests {
 		t := &s.tests[i]
-		if o.run.Regexp != nil && !o.run.MatchString(t.name) {
+		if o.run != nil && !o.run.MatchString(t.name) {
 			r.Skipped++
 			continue
 		}

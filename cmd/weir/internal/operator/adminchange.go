@@ -116,31 +116,25 @@ const (
 	longestOverride  = 3660 * 24 * time.Hour
 )
 
-// limitFlags is a flag value that may be repeated: limits by their names.
-type limitFlags map[string]string
-
-// String is the current value.
-func (f limitFlags) String() string { return OverrideText(&Override{Limits: f}) }
-
-// Set adds a limit.
-func (f limitFlags) Set(s string) error {
-	name, limit, named := strings.Cut(s, "=")
-	if !named {
-		name, limit = "", s
-	}
-	name, limit = strings.TrimSpace(name), strings.TrimSpace(limit)
-	if limit == "" {
-		return flags.Errorf("must be a limit such as '100/s, burst 200', or NAME=100/s")
-	}
-	if _, twice := f[name]; twice {
-		return flags.Errorf("%s: is given twice", flags.Quote(name))
-	}
-	f[name] = limit
-	return nil
+// limitFlags returns a flag value that may be repeated: limits by their names.
+func limitFlags(limits map[string]string) *flags.Value {
+	show := func(all map[string]string) string { return OverrideText(&Override{Limits: all}) }
+	return flags.Of("'limit'", &limits, show, func(s string) (map[string]string, error) {
+		name, limit, named := strings.Cut(s, "=")
+		if !named {
+			name, limit = "", s
+		}
+		name, limit = strings.TrimSpace(name), strings.TrimSpace(limit)
+		if limit == "" {
+			return nil, flags.Errorf("must be a limit such as '100/s, burst 200', or NAME=100/s")
+		}
+		if _, twice := limits[name]; twice {
+			return nil, flags.Errorf("%s: is given twice", flags.Quote(name))
+		}
+		limits[name] = limit
+		return limits, nil
+	})
 }
-
-// Type is what help shows in place of a value.
-func (limitFlags) Type() string { return "'limit'" }
 
 func overrideCommand() *cobra.Command {
 	q := &question{}

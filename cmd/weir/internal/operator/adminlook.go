@@ -193,7 +193,7 @@ the ID is what its client was told in the field Weir-Refusal.`,
 		})
 	})
 	q.somePolicy(cmd)
-	cmd.Flags().Var(newKeyFlag(&q.key, 1), "key", "only those of this key (default: all)")
+	cmd.Flags().Var(keyFlag(&q.key, 1), "key", "only those of this key (default: all)")
 	q.some(cmd, 20, 4096, "how many, from 1 to 4096")
 	q.serverFlags(cmd)
 	return cmd

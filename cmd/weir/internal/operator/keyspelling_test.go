@@ -37,7 +37,8 @@ func TestKeysAreSpelled(t *testing.T) {
 	}
 }
 
-// FuzzKeysAreSpelled: each key has a spelling of UTF-8 that is that of no other key, and each text of UTF-8 is the spelling of a key.
+// FuzzKeysAreSpelled: each key has a spelling of UTF-8 that is that of no other key, and each text of UTF-8 is the spelling of a
+// key.
 func FuzzKeysAreSpelled(f *testing.F) {
 	for _, seed := range []string{"", "a", `\xe9`, "\xe9", `\\xe9`, `\x`, `\x5cx`, `\\\xff\`, "\\x\xff", strings.Repeat(`\`, 9) + "xff"} {
 		f.Add(seed)

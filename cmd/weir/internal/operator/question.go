@@ -86,7 +86,7 @@ func (q *question) thePolicy(cmd *cobra.Command) {
 func (q *question) theKey(cmd *cobra.Command) {
 	q.thePolicy(cmd)
 	q.aKey = true
-	cmd.Flags().Var(newKeyFlag(&q.key, 0), "key", `the key (default "": that of a policy without keys)`)
+	cmd.Flags().Var(keyFlag(&q.key, 0), "key", `the key (default "": that of a policy without keys)`)
 }
 
 // keyless is what is wrong with leaving out --key, nil if the policy has no keys. Whatever else is wrong is told by the answer

@@ -25,37 +25,30 @@ type adjustment struct {
 	Reason    string    `json:"reason"`
 }
 
-// permits is how many permits are given or taken.
-type permits int64
-
-// String is the current value.
-func (p *permits) String() string {
-	if *p == 0 {
-		return ""
-	}
-	return strconv.FormatInt(int64(*p), 10)
-}
-
 const mostPermits = 1_000_000_000_000_000
 
-// Set parses and stores s.
-func (p *permits) Set(s string) error {
-	n, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", ""), 10, 64)
-	if err != nil || n == 0 || n > mostPermits || n < -mostPermits {
-		return errors.New("must be a whole number other than 0, from -10^15 to 10^15")
+// permits returns a flag value that is how many permits are given or taken, 0 if it is not given.
+func permits(p *int64) *flags.Value {
+	show := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
 	}
-	*p = permits(n)
-	return nil
+	return flags.Of("n", p, show, func(s string) (int64, error) {
+		n, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", ""), 10, 64)
+		if err != nil || n == 0 || n > mostPermits || n < -mostPermits {
+			return 0, errors.New("must be a whole number other than 0, from -10^15 to 10^15")
+		}
+		return n, nil
+	})
 }
-
-// Type is what help shows in place of a value.
-func (*permits) Type() string { return "n" }
 
 func adjustCommand() *cobra.Command {
 	var (
 		q          question
-		n          permits
-		by, reason anyText
+		n          int64
+		by, reason string
 	)
 	cmd := &cobra.Command{
 		Use:   "adjust [flags]",
@@ -70,12 +63,12 @@ history".` + quotaExitStatus,
 		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if by == "" {
-				by = anyText(whoami())
+				by = whoami()
 			}
 			var answer Answer[adjustment]
 			err := q.askQuota(func(c *Client) error {
 				return c.Post(cmd.Context(), "/v1/quota/adjust", map[string]any{
-					policyWord: q.policy, keyWord: q.key, "permits": int64(n), "by": by, "reason": reason,
+					policyWord: q.policy, keyWord: q.key, "permits": n, "by": by, "reason": reason,
 				}, &answer)
 			})
 			if err != nil {
@@ -94,9 +87,9 @@ history".` + quotaExitStatus,
 	}
 	q.quotaFlags(cmd)
 	fs := cmd.Flags()
-	fs.Var(&n, "permits", "how many to give back or, with a minus, to take (default: none, it is required)")
-	fs.Var(&reason, "reason", "why, in at most 256 bytes (default: none, it is required)")
-	fs.Var(&by, "by", "who does it, in at most 256 bytes (default: the name of the user)")
+	fs.Var(permits(&n), "permits", "how many to give back or, with a minus, to take (default: none, it is required)")
+	fs.Var(flags.AnyText(&reason), "reason", "why, in at most 256 bytes (default: none, it is required)")
+	fs.Var(flags.AnyText(&by), "by", "who does it, in at most 256 bytes (default: the name of the user)")
 	_ = cmd.MarkFlagRequired("permits") // there are such flags
 	_ = cmd.MarkFlagRequired("reason")
 	return cmd

@@ -36,28 +36,13 @@ the limits now, and 2 if the question is wrong, such as a policy that is not the
 func (q *question) quotaFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var((*anyText)(&q.policy), "policy",
+	fs.Var(flags.AnyText(&q.policy), "policy",
 		"policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
-	fs.Var(newKeyFlag(&q.key, 0), "key", `key whose quota it is (default "": that of a policy without keys)`)
+	fs.Var(keyFlag(&q.key, 0), "key", `key whose quota it is (default "": that of a policy without keys)`)
 	q.server.Register(fs)
 	fs.BoolVar(&q.asJSON, "json", false, "print the JSON object that the server answers")
 	_ = cmd.MarkFlagRequired("policy") // there is such a flag
 }
-
-// anyText is the value of a flag that can be any text.
-type anyText string
-
-// String is the current value.
-func (t *anyText) String() string { return string(*t) }
-
-// Set stores s.
-func (t *anyText) Set(s string) error {
-	*t = anyText(s)
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (*anyText) Type() string { return "text" }
 
 // askQuota asks the server about a quota.
 func (q *question) askQuota(ask func(*Client) error) error {

@@ -34,8 +34,7 @@ now, and 2 if the question is wrong, such as a policy that is not there.`
 
 // Server is which server is asked, and how.
 type Server struct {
-	url       string
-	others    []string // by RegisterSeveral
+	urls      []string
 	tokenFile string
 	authority string
 	cert, key string
@@ -50,8 +49,20 @@ func (s *Server) Register(fs *pflag.FlagSet) { s.RegisterWithin(usualTimeout, fs
 
 // RegisterWithin is Register for what a server may take longer for.
 func (s *Server) RegisterWithin(timeout time.Duration, fs *pflag.FlagSet) {
-	s.url, s.timeout = defaultServer, timeout
-	fs.Var((*serverURL)(&s.url), "server", "where the admin pages of weir serve are: its --http, or its --admin")
+	s.register(timeout, false, fs)
+}
+
+// RegisterSeveral is Register for a command that --server can be given to several times: it does the same in each server, with
+// the same token and certificates.
+func (s *Server) RegisterSeveral(fs *pflag.FlagSet) { s.register(usualTimeout, true, fs) }
+
+func (s *Server) register(timeout time.Duration, several bool, fs *pflag.FlagSet) {
+	s.urls, s.timeout = []string{defaultServer}, timeout
+	usage := "where the admin pages of weir serve are: its --http, or its --admin"
+	if several {
+		usage += "; once for each replica that is meant"
+	}
+	fs.Var(s.serverURLs(several), "server", usage)
 	fs.Var(flags.File(&s.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
 	fs.Var(flags.File(&s.authority), "tls-ca",
 		"file of the authorities, in PEM, one of which has signed the certificate of the server (default: those of the system)")
@@ -62,8 +73,10 @@ func (s *Server) RegisterWithin(timeout time.Duration, fs *pflag.FlagSet) {
 }
 
 // Client returns a client of the server. Close it.
-func (s *Server) Client() (*Client, error) {
-	o := ClientOptions{Server: s.url, Timeout: s.timeout}
+func (s *Server) Client() (*Client, error) { return s.client(s.urls[0]) }
+
+func (s *Server) client(at string) (*Client, error) {
+	o := ClientOptions{Server: at, Timeout: s.timeout}
 	var err error
 	if s.tokenFile != "" {
 		if o.Token, err = readToken(s.tokenFile); err != nil {
@@ -141,28 +154,30 @@ func readToken(path string) (string, error) {
 	return string(token), nil
 }
 
-// serverURL is the URL of a server.
-type serverURL string
-
-// String is the current value.
-func (u *serverURL) String() string { return string(*u) }
-
-// Set stores s if it is the URL of a server.
-func (u *serverURL) Set(s string) error {
-	parsed, err := url.Parse(s)
-	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil ||
-		parsed.RawQuery != "" {
-		if err == nil && parsed.User != nil {
-			return errors.New("must have no user and no password: what the server wants to see is in --token-file")
+// serverURLs returns a flag value that is the URL of a server, or may be repeated for several. The first one takes the place of
+// the default.
+func (s *Server) serverURLs(several bool) *flags.Value {
+	given := false
+	show := func(urls []string) string { return strings.Join(urls, ", ") }
+	return flags.Of("url", &s.urls, show, func(text string) ([]string, error) {
+		u, err := url.Parse(text)
+		switch {
+		case err == nil && u.User != nil:
+			return nil, errors.New("must have no user and no password: what the server wants to see is in --token-file")
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "":
+			return nil, errors.New("must be a URL such as http://127.0.0.1:7070 or https://weir.example.com")
 		}
-		return errors.New("must be a URL such as http://127.0.0.1:7070 or https://weir.example.com")
-	}
-	*u = serverURL(strings.TrimRight(s, "/"))
-	return nil
+		text = strings.TrimRight(text, "/")
+		switch {
+		case !several || !given:
+			given = true
+			return []string{text}, nil
+		case slices.Contains(s.urls, text):
+			return nil, flags.Errorf("is given twice")
+		}
+		return append(s.urls, text), nil
+	})
 }
-
-// Type is what help shows in place of a value.
-func (*serverURL) Type() string { return "url" }
 
 // WrongQuestion turns an error of a client into that of a command: with the exit status 2 if the question was wrong.
 func WrongQuestion(err error) error {
@@ -188,25 +203,14 @@ func printAnswer(w io.Writer, asJSON bool, answer json.RawMessage, text func(w i
 	return nil
 }
 
-// RegisterSeveral is Register for a command that --server can be given to several times: it does the same in each server, with
-// the same token and certificates.
-func (s *Server) RegisterSeveral(fs *pflag.FlagSet) {
-	s.Register(fs)
-	f := fs.Lookup("server")
-	f.Value = &serverURLs{s: s}
-	f.Usage += "; once for each replica that is meant"
-}
-
 // Several reports whether more than one server was given.
-func (s *Server) Several() bool { return len(s.others) > 0 }
+func (s *Server) Several() bool { return len(s.urls) > 1 }
 
 // Clients returns a client for each server, in the order of the flags. Close them.
 func (s *Server) Clients() ([]*Client, error) {
-	clients := make([]*Client, 0, 1+len(s.others))
-	for _, url := range append([]string{s.url}, s.others...) {
-		one := *s
-		one.url = url
-		client, err := one.Client()
+	clients := make([]*Client, 0, len(s.urls))
+	for _, at := range s.urls {
+		client, err := s.client(at)
 		if err != nil {
 			for _, made := range clients {
 				made.Close()
@@ -217,39 +221,6 @@ func (s *Server) Clients() ([]*Client, error) {
 	}
 	return clients, nil
 }
-
-// serverURLs is the value of --server that may be repeated.
-type serverURLs struct {
-	s     *Server
-	given bool
-}
-
-// String is the current value.
-func (u *serverURLs) String() string {
-	if u.s == nil {
-		return ""
-	}
-	return strings.Join(append([]string{u.s.url}, u.s.others...), ", ")
-}
-
-// Set adds the URL of a server; the first one takes the place of the default.
-func (u *serverURLs) Set(text string) error {
-	var one serverURL
-	switch err := one.Set(text); {
-	case err != nil:
-		return err
-	case !u.given:
-		u.s.url, u.given = string(one), true
-	case string(one) == u.s.url || slices.Contains(u.s.others, string(one)):
-		return flags.Errorf("is given twice")
-	default:
-		u.s.others = append(u.s.others, string(one))
-	}
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (*serverURLs) Type() string { return "url" }
 
 // GivenFlag is a flag with its value.
 type GivenFlag struct{ Flag, Value string }
@@ -262,7 +233,7 @@ func (s *Server) Given() []GivenFlag {
 			given = append(given, GivenFlag{flag, value})
 		}
 	}
-	add("--server", s.url, defaultServer)
+	add("--server", s.urls[0], defaultServer)
 	add("--token-file", s.tokenFile, "")
 	add("--tls-ca", s.authority, "")
 	add("--tls-cert", s.cert, "")

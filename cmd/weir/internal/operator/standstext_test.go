@@ -6,7 +6,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
-// TestStands expects that a lockout is told of first, then the limit that refuses for longest, and no limit that grants in a moment.
+// TestStands expects that a lockout is told of first, then the limit that refuses for longest, and no limit that grants in a
+// moment.
 func TestStands(t *testing.T) {
 	limits := func(waits ...float64) []operator.KeyLimit {
 		all := make([]operator.KeyLimit, len(waits))

@@ -40,7 +40,7 @@ func Command() *cobra.Command {
 	o.limit.Register(fs)
 	fs.Var(flags.File(&o.config), "config", "a configuration to run the log through, instead of --limit (default: none)")
 	fs.Var(flags.File(&o.against), "against", "another one to compare it, or --limit, with (default: none)")
-	fs.Var(chartFile{&o.chart}, "chart",
+	fs.Var(flags.TextOf("FILE", &o.chart, chartFile), "chart",
 		"draw what was allowed and refused over time into this file,\nan .svg (default: none)")
 	o.top = 10
 	fs.Var(flags.Int(&o.top, 0, 10_000), "top", "keys in the table, those with the most refusals, from 0 to 10000")
@@ -71,8 +71,8 @@ type report interface {
 	read(files []string, lines *lineCounts, failed error)
 }
 
-// run runs the files through one configuration, or through two. A log in which no line was a request is an error, so that a script
-// does not take it for one of which nothing is refused.
+// run runs the files through one configuration, or through two. A log in which no line was a request is an error, so that a
+// script does not take it for one of which nothing is refused.
 func run(cmd *cobra.Command, o *options, files []string) error {
 	configurations, err := o.configurations(cmd)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 // comparisonReport is what a replay through configurations found, in the form of --json.
 type comparisonReport struct {
-	Config  string `json:"config"`
-	Against string `json:"against,omitempty"`
-	replayed
+	Config   string `json:"config"`
+	Against  string `json:"against,omitempty"`
+	replayed        //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 
 	// Notes say what the log does not tell.
 	Notes []string `json:"notes"`

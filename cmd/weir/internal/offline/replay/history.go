@@ -41,7 +41,7 @@ func (h *history) at(now int64) int64 {
 		h.width++
 		base := h.base
 		for n, steps := range h.series {
-			h.series[n], _ = merge(steps, base, factor)
+			h.series[n] = merge(steps, base, factor)
 		}
 		h.base = base / factor
 		i = now/int64(widths[h.width]) - h.base
@@ -86,26 +86,26 @@ func (h *history) fit(n, most int) course {
 	for i := range c.series {
 		merged := make([]step, 0, c.steps)
 		if i < len(h.series) {
-			merged, _ = merge(h.series[i], h.base, factor)
+			merged = merge(h.series[i], h.base, factor)
 		}
 		c.series[i] = append(merged, make([]step, c.steps-len(merged))...)
 	}
 	return c
 }
 
-// merge makes one step of each factor steps, the first of which has the number base, and returns the number of the first.
-func merge(steps []step, base, factor int64) (merged []step, mergedBase int64) {
-	mergedBase = base / factor
-	merged = make([]step, 0, mostSteps)
+// merge makes one step of each factor steps, the first of which has the number base.
+func merge(steps []step, base, factor int64) []step {
+	first := base / factor
+	merged := make([]step, 0, mostSteps)
 	for i, s := range steps {
-		at := (base+int64(i))/factor - mergedBase
+		at := (base+int64(i))/factor - first
 		for int64(len(merged)) <= at {
 			merged = append(merged, step{})
 		}
 		merged[at].requests += s.requests
 		merged[at].refused += s.refused
 	}
-	return merged, mergedBase
+	return merged
 }
 
 // readable are lengths of a step that people are used to.

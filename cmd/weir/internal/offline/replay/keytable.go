@@ -52,8 +52,8 @@ type keyTable struct {
 	dropped bool  // some keys have been left out or dropped
 }
 
-// newKeyTable returns a table for so many keys of a limit. Peaks are counted in its period, so that the two can be compared, but no
-// less than the second to which most logs are exact.
+// newKeyTable returns a table for so many keys of a limit. Peaks are counted in its period, so that the two can be compared, but
+// no less than the second to which most logs are exact.
 func newKeyTable(room int, r weir.Rate) *keyTable {
 	return &keyTable{stats: make(map[string]*keyStats), room: room, window: max(r.Period, time.Second)}
 }

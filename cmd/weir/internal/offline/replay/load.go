@@ -26,12 +26,16 @@ type configuration struct {
 // limitNames are the flags of a limit.
 var limitNames = []string{"limit", "burst", "by", "max-keys"}
 
-// configurations are those of the flags. If there is no --config, the first is the limit of the flags, of which one must be given if
-// it is compared with another: the limit that holds without any flag is hardly what somebody has in force.
+// configurations are those of the flags. If there is no --config, the first is the limit of the flags, of which one must be given
+// if it is compared with another: the limit that holds without any flag is hardly what somebody has in force.
 func (o *options) configurations(cmd *cobra.Command) ([]configuration, error) {
+	for _, name := range limitNames {
+		if o.config != "" && cmd.Flags().Changed(name) {
+			return nil, flags.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+		}
+	}
 	var all []configuration
-	switch {
-	case o.config == "":
+	if o.config == "" {
 		if err := o.limit.By.CheckRecords(); err != nil {
 			return nil, err
 		}
@@ -43,12 +47,6 @@ func (o *options) configurations(cmd *cobra.Command) ([]configuration, error) {
 			return nil, err
 		}
 		all = append(all, one)
-	default:
-		for _, name := range limitNames {
-			if cmd.Flags().Changed(name) {
-				return nil, flags.Errorf("--%s cannot be combined with --config, which has its own limits", name)
-			}
-		}
 	}
 	for _, name := range []string{o.config, o.against} {
 		if name == "" {
@@ -79,8 +77,8 @@ func load(name string, w io.Writer) (configuration, error) {
 // limitName is the policy of a limit of the flags.
 const limitName = "limit"
 
-// ofLimit is a configuration of one policy, that of the flags. If it is alone, requests name their keys, so that no more is kept of
-// them.
+// ofLimit is a configuration of one policy, that of the flags. If it is alone, requests name their keys, so that no more is kept
+// of them.
 func ofLimit(l *flags.Limit, alone bool) (configuration, error) {
 	if _, err := l.New(limitName, nil); err != nil { // which names the flag
 		return configuration{}, err
@@ -90,7 +88,8 @@ func ofLimit(l *flags.Limit, alone bool) (configuration, error) {
 		return configuration{}, err
 	}
 	c := configuration{
-		name: fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By), set: set, clock: &manualclock.Clock{},
+		name: fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By),
+		set:  set, clock: &manualclock.Clock{},
 	}
 	if alone {
 		c.limit, set.Policies[0].Key = l, policy.NamedKey()

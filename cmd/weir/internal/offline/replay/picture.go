@@ -18,27 +18,13 @@ const (
 	mostGroups = 5
 )
 
-// chartFile is a flag value: a file for a picture.
-type chartFile struct{ name *string }
-
-func (f chartFile) String() string {
-	if f.name == nil {
-		return ""
-	}
-	return *f.name
-}
-
-// Set takes a name that ends in .svg.
-func (f chartFile) Set(name string) error {
+// chartFile is the name of a file for a picture.
+func chartFile(name string) (string, error) {
 	if !strings.EqualFold(filepath.Ext(name), ".svg") {
-		return flags.Errorf("must be a file whose name ends in .svg")
+		return "", flags.Errorf("must be a file whose name ends in .svg")
 	}
-	*f.name = name
-	return nil
+	return name, nil
 }
-
-// Type is FILE, so that shells complete it as such.
-func (chartFile) Type() string { return "FILE" }
 
 // draw writes a picture into a file.
 func draw(name string, p *Picture) error {
@@ -128,7 +114,8 @@ func (r *comparisonReport) drawn(title string, names []string, subjects []subjec
 		return p
 	}
 	p.Start, p.Step = at(courses[0].start), courses[0].width
-	p.Subtitle = fmt.Sprintf("%s of %s, times in UTC; each step is %s", plural(r.Requests, "request"), logNames(r.Files), span(p.Step))
+	p.Subtitle = fmt.Sprintf("%s of %s, times in UTC; each step is %s",
+		plural(r.Requests, "request"), logNames(r.Files), span(p.Step))
 	return p
 }
 

@@ -66,7 +66,8 @@ func (p printer) log(r *replayed, became func(count func(int64) string)) {
 	}
 	p.rowf("log", "%s", strings.Join(names, ", "))
 	if r.First != nil {
-		p.rowf("span", "%s to %s UTC (%s)", r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
+		p.rowf("span", "%s to %s UTC (%s)",
+			r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
 	}
 	width := len(terminal.Number(max(r.Requests, r.Malformed)))
 	count := func(n int64) string { return fmt.Sprintf("%*s", width, terminal.Number(n)) }

@@ -71,10 +71,10 @@ func (r *replayed) read(files []string, lines *lineCounts, failed error) {
 
 // limitReport is what a replay through one limit found, in the form of --json.
 type limitReport struct {
-	Limit string `json:"limit"`
-	Burst int64  `json:"burst"`
-	By    string `json:"by"`
-	*replayed
+	Limit     string `json:"limit"`
+	Burst     int64  `json:"burst"`
+	By        string `json:"by"`
+	*replayed        //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 
 	Admitted  int64 `json:"admitted"`
 	Refused   int64 `json:"refused"`
@@ -117,7 +117,7 @@ type timelineReport struct {
 const timelineSteps = 64
 
 // report returns a report without what the files say about lines, with so many keys. It may be called once finish has returned.
-func (c *comparison) report(top int) report {
+func (c *comparison) report(top int) report { //nolint:ireturn // there are two
 	if c.keys == nil {
 		return c.compared(top)
 	}
