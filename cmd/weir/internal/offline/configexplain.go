@@ -159,7 +159,7 @@ func (o *explainOptions) write(
 		fmt.Fprintf(&text, ", request %d of %d at the same moment (%d of those before were allowed)", o.repeat, o.repeat, allowed)
 	}
 	text.WriteString(":\n")
-	operator.WriteExplanation(&text, terminal.Of(w), e, "  ", true, time.Now())
+	operator.WriteExplanation(&text, terminal.Of(w), operator.ExplanationOf(e), "  ", true, time.Now())
 	for i := range e.Limits {
 		if b := lowered(&e.Limits[i], bounds); b != nil {
 			fmt.Fprintf(&text, "  note: %s/%s is leased: servers that share it grant at most %d permits at once\n",

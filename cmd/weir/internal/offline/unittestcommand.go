@@ -129,16 +129,9 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	case o.run != nil && all.Passed+all.Failed == 0:
 		return flags.BadValue("run", o.run.String(), "matches the name of no test")
 	case all.Failed > 0:
-		return fmt.Errorf("weir: %d of %s failed", all.Failed, tests(all.Passed+all.Failed))
+		return fmt.Errorf("weir: %d of %s failed", all.Failed, plural(all.Passed+all.Failed, "test", "tests"))
 	}
 	return nil
-}
-
-func tests(n int) string {
-	if n == 1 {
-		return "1 test"
-	}
-	return fmt.Sprintf("%d tests", n)
 }
 
 // runFile runs the tests of a file. Its error is a [*flags.InputError] once it has written all mistakes to stderr.

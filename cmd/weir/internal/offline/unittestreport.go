@@ -57,24 +57,16 @@ type failureReport struct {
 	Of          int64                     `json:"of"`
 	At          time.Time                 `json:"at"`
 	Explanation *operator.ExplanationJSON `json:"explanation"`
-
-	explanation *policy.Explanation
 }
 
-func (r *fileReport) add(t *test, failures []failure) {
-	one := testReport{Name: t.name, Line: t.place.Node.Line, Column: t.place.Node.Column, Passed: len(failures) == 0}
+func (r *fileReport) add(t *test, failures []failureReport) {
+	one := testReport{
+		Name: t.name, Line: t.place.Node.Line, Column: t.place.Node.Column, Passed: len(failures) == 0, Failures: failures,
+	}
 	if one.Passed {
 		r.Passed++
 	} else {
 		r.Failed++
-	}
-	for i := range failures {
-		f := &failures[i]
-		one.Failures = append(one.Failures, failureReport{
-			Line: f.place.Node.Line, Column: f.place.Node.Column, Step: f.step, Field: f.field, Expected: f.expected, Got: f.got,
-			Request: describe(f.request), Number: f.number, Of: f.of, At: f.at,
-			Explanation: operator.ExplanationOf(&f.explanation), explanation: &f.explanation,
-		})
 	}
 	r.Tests = append(r.Tests, one)
 }
@@ -119,10 +111,10 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 		skipped = fmt.Sprintf(", %d left out", r.Skipped)
 	}
 	if r.Failed > 0 {
-		fmt.Fprintf(w, "%s  %s: %d of %s failed%s\n", out.Red("FAIL"), r.File, r.Failed, tests(r.Passed+r.Failed), skipped)
+		fmt.Fprintf(w, "%s  %s: %d of %s failed%s\n", out.Red("FAIL"), r.File, r.Failed, plural(r.Passed+r.Failed, "test", "tests"), skipped)
 		return
 	}
-	fmt.Fprintf(w, "ok    %s: %s%s\n", r.File, tests(r.Passed), skipped)
+	fmt.Fprintf(w, "ok    %s: %s%s\n", r.File, plural(r.Passed, "test", "tests"), skipped)
 }
 
 func (f *failureReport) write(w io.Writer, out terminal.Output, file string) {
@@ -140,5 +132,5 @@ func (f *failureReport) explain(w io.Writer, out terminal.Output) {
 		which = fmt.Sprintf(", request %d of %d,", f.Number, f.Of)
 	}
 	fmt.Fprintf(w, "    %s%s at %s:\n", f.Request, which, f.At.Format(time.RFC3339Nano))
-	operator.WriteExplanation(w, out, f.explanation, "      ", len(f.explanation.Rules) <= mostRules, time.Time{})
+	operator.WriteExplanation(w, out, f.Explanation, "      ", len(f.Explanation.Rules) <= mostRules, time.Time{})
 }

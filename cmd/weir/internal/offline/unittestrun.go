@@ -6,23 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/config"
-	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
-
-// failure is an expectation that was not met.
-type failure struct {
-	place         yamlread.Value
-	step          int // from 1
-	field         string
-	expected, got string
-	request       *policy.Request
-	number, of    int64 // of the request that is explained, from 1
-	at            time.Time
-	explanation   policy.Explanation
-}
 
 // machine runs a test: an engine with state of its own and a clock that is moved by hand.
 type machine struct {
@@ -67,13 +55,13 @@ func (m *machine) release() {
 }
 
 // run runs a test, and returns what was not as expected. The error is that of ctx, if it ends before.
-func (s *suite) run(ctx context.Context, t *test) ([]failure, error) {
+func (s *suite) run(ctx context.Context, t *test) ([]failureReport, error) {
 	m, err := s.newMachine(t.at) //nolint:contextcheck // a test has no store that could be asked
 	if err != nil {
 		return nil, err
 	}
 	defer m.close()
-	var failures []failure
+	var failures []failureReport
 	for i := range t.steps {
 		one := &t.steps[i]
 		result, err := m.step(ctx, one, one.times)
@@ -85,9 +73,9 @@ func (s *suite) run(ctx context.Context, t *test) ([]failure, error) {
 			if ok {
 				continue
 			}
-			f := failure{
-				place: e.place, step: i + 1, field: e.field, expected: e.expected, got: got, request: one.request,
-				number: result.telling(e.field) + 1, of: one.times,
+			f := failureReport{
+				Line: e.place.Node.Line, Column: e.place.Node.Column, Step: i + 1, Field: e.field, Expected: e.expected, Got: got,
+				Request: describe(one.request), Number: result.telling(e.field) + 1, Of: one.times,
 			}
 			if err := s.explain(ctx, t, &f); err != nil {
 				return nil, err
@@ -172,25 +160,26 @@ func (r *result) add(v *policy.Verdict) {
 }
 
 // explain runs the test once more up to the request that the failure is about, and explains that.
-func (s *suite) explain(ctx context.Context, t *test, f *failure) error {
+func (s *suite) explain(ctx context.Context, t *test, f *failureReport) error {
 	m, err := s.newMachine(t.at) //nolint:contextcheck // a test has no store that could be asked
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	for i := range f.step - 1 {
+	for i := range f.Step - 1 {
 		if _, err := m.step(ctx, &t.steps[i], t.steps[i].times); err != nil {
 			return err
 		}
 	}
-	last := &t.steps[f.step-1]
-	if _, err := m.step(ctx, last, f.number-1); err != nil {
+	last := &t.steps[f.Step-1]
+	if _, err := m.step(ctx, last, f.Number-1); err != nil {
 		return err
 	}
-	if f.number > 1 {
+	if f.Number > 1 {
 		m.clock.Advance(last.every)
 	}
-	f.at = time.Unix(0, m.clock.Now()).UTC()
-	f.explanation = m.engine.Explain(f.request)
+	f.At = time.Unix(0, m.clock.Now()).UTC()
+	explanation := m.engine.Explain(last.request)
+	f.Explanation = operator.ExplanationOf(&explanation)
 	return nil
 }

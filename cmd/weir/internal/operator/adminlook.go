@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,8 +15,7 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "status",
 		Short: "Tell how a server is",
 		Long: `status tells the version of a server, since when it runs, which configuration is in
@@ -25,21 +23,11 @@ force and whether the last reload was refused, how many requests it has decided 
 and how many of them it has refused, how long decisions take, and what it uses.`,
 		Example: `  weir admin status
   weir admin status --json | jq .latency.p99`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, OverviewPath, nil, writeOverview)
-	})
-	q.serverFlags(cmd)
-	return cmd
-}
-
-// listOf makes the printer of a list.
-func listOf[T any](text func(io.Writer, terminal.Output, []T)) func(io.Writer, terminal.Output, *[]T) {
-	return func(w io.Writer, out terminal.Output, all *[]T) { text(w, out, *all) }
+	}, OverviewPath, writeOverview)
 }
 
 func policiesCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "policies",
 		Short: "List the policies with their counts",
 		Long: `policies lists the policies in force: how many requests each has admitted and
@@ -47,20 +35,7 @@ refused since the server started, how many permits are waited for, how many keys
 it tracks, how many of them are locked out or overridden, and its limits.`,
 		Example: `  weir admin policies
   weir admin policies --json | jq -r '.[] | select(.refused > 0) | .name'`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, PoliciesPath, nil, listOf(WritePolicies))
-	})
-	q.serverFlags(cmd)
-	return cmd
-}
-
-// numbered is a query for so many of a policy, and of a key if there is one.
-func (q *question) numbered() url.Values {
-	query := url.Values{"n": {strconv.Itoa(q.last)}}
-	if q.policy != "" {
-		query.Set(policyWord, q.policy)
-	}
-	return query
+	}, PoliciesPath, policies.write)
 }
 
 func keysCommand() *cobra.Command {
@@ -76,15 +51,15 @@ is shown with \xe9 for the byte e9, and \\ for a backslash; --key takes it so.`,
 		Example: `  weir admin keys --policy per-client
   weir admin keys --policy per-client --last 1000 --json`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, KeysPath, q.numbered(), func(w io.Writer, out terminal.Output, all *[]Key) {
-			writeKeys(w, out, *all)
+		return get(ctx, c, w, q, KeysPath, q.query(), func(w io.Writer, out terminal.Output, all *[]Key) {
+			keys.write(w, out, all)
 			if p, err := c.Policy(ctx, q.policy); err == nil && p != nil {
 				writeKeysKept(w, p)
 			}
 		})
 	})
 	q.thePolicy(cmd)
-	q.some(cmd, 20, 10_000, "how many, from 1 to 10000")
+	some(20, 10_000)(q, cmd)
 	q.serverFlags(cmd)
 	return cmd
 }
@@ -148,21 +123,14 @@ refusals that name it, and says which policies cannot be searched, and why. With
 }
 
 func lockoutsCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "lockouts",
 		Short: "List the keys that are locked out",
 		Long: `lockouts lists the keys that are locked out as they went on after refusals, those for
 the longest time first. "weir admin unlock" lets one in again.`,
 		Example: `  weir admin lockouts
   weir admin lockouts --policy login --json`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, LockoutsPath, q.numbered(), listOf(writeLockouts))
-	})
-	q.somePolicy(cmd)
-	q.some(cmd, 100, 4096, "how many, from 1 to 4096")
-	q.serverFlags(cmd)
-	return cmd
+	}, LockoutsPath, lockouts.write, (*question).somePolicy, some(100, 4096))
 }
 
 func refusalsCommand() *cobra.Command {
@@ -176,11 +144,7 @@ the ID is what its client was told in the field Weir-Refusal.`,
 		Example: `  weir admin refusals
   weir admin refusals --policy per-client --key 192.0.2.1 --last 5`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		query := q.numbered()
-		if q.key != "" {
-			query.Set(keyWord, q.key)
-		}
-		return get(ctx, c, w, q, RefusalsPath, query, func(w io.Writer, out terminal.Output, all *Refusals) {
+		return get(ctx, c, w, q, RefusalsPath, q.query(), func(w io.Writer, out terminal.Output, all *Refusals) {
 			writeRefusals(w, out, all)
 			if len(all.Refusals) > 0 || q.policy == "" {
 				return
@@ -194,7 +158,7 @@ the ID is what its client was told in the field Weir-Refusal.`,
 	})
 	q.somePolicy(cmd)
 	cmd.Flags().Var(keyFlag(&q.key, 1), "key", "only those of this key (default: all)")
-	q.some(cmd, 20, 4096, "how many, from 1 to 4096")
+	some(20, 4096)(q, cmd)
 	q.serverFlags(cmd)
 	return cmd
 }
@@ -209,11 +173,10 @@ the most pressure, those that are locked out first.`,
 		Example: `  weir admin report --policy per-client
   weir admin report --policy per-client --json | jq .top`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		query := url.Values{policyWord: {q.policy}}
 		if q.asJSON {
-			return get(ctx, c, w, q, ReportPath, query, func(io.Writer, terminal.Output, *Report) {})
+			return get(ctx, c, w, q, ReportPath, q.query(), func(io.Writer, terminal.Output, *Report) {})
 		}
-		text, err := c.Text(ctx, ReportPath, query)
+		text, err := c.Text(ctx, ReportPath, q.query())
 		if err != nil {
 			return err
 		}
@@ -229,19 +192,14 @@ the most pressure, those that are locked out first.`,
 }
 
 func overridesCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "overrides",
 		Short: "List the keys with another limit",
 		Long: `overrides lists the keys that have another limit for a while, with who gave it to
 them, when, and why. "weir admin restore" ends one.`,
 		Example: `  weir admin overrides
   weir admin overrides --json | jq length`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, OverridesPath, nil, listOf(writeOverrides))
-	})
-	q.serverFlags(cmd)
-	return cmd
+	}, OverridesPath, overrides.write)
 }
 
 func configCommand() *cobra.Command {
@@ -272,24 +230,18 @@ environment.`,
 }
 
 func replicasCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "replicas",
 		Short: "Tell how the store and the other servers are",
 		Long: `replicas tells how the store is that limits are shared in, and the cluster that owns
 durable ones: whether it can be reached, and how far behind it is.`,
 		Example: `  weir admin replicas
   weir admin replicas --json | jq .cluster`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, ReplicasPath, nil, writeReplicas)
-	})
-	q.serverFlags(cmd)
-	return cmd
+	}, ReplicasPath, writeReplicas)
 }
 
 func auditCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "audit",
 		Short: "List the last changes, and who made them",
 		Long: `audit lists changes, the last one first: when it was, who made it from where,
@@ -297,10 +249,5 @@ what it was and why, and whether it was done. Failed logins are in it as well. A
 server keeps the last 1000; all of them are in the file of its --audit-log.`,
 		Example: `  weir admin audit
   weir admin audit --last 1000 --json | jq '.[] | select(.action == "override")'`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		return get(ctx, c, w, q, AuditPath, q.numbered(), listOf(writeAudit))
-	})
-	q.some(cmd, 20, 1000, "how many, from 1 to 1000")
-	q.serverFlags(cmd)
-	return cmd
+	}, AuditPath, audit.write, some(20, 1000))
 }

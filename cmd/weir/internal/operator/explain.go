@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"math"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -85,34 +84,4 @@ func secondsOf(d time.Duration) float64 {
 		return -1
 	}
 	return d.Seconds()
-}
-
-// Explanation is the inverse of [ExplanationOf], as far as [WriteExplanation] needs it.
-func (j *ExplanationJSON) Explanation() *policy.Explanation {
-	e := &policy.Explanation{
-		Allowed: j.Allowed, Exempt: j.Exempt, Reason: j.Reason, RetryAfter: durationOf(j.RetryAfter),
-		Denied: j.Denied, Paths: j.Paths, Rules: j.Rules, Binding: -1,
-	}
-	if j.Binding != nil {
-		e.Binding = *j.Binding
-	}
-	for i := range j.Limits {
-		l := &j.Limits[i]
-		e.Limits = append(e.Limits, policy.ExplainedLimit{
-			Policy: l.Policy, Limit: l.Limit, Rule: l.Rule, Tier: l.Tier, Role: l.Role, Holds: l.Holds,
-			Key: KeyOf(l.Key), KeyFrom: l.KeyFrom, Cost: l.Cost, Failure: l.Failure,
-			Before: l.Before, After: l.After, Would: l.Would,
-			Decision: weir.Decision{
-				Allowed: l.Allowed, Reason: l.Reason, RetryAfter: durationOf(l.RetryAfter), ResetAfter: durationOf(l.ResetAfter),
-			},
-		})
-	}
-	return e
-}
-
-func durationOf(seconds float64) time.Duration {
-	if seconds < 0 || seconds >= math.MaxInt64/1e9 {
-		return weir.Never
-	}
-	return time.Duration(math.Round(seconds * 1e9))
 }

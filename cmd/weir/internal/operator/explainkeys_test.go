@@ -24,10 +24,10 @@ func TestKeysOfAnyBytesAreExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := new(operator.ExplanationJSON)
-		if err := json.Unmarshal(text, j); err != nil || j.Explanation().Limits[0].Key != key {
+		if err := json.Unmarshal(text, j); err != nil || operator.KeyOf(j.Limits[0].Key) != key {
 			t.Errorf("%q: %v, %s", key, err, text)
 		}
-		for _, e := range []*policy.Explanation{e, j.Explanation()} {
+		for _, e := range []*operator.ExplanationJSON{operator.ExplanationOf(e), j} {
 			var b bytes.Buffer
 			if operator.WriteExplanation(&b, terminal.Output{}, e, "", true, time.Time{}); !strings.Contains(b.String(), "key "+want+" from") {
 				t.Errorf("%q: want %s in %s", key, want, b.String())

@@ -9,19 +9,18 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
-	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
 )
 
 // WriteExplanation writes what is decided and why: the rules that match, the limits with their states, and with all the rules
 // that do not match as well. Each line begins with indent. now is the time of the explanation, zero if it is not known.
-func WriteExplanation(w io.Writer, out terminal.Output, e *policy.Explanation, indent string, all bool, now time.Time) {
+func WriteExplanation(w io.Writer, out terminal.Output, e *ExplanationJSON, indent string, all bool, now time.Time) {
 	p := explanationWriter{w, out, indent, now}
 	p.linef("%s", p.verdict(e))
 	p.paths(e)
 	p.rules(e, all)
 	for i := range e.Limits {
-		p.limit(&e.Limits[i], i == e.Binding)
+		p.limit(&e.Limits[i], e.Binding != nil && i == *e.Binding)
 	}
 }
 
@@ -36,7 +35,7 @@ func (p explanationWriter) linef(format string, args ...any) {
 	fmt.Fprintf(p.w, "%s%s\n", p.indent, fmt.Sprintf(format, args...))
 }
 
-func (p explanationWriter) verdict(e *policy.Explanation) string {
+func (p explanationWriter) verdict(e *ExplanationJSON) string {
 	switch {
 	case e.Denied != "":
 		return p.out.Red("denied") + " by rule " + escaped(e.Denied) + ": it never can pass"
@@ -52,7 +51,7 @@ func (p explanationWriter) verdict(e *policy.Explanation) string {
 }
 
 // paths tells the ways to read the path, if there are several.
-func (p explanationWriter) paths(e *policy.Explanation) {
+func (p explanationWriter) paths(e *ExplanationJSON) {
 	if len(e.Paths) == 0 {
 		return
 	}
@@ -63,26 +62,26 @@ func (p explanationWriter) paths(e *policy.Explanation) {
 	p.linef("servers read the path in %d ways, all of which count: %s", len(paths), strings.Join(paths, ", "))
 }
 
-func boundBy(e *policy.Explanation) string {
-	if e.Binding < 0 || e.Binding >= len(e.Limits) {
+func boundBy(e *ExplanationJSON) string {
+	if e.Binding == nil || *e.Binding < 0 || *e.Binding >= len(e.Limits) {
 		return ""
 	}
-	return ", bound by " + explainedName(&e.Limits[e.Binding])
+	return ", bound by " + explainedName(&e.Limits[*e.Binding])
 }
 
-func (p explanationWriter) refusal(reason weir.Reason, retry time.Duration) string {
+func (p explanationWriter) refusal(reason weir.Reason, retry float64) string {
 	text := reason.String() + ", "
 	switch {
-	case retry == weir.Never:
+	case retry < 0:
 		return text + "and it never can pass"
-	case retry <= 0:
+	case retry == 0:
 		return text + "and when it can pass is not known"
 	default:
-		return text + "retry after " + inwords.After(retry, p.now)
+		return text + "retry after " + in(retry, p.now)
 	}
 }
 
-func (p explanationWriter) rules(e *policy.Explanation, all bool) {
+func (p explanationWriter) rules(e *ExplanationJSON, all bool) {
 	others := 0
 	for _, r := range e.Rules {
 		where := ""
@@ -120,14 +119,14 @@ func explainedEffect(r *policy.ExplainedRule) string {
 }
 
 // explainedName is "policy/limit", or the policy alone if its limit has no name.
-func explainedName(l *policy.ExplainedLimit) string {
+func explainedName(l *ExplainedLimitJSON) string {
 	if l.Limit == "" {
 		return escaped(l.Policy)
 	}
 	return escaped(l.Policy) + "/" + escaped(l.Limit)
 }
 
-func (p explanationWriter) limit(l *policy.ExplainedLimit, binds bool) {
+func (p explanationWriter) limit(l *ExplainedLimitJSON, binds bool) {
 	text := fmt.Sprintf("limit %s: %s", p.out.Bold(explainedName(l)), l.Holds)
 	if l.Role != "" && l.Role != "enforce" {
 		text += ", " + l.Role
@@ -153,8 +152,8 @@ func (p explanationWriter) limit(l *policy.ExplainedLimit, binds bool) {
 		inner.linef("%s", p.out.Red("cannot be evaluated: "+escaped(l.Failure)))
 	}
 	answer := "allows it"
-	if !l.Decision.Allowed {
-		answer = p.out.Red("refuses it") + ": " + p.refusal(l.Decision.Reason, l.Decision.RetryAfter)
+	if !l.Allowed {
+		answer = p.out.Red("refuses it") + ": " + p.refusal(l.Reason, l.RetryAfter)
 	}
 	inner.linef("%d remaining before, %d after; costs %d: %s", l.Before, l.After, l.Cost, answer)
 	if l.Would != "" {
@@ -162,15 +161,15 @@ func (p explanationWriter) limit(l *policy.ExplainedLimit, binds bool) {
 	}
 }
 
-// printable is s with escapes for what does not print.
-// quoted is a key in quotes, as it can be named, or with escapes if that does not print.
-func explainedKey(key string) string {
-	if spelled := SpellKey(key); escaped(spelled) == spelled && !strings.Contains(spelled, `"`) {
+// explainedKey is a key in quotes, as it can be named, or with escapes if that does not print.
+func explainedKey(spelled string) string {
+	if escaped(spelled) == spelled && !strings.Contains(spelled, `"`) {
 		return `"` + spelled + `"`
 	}
-	return strconv.Quote(key)
+	return strconv.Quote(KeyOf(spelled))
 }
 
+// escaped is s with escapes for what does not print.
 func escaped(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) {

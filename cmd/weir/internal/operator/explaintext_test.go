@@ -38,7 +38,7 @@ func TestWriteTellsTheWaysToReadAPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	operator.WriteExplanation(&b, terminal.Output{}, read.Explanation(), "", true, time.Time{})
+	operator.WriteExplanation(&b, terminal.Output{}, &read, "", true, time.Time{})
 	const want = "servers read the path in 3 ways, all of which count: /healthz, /search/..%2Fhealthz, /a\\nb\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("%s\nlacks\n%s", b.String(), want)
@@ -47,7 +47,7 @@ func TestWriteTellsTheWaysToReadAPath(t *testing.T) {
 
 func TestWriteExplanation(t *testing.T) {
 	var b strings.Builder
-	operator.WriteExplanation(&b, terminal.Output{}, refused(), "  ", true, time.Time{})
+	operator.WriteExplanation(&b, terminal.Output{}, operator.ExplanationOf(refused()), "  ", true, time.Time{})
 	const want = `  refused, bound by login/1m: limited, retry after 1.6 seconds
   rule login (weir.yaml:9:5): matches
   rule api: no match: method is GET, rule wants POST
@@ -60,7 +60,7 @@ func TestWriteExplanation(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
-	operator.WriteExplanation(&b, terminal.Output{}, refused(), "", false, time.Time{})
+	operator.WriteExplanation(&b, terminal.Output{}, operator.ExplanationOf(refused()), "", false, time.Time{})
 	if !strings.Contains(b.String(), "1 other rule does not match\n") || strings.Contains(b.String(), "rule api") {
 		t.Error(b.String())
 	}
@@ -79,7 +79,7 @@ func TestWriteTellsWhatIsChargedAfterwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	operator.WriteExplanation(&b, terminal.Output{}, read.Explanation(), "", true, time.Time{})
+	operator.WriteExplanation(&b, terminal.Output{}, &read, "", true, time.Time{})
 	if want := "rule login (weir.yaml:9:5): matches, and is charged afterwards\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("%s\nlacks\n%s", b.String(), want)
 	}
@@ -91,7 +91,7 @@ func TestWriteWithoutLimits(t *testing.T) {
 		"allowed: no limit applies to it\n":           {Allowed: true, Binding: -1},
 	} {
 		var b strings.Builder
-		operator.WriteExplanation(&b, terminal.Output{}, e, "", true, time.Time{})
+		operator.WriteExplanation(&b, terminal.Output{}, operator.ExplanationOf(e), "", true, time.Time{})
 		if b.String() != want {
 			t.Errorf("%q, want %q", b.String(), want)
 		}
@@ -130,8 +130,8 @@ func TestExplanationIsTheInverse(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want, got strings.Builder
-		operator.WriteExplanation(&want, terminal.Output{}, e, "", true, time.Time{})
-		operator.WriteExplanation(&got, terminal.Output{}, back.Explanation(), "", true, time.Time{})
+		operator.WriteExplanation(&want, terminal.Output{}, operator.ExplanationOf(e), "", true, time.Time{})
+		operator.WriteExplanation(&got, terminal.Output{}, &back, "", true, time.Time{})
 		if want.String() != got.String() {
 			t.Errorf("%s\nwant\n%s", got.String(), want.String())
 		}

@@ -163,15 +163,12 @@ func retryText(reason string, after float64, now time.Time) string {
 	}
 }
 
-// writeKeys writes a table of keys, each with its limit under the most pressure.
-func writeKeys(w io.Writer, out terminal.Output, keys []Key) {
-	if len(keys) == 0 {
-		fmt.Fprintln(w, "no keys")
-		return
-	}
-	rows := [][]string{{"remaining", "of", "refused", "queued", "retry after", "locked out", limitWord, "override", keyWord}}
-	for i := range keys {
-		k := &keys[i]
+// keys is a table of keys, each with its limit under the most pressure.
+var keys = list[Key]{
+	none:    "no keys",
+	head:    []string{"remaining", "of", "refused", "queued", "retry after", "locked out", limitWord, "override", keyWord},
+	numbers: 6,
+	row: func(k *Key) []string {
 		row := []string{"-", "-", "-", "-", "-", "-", "-", "-", KeyName(k)}
 		if len(k.Limits) > 0 {
 			l := &k.Limits[0]
@@ -190,39 +187,26 @@ func writeKeys(w io.Writer, out terminal.Output, keys []Key) {
 		if k.Override != nil {
 			row[7] = OverrideText(k.Override)
 		}
-		rows = append(rows, row)
-	}
-	const numbers = 6
-	WriteTable(w, out, rows, numbers)
+		return row
+	},
 }
 
-// writeLockouts writes a table of keys that are locked out.
-func writeLockouts(w io.Writer, out terminal.Output, all []Lockout) {
-	if len(all) == 0 {
-		fmt.Fprintln(w, "no key that is known by name is locked out by this server")
-		return
-	}
-	rows := [][]string{{"for another", policyWord, keyWord}}
-	for i := range all {
-		rows = append(rows, []string{Seconds(all[i].For), all[i].Policy, ShownKey(all[i].Key)})
-	}
-	WriteTable(w, out, rows, 1)
+// lockouts is a table of keys that are locked out.
+var lockouts = list[Lockout]{
+	none:    "no key that is known by name is locked out by this server",
+	head:    []string{"for another", policyWord, keyWord},
+	numbers: 1,
+	row:     func(l *Lockout) []string { return []string{Seconds(l.For), l.Policy, ShownKey(l.Key)} },
 }
 
-// writeOverrides writes a table of overrides.
-func writeOverrides(w io.Writer, out terminal.Output, all []Override) {
-	if len(all) == 0 {
-		fmt.Fprintln(w, "no key is overridden")
-		return
-	}
-	rows := [][]string{{"for another", policyWord, keyWord, "instead", "by", "since", "why"}}
-	for i := range all {
-		o := &all[i]
-		rows = append(rows, []string{
-			Seconds(o.For), o.Policy, ShownKey(o.Key), OverrideText(o), o.By, Time(o.Since), o.Reason,
-		})
-	}
-	WriteTable(w, out, rows, 1)
+// overrides is a table of overrides.
+var overrides = list[Override]{
+	none:    "no key is overridden",
+	head:    []string{"for another", policyWord, keyWord, "instead", "by", "since", "why"},
+	numbers: 1,
+	row: func(o *Override) []string {
+		return []string{Seconds(o.For), o.Policy, ShownKey(o.Key), OverrideText(o), o.By, Time(o.Since), o.Reason}
+	},
 }
 
 // soon is how many seconds to come back after are not worth a word: an override with a higher rate has let it in by then.

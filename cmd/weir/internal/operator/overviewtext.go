@@ -119,22 +119,26 @@ func Queued(p *Policy) string {
 	return terminal.Number(p.Queued)
 }
 
-// WritePolicies writes a table of policies.
-func WritePolicies(w io.Writer, out terminal.Output, all []Policy) {
-	if len(all) == 0 {
-		fmt.Fprintln(w, "no policies")
-		return
-	}
-	rows := [][]string{{"allowed", "refused", "queued", "keys", "locked out", "overrides", policyWord, "mode", "kept", "limits"}}
-	for i := range all {
-		p := &all[i]
-		rows = append(rows, []string{
+// policies is a table of policies.
+var policies = list[Policy]{
+	none:    "no policies",
+	head:    []string{"allowed", "refused", "queued", "keys", "locked out", "overrides", policyWord, "mode", "kept", "limits"},
+	numbers: 6,
+	row: func(p *Policy) []string {
+		return []string{
 			terminal.Number(p.Granted), terminal.Number(p.Refused), Queued(p), Tracked(p),
 			terminal.Number(p.Locked), terminal.Number(p.Overridden), p.Name, Mode(p), Kept(p), LimitsText(p.Limits),
-		})
-	}
-	const numbers = 6
-	WriteTable(w, out, rows, numbers)
+		}
+	},
+}
+
+// rules is a table of rules.
+var rules = list[Rule]{
+	head:    []string{"matched", "failed", "rule", "limits", "where", "applies to"},
+	numbers: 2,
+	row: func(r *Rule) []string {
+		return []string{terminal.Number(r.Matched), terminal.Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match}
+	},
 }
 
 // WriteConfiguration writes what is in force, what became of the last reloads, and the rules.
@@ -142,15 +146,7 @@ func WriteConfiguration(w io.Writer, out terminal.Output, c *Configuration) {
 	writeLoaded(w, out, &c.Loaded)
 	if len(c.Rules) > 0 {
 		fmt.Fprintln(w)
-		rows := make([][]string, 1, 1+len(c.Rules))
-		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "applies to"}
-		for i := range c.Rules {
-			r := &c.Rules[i]
-			rows = append(rows, []string{
-				terminal.Number(r.Matched), terminal.Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match,
-			})
-		}
-		WriteTable(w, out, rows, 2)
+		rules.write(w, out, &c.Rules)
 	}
 	for i := range c.History {
 		writeReload(w, out, &c.History[i])

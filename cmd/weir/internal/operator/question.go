@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,16 +25,28 @@ type question struct {
 	key    string
 	last   int
 	asJSON bool
+	args   []string
 	// aKey tells that the question is about one key, and changes that it changes something.
 	aKey, changes bool
 }
 
-// command makes a command that asks.
-func (q *question) command(cmd *cobra.Command, ask asking) *cobra.Command {
-	cmd.Use += " [flags]"
-	cmd.Long += ExitStatus
+// command makes a command that asks. Its arguments are those named.
+func (q *question) command(cmd *cobra.Command, ask asking, arguments ...string) *cobra.Command {
+	cmd.Use = strings.Join(append([]string{cmd.Use}, append(arguments, "[flags]")...), " ")
+	if !strings.HasSuffix(cmd.Long, quotaExitStatus) {
+		cmd.Long += ExitStatus
+	}
 	cmd.Args, cmd.ValidArgsFunction = flags.NoArguments, cobra.NoFileCompletions
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	if len(arguments) > 0 {
+		cmd.Args = func(_ *cobra.Command, args []string) error {
+			if len(args) != len(arguments) {
+				return flags.Errorf("%d arguments: must be %v", len(args), arguments)
+			}
+			return nil
+		}
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q.args = args
 		if q.server.Several() {
 			return q.each(cmd, ask)
 		}
@@ -41,6 +54,35 @@ func (q *question) command(cmd *cobra.Command, ask asking) *cobra.Command {
 	}
 	cmd.Flags().SortFlags = false
 	return cmd
+}
+
+// look makes a command that asks for a page, with what the flags say, and prints it by text. more adds flags.
+func look[T any](cmd *cobra.Command, path string, text func(io.Writer, terminal.Output, *T),
+	more ...func(*question, *cobra.Command),
+) *cobra.Command {
+	q := &question{}
+	cmd = q.command(cmd, func(ctx context.Context, c *Client, w io.Writer) error {
+		return get(ctx, c, w, q, path, q.query(), text)
+	})
+	for _, add := range more {
+		add(q, cmd)
+	}
+	q.serverFlags(cmd)
+	return cmd
+}
+
+// query is what the flags say.
+func (q *question) query() url.Values {
+	query := url.Values{}
+	for name, value := range map[string]string{policyWord: q.policy, keyWord: q.key} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if q.last > 0 {
+		query.Set("n", strconv.Itoa(q.last))
+	}
+	return query
 }
 
 // ask asks the server.
@@ -101,9 +143,11 @@ func (q *question) keyless(ctx context.Context, c *Client) error {
 }
 
 // some adds --last.
-func (q *question) some(cmd *cobra.Command, number, most int, what string) {
-	q.last = number
-	cmd.Flags().Var(flags.Int(&q.last, 1, most), "last", what)
+func some(number, most int) func(*question, *cobra.Command) {
+	return func(q *question, cmd *cobra.Command) {
+		q.last = number
+		cmd.Flags().Var(flags.Int(&q.last, 1, most), "last", fmt.Sprintf("how many, from 1 to %d", most))
+	}
 }
 
 // get asks the server, and prints the answer.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,12 +47,12 @@ func permits(p *int64) *flags.Value {
 
 func adjustCommand() *cobra.Command {
 	var (
-		q          question
+		q          = &question{}
 		n          int64
 		by, reason string
 	)
-	cmd := &cobra.Command{
-		Use:   "adjust [flags]",
+	cmd := q.command(&cobra.Command{
+		Use:   "adjust",
 		Short: "Give permits of a quota back, or take them",
 		Long: `adjust gives permits of a key back, at most until all are there, or takes them if
 the number is negative, whether they are there or not, up to as many as the limit
@@ -60,31 +61,27 @@ no answer comes in time it is not known whether it was done: see "weir quota
 history".` + quotaExitStatus,
 		Example: `  weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota adjust --policy tenant/month --key acme --permits -200 --by billing --reason 'charged late'`,
-		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if by == "" {
-				by = whoami()
+	}, ofQuota(func(ctx context.Context, c *Client, w io.Writer) error {
+		if by == "" {
+			by = whoami()
+		}
+		var answer Answer[adjustment]
+		err := c.Post(ctx, "/v1/quota/adjust", map[string]any{
+			policyWord: q.policy, keyWord: q.key, "permits": n, "by": by, "reason": reason,
+		}, &answer)
+		if err != nil {
+			return err
+		}
+		return q.print(w, answer.JSON, func(w io.Writer, _ terminal.Output) {
+			a := &answer.Value
+			did := "given back to"
+			if a.Permits < 0 {
+				did = "taken from"
 			}
-			var answer Answer[adjustment]
-			err := q.askQuota(func(c *Client) error {
-				return c.Post(cmd.Context(), "/v1/quota/adjust", map[string]any{
-					policyWord: q.policy, keyWord: q.key, "permits": n, "by": by, "reason": reason,
-				}, &answer)
-			})
-			if err != nil {
-				return err
-			}
-			return q.print(cmd.OutOrStdout(), answer.JSON, func(w io.Writer, _ terminal.Output) {
-				a := &answer.Value
-				did := "given back to"
-				if a.Permits < 0 {
-					did = "taken from"
-				}
-				fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", terminal.Number(max(a.Permits, -a.Permits)), did,
-					terminal.Printable(a.Limit), ShownKey(q.key), terminal.Number(a.Remaining))
-			})
-		},
-	}
+			fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", terminal.Number(max(a.Permits, -a.Permits)), did,
+				terminal.Printable(a.Limit), ShownKey(q.key), terminal.Number(a.Remaining))
+		})
+	}))
 	q.quotaFlags(cmd)
 	fs := cmd.Flags()
 	fs.Var(permits(&n), "permits", "how many to give back or, with a minus, to take (default: none, it is required)")

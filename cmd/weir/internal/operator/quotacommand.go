@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"context"
 	"errors"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +37,6 @@ the limits now, and 2 if the question is wrong, such as a policy that is not the
 // quotaFlags adds the flags of a question about a quota.
 func (q *question) quotaFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.Var(flags.AnyText(&q.policy), "policy",
 		"policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
 	fs.Var(keyFlag(&q.key, 0), "key", `key whose quota it is (default "": that of a policy without keys)`)
@@ -44,13 +45,13 @@ func (q *question) quotaFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("policy") // there is such a flag
 }
 
-// askQuota asks the server about a quota.
-func (q *question) askQuota(ask func(*Client) error) error {
-	return q.ask(func(c *Client) error {
-		err := ask(c)
+// ofQuota is a question about a quota.
+func ofQuota(ask asking) asking {
+	return func(ctx context.Context, c *Client, w io.Writer) error {
+		err := ask(ctx, c, w)
 		if refused, ok := errors.AsType[*Refused](err); ok && refused.NoPage {
 			return flags.Inputf("%s: it has no quotas: weir serve needs --config, with a cluster", c.Server())
 		}
 		return err
-	})
+	}
 }

@@ -1,13 +1,13 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -29,45 +29,39 @@ type quotaLimit struct {
 }
 
 func showCommand() *cobra.Command {
-	var q question
-	cmd := &cobra.Command{
-		Use:   "show [flags]",
+	q := &question{}
+	cmd := q.command(&cobra.Command{
+		Use:   "show",
 		Short: "Show what remains of a quota",
 		Long: `show tells of each limit of a policy what was used, what is reserved for requests
 that are not settled, what is left, and when all of it is back. It takes nothing.` + quotaExitStatus,
 		Example: `  weir quota show --policy tenant-month --key acme
   weir quota show --policy tenant/month --key acme --json | jq '.limits[0].remaining'
   weir quota show --policy upstream --server https://weir.example.com --token-file token`,
-		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var a Answer[quota]
-			err := q.askQuota(func(c *Client) error { return c.Get(cmd.Context(), "/v1/quota", ofKey(q.policy, q.key), &a) })
-			if err != nil {
-				return err
-			}
-			return q.print(cmd.OutOrStdout(), a.JSON, a.Value.write)
-		},
-	}
+	}, ofQuota(func(ctx context.Context, c *Client, w io.Writer) error {
+		return get(ctx, c, w, q, "/v1/quota", ofKey(q.policy, q.key), writeQuota)
+	}))
 	q.quotaFlags(cmd)
 	return cmd
 }
 
-func (q *quota) write(w io.Writer, out terminal.Output) {
+func writeQuota(w io.Writer, out terminal.Output, q *quota) {
 	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", terminal.Printable(q.Policy), ShownKey(q.Key))
-	rows := make([][]string, 1, 1+len(q.Limits))
-	rows[0] = []string{"used", "reserved", "remaining", "of", "resets", limitWord}
-	for i := range q.Limits {
-		l := &q.Limits[i]
+	quotaLimits.write(w, out, &q.Limits)
+}
+
+// quotaLimits is a table of what remains.
+var quotaLimits = list[quotaLimit]{
+	head:    []string{"used", "reserved", "remaining", "of", "resets", limitWord},
+	numbers: 4,
+	row: func(l *quotaLimit) []string {
 		resets := "-"
 		if l.ResetsAt != nil {
 			resets = Time(*l.ResetsAt)
 		}
-		rows = append(rows, []string{
-			terminal.Number(l.Used), terminal.Number(l.Reserved), terminal.Number(l.Remaining),
-			terminal.Number(l.Permits), resets,
-			l.Limit + " (" + l.Rule + ")",
-		})
-	}
-	const numbers = 4
-	WriteTable(w, out, rows, numbers)
+		return []string{
+			terminal.Number(l.Used), terminal.Number(l.Reserved), terminal.Number(l.Remaining), terminal.Number(l.Permits),
+			resets, l.Limit + " (" + l.Rule + ")",
+		}
+	},
 }

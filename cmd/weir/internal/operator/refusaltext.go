@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -105,23 +106,7 @@ func Binding(r *Refusal) *RefusedLimit {
 
 // writeRefusals writes a table of refusals, and of which they are.
 func writeRefusals(w io.Writer, out terminal.Output, all *Refusals) {
-	if len(all.Refusals) == 0 {
-		fmt.Fprintln(w, "none of the refusals that are kept is of these")
-	} else {
-		rows := make([][]string, 0, 1+len(all.Refusals))
-		rows = append(rows, []string{"retry after", "when", "refusal", limitWord, keyWord, "request"})
-		for i := range all.Refusals {
-			r := &all.Refusals[i]
-			row := []string{Seconds(r.RetryAfter), Time(r.Time), r.ID, "-", "-", RequestLine(r)}
-			if l := Binding(r); l != nil {
-				row[3], row[4] = LimitName(l), ShownKey(l.Key)
-			} else if r.DeniedBy != "" {
-				row[3] = DeniedBy(r)
-			}
-			rows = append(rows, row)
-		}
-		WriteTable(w, out, rows, 1)
-	}
+	refusals.write(w, out, &all.Refusals)
 	since := ""
 	if !all.Oldest.IsZero() {
 		since = ", the oldest that is kept is of " + Time(all.Oldest)
@@ -130,22 +115,30 @@ func writeRefusals(w io.Writer, out terminal.Output, all *Refusals) {
 		terminal.Number(all.Kept), since, terminal.Number(all.Missed))))
 }
 
-// writeAudit writes a table of changes.
-func writeAudit(w io.Writer, out terminal.Output, all []AuditEntry) {
-	if len(all) == 0 {
-		fmt.Fprintln(w, "nothing has been changed since the server started")
-		return
-	}
-	rows := [][]string{{"when", "who", "from", "action", policyWord, keyWord, "detail", "result", "why"}}
-	for i := range all {
-		a := &all[i]
+var refusals = list[Refusal]{
+	none:    "none of the refusals that are kept is of these",
+	head:    []string{"retry after", "when", "refusal", limitWord, keyWord, "request"},
+	numbers: 1,
+	row: func(r *Refusal) []string {
+		row := []string{Seconds(r.RetryAfter), Time(r.Time), r.ID, "-", "-", RequestLine(r)}
+		if l := Binding(r); l != nil {
+			row[3], row[4] = LimitName(l), ShownKey(l.Key)
+		} else if r.DeniedBy != "" {
+			row[3] = DeniedBy(r)
+		}
+		return row
+	},
+}
+
+// audit is a table of changes.
+var audit = list[AuditEntry]{
+	none: "nothing has been changed since the server started",
+	head: []string{"when", "who", "from", "action", policyWord, keyWord, "detail", "result", "why"},
+	row: func(a *AuditEntry) []string {
 		row := []string{Time(a.Time), a.Who, a.From, a.Action, a.Policy, a.Key, a.Detail, a.Result, a.Reason}
 		for i := range row {
-			if row[i] == "" {
-				row[i] = "-"
-			}
+			row[i] = cmp.Or(row[i], "-")
 		}
-		rows = append(rows, row)
-	}
-	WriteTable(w, out, rows, 0)
+		return row
+	},
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +50,26 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) 
 		}
 		fmt.Fprintln(w, line)
 	}
+}
+
+// list is a table of what a server has listed, a row for each.
+type list[T any] struct {
+	none    string // what is said if there are none; without it there is the head alone
+	head    []string
+	numbers int // how many columns at the left are numbers
+	row     func(*T) []string
+}
+
+func (l *list[T]) write(w io.Writer, out terminal.Output, all *[]T) {
+	if len(*all) == 0 && l.none != "" {
+		fmt.Fprintln(w, l.none)
+		return
+	}
+	rows := append(make([][]string, 0, 1+len(*all)), slices.Clone(l.head))
+	for i := range *all {
+		rows = append(rows, l.row(&(*all)[i]))
+	}
+	WriteTable(w, out, rows, l.numbers)
 }
 
 // ShownKey is a key as it is shown.

@@ -38,7 +38,7 @@ func TestTracked(t *testing.T) {
 		p := operator.Policy{}
 		p.Keys, p.MaxKeys = c.keys, c.most
 		var b strings.Builder
-		operator.WritePolicies(&b, terminal.Output{}, []operator.Policy{p})
+		operator.WritePolicies(&b, terminal.Output{}, &[]operator.Policy{p})
 		if got := operator.Tracked(&p); got != c.want || !strings.Contains(b.String(), c.want) {
 			t.Errorf("%d of %d: %q, want %q, in\n%s", c.keys, c.most, got, c.want, b.String())
 		}

@@ -166,6 +166,6 @@ func (o *whyOptions) explain(ctx context.Context, c *Client, w io.Writer, r *pol
 			from = " from " + described.Client
 		}
 		fmt.Fprintf(w, "%s %s%s%s:\n", r.Method, r.Host, r.Path, from)
-		WriteExplanation(w, out, e.Value.Explanation(), "  ", true, time.Now())
+		WriteExplanation(w, out, &e.Value, "  ", true, time.Now())
 	})
 }

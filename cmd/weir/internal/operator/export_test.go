@@ -1,0 +1,4 @@
+package operator
+
+// WritePolicies writes the table of policies.
+var WritePolicies = policies.write
