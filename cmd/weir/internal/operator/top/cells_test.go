@@ -17,22 +17,23 @@ func TestCellsStandUnderTheirHeads(t *testing.T) {
 			Limits:       []operator.Limit{{Name: "1m", Holds: "5/min"}},
 		}}},
 		rates: map[string]rates{"login": {requests: 16, admitted: 17, refused: 18}},
-		data: data{
-			keys: []operator.Key{{
-				Policy: "login", Key: "ann", Named: true, LockedFor: 21, Override: &operator.Override{Unlimited: true, For: 22},
-				Limits: []operator.KeyLimit{{
-					Name: "1m", Holds: "5/min", Limit: 23, Remaining: 24, RetryAfter: 25, ResetAfter: 26, Queued: 27, Waiters: 28, Refused: 29,
-				}},
+	}
+	rows := map[int]row{
+		policiesPane: policyRows(m)[0],
+		keysPane: keyRow(&operator.Key{
+			Policy: "login", Key: "ann", Named: true, LockedFor: 21, Override: &operator.Override{Unlimited: true, For: 22},
+			Limits: []operator.KeyLimit{{
+				Name: "1m", Holds: "5/min", Limit: 23, Remaining: 24, RetryAfter: 25, ResetAfter: 26, Queued: 27, Waiters: 28, Refused: 29,
 			}},
-			lockouts: []operator.Lockout{{Policy: "login", Key: "ann", For: 31}},
-			overrides: []operator.Override{{
-				Policy: "login", Key: "ann", Unlimited: true, For: 41, By: "bob", Reason: "because",
-			}},
-			refusals: operator.Refusals{Refusals: []operator.Refusal{{
-				ID: "0123", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Method: "GET", Path: "/a", RetryAfter: 51, Binding: 1,
-				Limits: []operator.RefusedLimit{{Policy: "other", Key: "eve"}, {Policy: "login", Limit: "1m", Key: "ann"}},
-			}}},
-		},
+		}),
+		lockoutsPane: lockoutRow(&operator.Lockout{Policy: "login", Key: "ann", For: 31}),
+		overridesPane: overrideRow(&operator.Override{
+			Policy: "login", Key: "ann", Unlimited: true, For: 41, By: "bob", Reason: "because",
+		}),
+		refusalsPane: refusalRow(&operator.Refusal{
+			ID: "0123", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Method: "GET", Path: "/a", RetryAfter: 51, Binding: 1,
+			Limits: []operator.RefusedLimit{{Policy: "other", Key: "eve"}, {Policy: "login", Limit: "1m", Key: "ann"}},
+		}),
 	}
 	for pane, want := range map[int]map[string]string{
 		policiesPane: {
@@ -50,12 +51,12 @@ func TestCellsStandUnderTheirHeads(t *testing.T) {
 		},
 	} {
 		p := &panes[pane]
-		rows := p.rows(m)
-		if len(rows) != 1 || len(p.columns) != len(want) || len(rows[0].cells) != len(want) {
-			t.Fatalf("%s: %+v", p.name, rows)
+		cells := rows[pane].cells
+		if len(p.columns) != len(want) || len(cells) != len(want) {
+			t.Fatalf("%s: %+v", p.name, cells)
 		}
 		for i, c := range p.columns {
-			if got := rows[0].cells[i].text; got != want[c.head] && strings.TrimSuffix(got, ".0") != want[c.head] {
+			if got := cells[i].text; got != want[c.head] && strings.TrimSuffix(got, ".0") != want[c.head] {
 				t.Errorf("%s: %s is %q, want %q", p.name, c.head, got, want[c.head])
 			}
 		}

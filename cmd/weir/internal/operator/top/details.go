@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"strings"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -39,30 +38,18 @@ func (m *model) details() tea.Cmd {
 	if r == nil {
 		return nil
 	}
-	switch m.pane {
-	case policiesPane:
-		for i := range m.now.Policies {
-			if p := &m.now.Policies[i]; p.Name == r.policy {
-				return m.readText("policy "+p.Name, r, func(w io.Writer) { operator.WritePolicy(w, terminal.Output{}, p) })
-			}
-		}
-	case refusalsPane:
-		for i := range m.data.refusals.Refusals {
-			if refusal := &m.data.refusals.Refusals[i]; refusal.ID == r.id {
-				return m.readText("refusal "+refusal.ID, r, func(w io.Writer) {
-					operator.WriteRefusal(w, terminal.Output{}, refusal, time.Now())
-				})
-			}
-		}
+	switch {
+	case r.about != nil:
+		return m.readText(r.title, r, r.about)
+	case !r.known:
+		return m.say(true, unknownKey)
 	default:
-		if !r.known {
-			return m.say(true,
-				"the name of this key is not known: a table keeps hashes, and the names of those that are refused most")
-		}
 		return m.look(r.policy, r.key)
 	}
-	return nil
 }
+
+// unknownKey says why nothing can be done with a key.
+const unknownKey = "the name of this key is not known: a table keeps hashes, and the names of those that are refused most"
 
 // known shows what is known of a key.
 func (m *model) known(msg *detailMsg) {

@@ -22,7 +22,7 @@ type (
 	rowsMsg struct {
 		pane   int
 		policy string // of keys
-		data   data
+		rows   []row
 		err    error
 	}
 	// detailMsg has what is known of one key.
@@ -43,14 +43,6 @@ type (
 		err  error
 	}
 )
-
-// data are the answers that panes are made of.
-type data struct {
-	keys      []operator.Key
-	lockouts  []operator.Lockout
-	overrides []operator.Override
-	refusals  operator.Refusals
-}
 
 const (
 	shortestPause = 250 * time.Millisecond
@@ -88,39 +80,42 @@ func follow(ctx context.Context, c *operator.Client, send func(tea.Msg)) {
 // tick sends a tickMsg in a second.
 func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return tickMsg{} }) }
 
-// How many rows are asked for.
-const (
-	mostKeys     = 1000
-	mostLockouts = 1000
-	mostRefusals = 500
-)
-
-// fetch asks for the rows of a pane.
-func fetch(ctx context.Context, c *operator.Client, pane int, policy string) (d data, err error) {
-	switch pane {
-	case keysPane:
-		err = c.Get(ctx, operator.KeysPath, url.Values{"policy": {policy}, "n": {strconv.Itoa(mostKeys)}}, &d.keys)
-	case lockoutsPane:
-		err = c.Get(ctx, operator.LockoutsPath, url.Values{"n": {strconv.Itoa(mostLockouts)}}, &d.lockouts)
-	case overridesPane:
-		err = c.Get(ctx, operator.OverridesPath, nil, &d.overrides)
-	case refusalsPane:
-		err = c.Get(ctx, operator.RefusalsPath, url.Values{"n": {strconv.Itoa(mostRefusals)}}, &d.refusals)
+// fetched asks a page for n rows, of a policy if it is given.
+func fetched[T any](path string, n int, of func(*T) row) func(context.Context, *operator.Client, string) ([]row, error) {
+	return func(ctx context.Context, c *operator.Client, policy string) ([]row, error) {
+		query := url.Values{}
+		if n > 0 {
+			query.Set("n", strconv.Itoa(n))
+		}
+		if policy != "" {
+			query.Set("policy", policy)
+		}
+		var all []T
+		err := c.Get(ctx, path, query, &all)
+		return rowsOf(all, of), err
 	}
-	return d, err
+}
+
+// rowsOf makes a row of each.
+func rowsOf[T any](all []T, of func(*T) row) []row {
+	rows := make([]row, 0, len(all))
+	for i := range all {
+		rows = append(rows, of(&all[i]))
+	}
+	return rows
 }
 
 // refresh asks for the rows of the pane that is shown, if they are not asked for already.
 func (m *model) refresh() tea.Cmd {
-	pane, policy := m.pane, m.keysOf()
+	pane, policy := m.pane, m.policyOf()
 	if pane == policiesPane || m.asking || pane == keysPane && policy == "" {
 		return nil
 	}
 	m.asking = true
 	ctx, client := m.ctx, m.client
 	return func() tea.Msg {
-		d, err := fetch(ctx, client, pane, policy)
-		return rowsMsg{pane, policy, d, err}
+		rows, err := panes[pane].fetch(ctx, client, policy)
+		return rowsMsg{pane, policy, rows, err}
 	}
 }
 

@@ -109,7 +109,7 @@ func (m *model) subject() *row {
 		m.say(true, "a change is of a key: Enter lists those of the policy")
 		return nil
 	case !r.known:
-		m.say(true, "the name of this key is not known: a table keeps hashes, and the names of those that are refused most")
+		m.say(true, unknownKey)
 		return nil
 	}
 	return r

@@ -42,9 +42,9 @@ type model struct {
 	base   *operator.Overview // that the rates are counted from
 	rates  map[string]rates
 	total  rates
-	data   data
-	asking bool // for the rows of a pane
-	loaded int  // the pane that data are of
+	loaded []row // the rows that the server has sent
+	asking bool  // for the rows of a pane
+	of     int   // the pane that loaded is of
 	paused bool
 	gone   error // why the server is not there
 	clock  func() time.Time
@@ -83,7 +83,7 @@ type page struct {
 
 func newModel(client *operator.Client) *model {
 	m := &model{
-		ctx: context.Background(), client: client, mode: listMode, width: 80, height: 24, paint: inColour(), loaded: -1,
+		ctx: context.Background(), client: client, mode: listMode, width: 80, height: 24, paint: inColour(), of: -1,
 		clock: time.Now,
 	}
 	m.heard = m.clock()
@@ -234,10 +234,18 @@ func (m *model) keysOf() string {
 	return m.now.Policies[0].Name
 }
 
+// policyOf is the policy that the pane is about, "" for all.
+func (m *model) policyOf() string {
+	if m.pane == keysPane {
+		return m.keysOf()
+	}
+	return ""
+}
+
 // show takes over the rows of a pane.
 func (m *model) show(msg *rowsMsg) tea.Cmd {
 	m.asking = false
-	if msg.pane != m.pane || msg.pane == keysPane && msg.policy != m.keysOf() {
+	if msg.pane != m.pane || msg.policy != m.policyOf() {
 		return m.refresh() // somebody has gone on meanwhile
 	}
 	if msg.err != nil {
@@ -246,8 +254,8 @@ func (m *model) show(msg *rowsMsg) tea.Cmd {
 		}
 		return nil
 	}
-	if !m.paused || m.loaded != m.pane {
-		m.data, m.loaded = msg.data, msg.pane
+	if !m.paused || m.of != m.pane {
+		m.loaded, m.of = msg.rows, msg.pane
 	}
 	return nil
 }
@@ -255,10 +263,13 @@ func (m *model) show(msg *rowsMsg) tea.Cmd {
 // arrange makes the rows of the pane, and finds the one that is selected.
 func (m *model) arrange() {
 	l, p := &m.lists[m.pane], &panes[m.pane]
-	m.rows = nil
-	if m.pane == policiesPane || m.loaded == m.pane {
-		m.rows = sorted(p.rows(m), p, l.sort, l.reverse, l.filter)
+	switch m.rows = nil; m.pane {
+	case policiesPane:
+		m.rows = policyRows(m)
+	case m.of:
+		m.rows = slices.Clone(m.loaded)
 	}
+	m.rows = sorted(m.rows, p, l.sort, l.reverse, l.filter)
 	at := slices.IndexFunc(m.rows, func(r row) bool { return r.id == l.selected })
 	if at >= 0 {
 		l.cursor = at
@@ -300,7 +311,7 @@ func (m *model) move(by int) tea.Cmd {
 func (m *model) open(pane int) tea.Cmd {
 	m.pane = pane
 	m.notice = ""
-	m.loaded = -1
+	m.of = -1
 	return m.refresh()
 }
 

@@ -34,10 +34,10 @@ func once(ctx context.Context, m *model, w io.Writer) error {
 		return fmt.Errorf("weir: %s does not answer as weir serve does: %w", m.client.Server(), wrong)
 	}
 	if m.pane != policiesPane {
-		if m.data, err = fetch(ctx, m.client, m.pane, m.keysOf()); err != nil {
+		if m.loaded, err = panes[m.pane].fetch(ctx, m.client, m.policyOf()); err != nil {
 			return err
 		}
-		m.loaded = m.pane
+		m.of = m.pane
 	}
 	m.hear()
 	m.arrange()

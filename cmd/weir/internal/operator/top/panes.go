@@ -1,7 +1,12 @@
 package top
 
 import (
+	"context"
+	"io"
+	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -28,8 +33,8 @@ type column struct {
 type pane struct {
 	name    string
 	columns []column
-	sort    int // by which column, -1 as the server says
-	rows    func(m *model) []row
+	sort    int                                                                         // by which column, -1 as the server says
+	fetch   func(ctx context.Context, c *operator.Client, policy string) ([]row, error) // nil: the overview has its rows
 	empty   string
 }
 
@@ -41,6 +46,9 @@ type row struct {
 	known  bool // the key is
 	cells  []cell
 	alarm  bool
+	// title and about are all that is known of it; about is nil if the server is asked for that.
+	title string
+	about func(w io.Writer)
 }
 
 type cell struct {
@@ -82,7 +90,7 @@ var panes = [numPanes]pane{
 			{"allowed", true, 0},
 			{"limits", false, 0},
 		},
-		sort: 2, rows: policyRows, empty: "no policies: no limit applies",
+		sort: 2, empty: "no policies: no limit applies",
 	},
 	keysPane: {
 		name: "keys",
@@ -97,12 +105,13 @@ var panes = [numPanes]pane{
 			{"override", false, 16},
 			{"limit", false, 0},
 		},
-		sort: -1, rows: keyRows, empty: "no keys are tracked",
+		sort: -1, fetch: fetched(operator.KeysPath, mostRows, keyRow), empty: "no keys are tracked",
 	},
 	lockoutsPane: {
 		name:    "lockouts",
 		columns: []column{{"for", true, 0}, {policyHead, false, widestName}, {keyHead, false, 0}},
-		sort:    -1, rows: lockoutRows, empty: "no key that is known by name is locked out by this server",
+		sort:    -1, fetch: fetched(operator.LockoutsPath, mostRows, lockoutRow),
+		empty: "no key that is known by name is locked out by this server",
 	},
 	overridesPane: {
 		name: "overrides",
@@ -114,7 +123,7 @@ var panes = [numPanes]pane{
 			{"by", false, 12},
 			{"why", false, 0},
 		},
-		sort: -1, rows: overrideRows, empty: "no key is overridden",
+		sort: -1, fetch: fetched(operator.OverridesPath, 0, overrideRow), empty: "no key is overridden",
 	},
 	refusalsPane: {
 		name: "refusals",
@@ -126,7 +135,7 @@ var panes = [numPanes]pane{
 			{"request", false, 0},
 			{"refusal", false, 0},
 		},
-		sort: -1, rows: refusalRows, empty: "nothing was refused",
+		sort: -1, fetch: refusals, empty: "nothing was refused",
 	},
 }
 
@@ -160,16 +169,15 @@ func policyRows(m *model) []row {
 	if m.now == nil {
 		return nil
 	}
-	rows := make([]row, 0, len(m.now.Policies))
-	for i := range m.now.Policies {
-		p := &m.now.Policies[i]
+	return rowsOf(m.now.Policies, func(p *operator.Policy) row {
 		r, known := m.rates[p.Name]
 		counted := rate
 		if !known {
 			counted = unknownRate
 		}
-		rows = append(rows, row{
+		return row{
 			id: p.Name, policy: p.Name, alarm: p.Locked > 0 || r.refused > 0,
+			title: "policy " + p.Name, about: func(w io.Writer) { operator.WritePolicy(w, terminal.Output{}, p) },
 			cells: []cell{
 				text(p.Name),
 				counted(r.admitted),
@@ -182,84 +190,75 @@ func policyRows(m *model) []row {
 				count(p.Granted),
 				text(operator.LimitsText(p.Limits)),
 			},
-		})
-	}
-	return rows
+		}
+	})
 }
 
-func keyRows(m *model) []row {
-	rows := make([]row, 0, len(m.data.keys))
-	for i := range m.data.keys {
-		k := &m.data.keys[i]
-		var l operator.KeyLimit
-		if len(k.Limits) > 0 {
-			l = k.Limits[0]
-		}
-		retry, locked, override := cell{"-", 0}, cell{"-", 0}, "-"
-		if !l.Allowed {
-			retry = seconds(l.RetryAfter)
-		}
-		if k.LockedFor != 0 {
-			locked = seconds(k.LockedFor)
-		}
-		if k.Override != nil {
-			override = operator.OverrideText(k.Override)
-		}
-		rows = append(rows, row{
-			id: k.ID + "\x00" + k.Key, policy: k.Policy, key: k.Key, known: k.Named || k.Key != "" || k.ID == "",
-			alarm: k.LockedFor != 0 || !l.Allowed,
-			cells: []cell{
-				text(operator.KeyName(k)), count(l.Remaining), count(l.Limit), zero(l.Refused), zero(l.Queued), retry, locked,
-				text(override), text(strings.TrimSpace(l.Name + " " + l.Holds)),
-			},
-		})
+// How many rows are asked for.
+const (
+	mostRows     = 1000
+	mostRefusals = 500
+)
+
+func keyRow(k *operator.Key) row {
+	var l operator.KeyLimit
+	if len(k.Limits) > 0 {
+		l = k.Limits[0]
 	}
-	return rows
+	retry, locked, override := cell{"-", 0}, cell{"-", 0}, "-"
+	if !l.Allowed {
+		retry = seconds(l.RetryAfter)
+	}
+	if k.LockedFor != 0 {
+		locked = seconds(k.LockedFor)
+	}
+	if k.Override != nil {
+		override = operator.OverrideText(k.Override)
+	}
+	return row{
+		id: k.ID + "\x00" + k.Key, policy: k.Policy, key: k.Key, known: k.Named || k.Key != "" || k.ID == "",
+		alarm: k.LockedFor != 0 || !l.Allowed,
+		cells: []cell{
+			text(operator.KeyName(k)), count(l.Remaining), count(l.Limit), zero(l.Refused), zero(l.Queued), retry, locked,
+			text(override), text(strings.TrimSpace(l.Name + " " + l.Holds)),
+		},
+	}
 }
 
-func lockoutRows(m *model) []row {
-	rows := make([]row, 0, len(m.data.lockouts))
-	for i := range m.data.lockouts {
-		l := &m.data.lockouts[i]
-		rows = append(rows, row{
-			id: l.Policy + "\x00" + l.Key, policy: l.Policy, key: l.Key, known: true,
-			cells: []cell{seconds(l.For), text(l.Policy), text(operator.ShownKey(l.Key))},
-		})
-	}
-	return rows
+func lockoutRow(l *operator.Lockout) row {
+	return rowOfKey(l.Policy, l.Key, seconds(l.For), text(l.Policy), text(operator.ShownKey(l.Key)))
 }
 
-func overrideRows(m *model) []row {
-	rows := make([]row, 0, len(m.data.overrides))
-	for i := range m.data.overrides {
-		o := &m.data.overrides[i]
-		rows = append(rows, row{
-			id: o.Policy + "\x00" + o.Key, policy: o.Policy, key: o.Key, known: true,
-			cells: []cell{
-				seconds(o.For), text(o.Policy), text(operator.ShownKey(o.Key)), text(operator.OverrideText(o)), text(o.By),
-				text(o.Reason),
-			},
-		})
-	}
-	return rows
+func overrideRow(o *operator.Override) row {
+	return rowOfKey(o.Policy, o.Key, seconds(o.For), text(o.Policy), text(operator.ShownKey(o.Key)),
+		text(operator.OverrideText(o)), text(o.By), text(o.Reason))
 }
 
-func refusalRows(m *model) []row {
-	all := m.data.refusals.Refusals
-	rows := make([]row, 0, len(all))
-	for i := range all {
-		r := &all[i]
-		line := row{id: r.ID, cells: []cell{
+func rowOfKey(policy, key string, cells ...cell) row {
+	return row{id: policy + "\x00" + key, policy: policy, key: key, known: true, cells: cells}
+}
+
+// refusals are the last ones.
+func refusals(ctx context.Context, c *operator.Client, _ string) ([]row, error) {
+	var all operator.Refusals
+	err := c.Get(ctx, operator.RefusalsPath, url.Values{"n": {strconv.Itoa(mostRefusals)}}, &all)
+	return rowsOf(all.Refusals, refusalRow), err
+}
+
+func refusalRow(r *operator.Refusal) row {
+	line := row{
+		id: r.ID, title: "refusal " + r.ID,
+		about: func(w io.Writer) { operator.WriteRefusal(w, terminal.Output{}, r, time.Now()) },
+		cells: []cell{
 			text(r.Time.UTC().Format("15:04:05.000")), text("-"), text("-"), seconds(r.RetryAfter),
 			text(operator.RequestLine(r)), text(r.ID),
-		}}
-		if l := operator.Binding(r); l != nil {
-			line.policy, line.key, line.known = l.Policy, l.Key, true
-			line.cells[1], line.cells[2] = text(operator.LimitName(l)), text(operator.ShownKey(l.Key))
-		} else if r.DeniedBy != "" {
-			line.cells[1] = text(operator.DeniedBy(r))
-		}
-		rows = append(rows, line)
+		},
 	}
-	return rows
+	if l := operator.Binding(r); l != nil {
+		line.policy, line.key, line.known = l.Policy, l.Key, true
+		line.cells[1], line.cells[2] = text(operator.LimitName(l)), text(operator.ShownKey(l.Key))
+	} else if r.DeniedBy != "" {
+		line.cells[1] = text(operator.DeniedBy(r))
+	}
+	return line
 }

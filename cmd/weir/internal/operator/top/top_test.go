@@ -411,7 +411,7 @@ func TestNoKeys(t *testing.T) {
 	for consistency, want := range map[policy.Consistency]string{
 		policy.ConsistencyLocal: "no keys are tracked", policy.ConsistencyLeased: "no key was refused by this process: others are not known",
 	} {
-		m := &model{pane: keysPane, loaded: keysPane, policy: "p"}
+		m := &model{pane: keysPane, of: keysPane, policy: "p"}
 		m.now = &operator.Overview{Policies: []operator.Policy{{PolicyReport: policy.PolicyReport{Name: "p", Consistency: consistency}}}}
 		if got := m.none(); !strings.HasPrefix(got, want) {
 			t.Errorf("%v: %s", consistency, got)

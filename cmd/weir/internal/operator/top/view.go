@@ -179,7 +179,7 @@ func (m *model) none() string {
 	switch {
 	case m.lists[m.pane].filter != "":
 		return "nothing has this text: Esc shows all"
-	case m.pane != policiesPane && m.loaded != m.pane && m.keysOf() != "":
+	case m.pane != policiesPane && m.of != m.pane && m.keysOf() != "":
 		return "..."
 	case m.pane == keysPane && m.keptElsewhere():
 		return "no key was refused by this process: others are not known, as it does not keep the policy alone"
