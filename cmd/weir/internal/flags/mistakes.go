@@ -51,9 +51,4 @@ func InvalidFile(w io.Writer, err error) error {
 }
 
 // CountMistakes is "1 mistake" or "3 mistakes".
-func CountMistakes(n int) string {
-	if n == 1 {
-		return "1 mistake"
-	}
-	return fmt.Sprintf("%d mistakes", n)
-}
+func CountMistakes(n int) string { return terminal.Plural(n, "mistake", "mistakes") }

@@ -61,7 +61,7 @@ func (p *report) setting() string {
 	if c.TLS {
 		text += " by TLS"
 	}
-	text += ", " + c.Loop + " loop, " + terminal.Number(int64(c.Connections)) + " " + plural(c.Connections, "connection")
+	text += ", " + c.Loop + " loop, " + terminal.Plural(c.Connections, "connection", "connections")
 	switch {
 	case p.OpenLoop != nil && p.Front != frontHTTP:
 		text += " of at most " + terminal.Number(int64(c.InFlight)) + " in flight"
@@ -70,7 +70,7 @@ func (p *report) setting() string {
 	case p.Front == frontRLS:
 		text += " of " + terminal.Number(int64(c.InFlight)) + " in flight"
 	}
-	text += ", " + terminal.Number(c.Keys) + " " + plural(int(min(c.Keys, 2)), "key") + " " + c.Distribution
+	text += ", " + terminal.Plural(c.Keys, "key", "keys") + " " + c.Distribution
 	if c.Distribution == zipf {
 		text += fmt.Sprintf(" %v", c.ZipfS)
 	}
@@ -86,13 +86,6 @@ func wanted(c *configurationJSON) string {
 		text += ", at random"
 	}
 	return text
-}
-
-func plural(n int, name string) string {
-	if n == 1 {
-		return name
-	}
-	return name + "s"
 }
 
 func (p *report) printLatencies(w io.Writer, out terminal.Output) {
@@ -134,8 +127,8 @@ func (p *report) cost() string {
 	}
 	text := fmt.Sprintf("generator: %s of CPU", tenths(seconds(*used)))
 	if p.ElapsedSeconds > 0 {
-		text += fmt.Sprintf(", %.0f %% of one of %d %s", 100**used/p.ElapsedSeconds, p.Generator.Processors,
-			plural(p.Generator.Processors, "processor"))
+		text += fmt.Sprintf(", %.0f %% of one of %s", 100**used/p.ElapsedSeconds,
+			terminal.Plural(p.Generator.Processors, "processor", "processors"))
 	}
 	if p.Requests > 0 {
 		text += ", " + latencySeconds(*used/float64(p.Requests)) + " a request"

@@ -133,9 +133,9 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 	switch {
 	case c.OK && len(c.Domains) > 0:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File,
-			plural(len(c.Domains), "domain", "domains"), plural(c.limits, "limit", "limits"))
+			terminal.Plural(len(c.Domains), "domain", "domains"), terminal.Plural(c.limits, "limit", "limits"))
 	case c.OK:
-		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
+		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, terminal.Plural(c.Policies, "policy", "policies"), terminal.Plural(c.Rules, "rule", "rules"))
 		for _, b := range c.Shared {
 			item(w, kind(b)+b.String())
 		}
@@ -158,13 +158,6 @@ func kind(b config.Bound) string {
 		return "limit "
 	}
 	return "shared "
-}
-
-func plural(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name string) *checked) error {

@@ -129,7 +129,7 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	case o.run != nil && all.Passed+all.Failed == 0:
 		return flags.BadValue("run", o.run.String(), "matches the name of no test")
 	case all.Failed > 0:
-		return fmt.Errorf("weir: %d of %s failed", all.Failed, plural(all.Passed+all.Failed, "test", "tests"))
+		return fmt.Errorf("weir: %d of %s failed", all.Failed, terminal.Plural(all.Passed+all.Failed, "test", "tests"))
 	}
 	return nil
 }

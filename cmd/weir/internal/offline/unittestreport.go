@@ -111,10 +111,10 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 		skipped = fmt.Sprintf(", %d left out", r.Skipped)
 	}
 	if r.Failed > 0 {
-		fmt.Fprintf(w, "%s  %s: %d of %s failed%s\n", out.Red("FAIL"), r.File, r.Failed, plural(r.Passed+r.Failed, "test", "tests"), skipped)
+		fmt.Fprintf(w, "%s  %s: %d of %s failed%s\n", out.Red("FAIL"), r.File, r.Failed, terminal.Plural(r.Passed+r.Failed, "test", "tests"), skipped)
 		return
 	}
-	fmt.Fprintf(w, "ok    %s: %s%s\n", r.File, plural(r.Passed, "test", "tests"), skipped)
+	fmt.Fprintf(w, "ok    %s: %s%s\n", r.File, terminal.Plural(r.Passed, "test", "tests"), skipped)
 }
 
 func (f *failureReport) write(w io.Writer, out terminal.Output, file string) {

@@ -92,7 +92,7 @@ func searchVerdict(s *Search, now time.Time) (verdict string, refused bool) {
 	}
 	switch {
 	case refusing > 0:
-		return fmt.Sprintf("refused now by %s%s", plural(refusing, "key", "keys"), left), true
+		return fmt.Sprintf("refused now by %s%s", terminal.Plural(refusing, "key", "keys"), left), true
 	case len(s.Refusals.Refusals) > 0:
 		last := s.Refusals.Refusals[0].Time
 		return fmt.Sprintf("refused last at %s%s%s", Time(last), ago(last, now), left), true
@@ -100,11 +100,4 @@ func searchVerdict(s *Search, now time.Time) (verdict string, refused bool) {
 		return "no policy that was searched refuses it now" + left, false
 	}
 	return "no policy is known to track it" + left, false
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

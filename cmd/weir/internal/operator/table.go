@@ -26,22 +26,7 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) 
 		}
 	}
 	for at, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			space := strings.Repeat(" ", widths[i]-runewidth.StringWidth(cell))
-			switch {
-			case i < numbers:
-				b.WriteString(space + cell)
-			case i == len(row)-1:
-				b.WriteString(cell)
-			default:
-				b.WriteString(cell + space)
-			}
-			if i < len(row)-1 {
-				b.WriteString("  ")
-			}
-		}
-		line := b.String()
+		line := Line(row, widths, func(i int) bool { return i < numbers })
 		if out.Interactive {
 			line = runewidth.Truncate(line, out.Width, "…")
 		}
@@ -50,6 +35,26 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) 
 		}
 		fmt.Fprintln(w, line)
 	}
+}
+
+// Line is a row of a table: cells in columns of these widths, of which numbers stand at the right.
+func Line(cells []string, widths []int, number func(column int) bool) string {
+	var b strings.Builder
+	for i, cell := range cells {
+		space := strings.Repeat(" ", widths[i]-runewidth.StringWidth(cell))
+		switch {
+		case number(i):
+			b.WriteString(space + cell)
+		case i == len(cells)-1:
+			b.WriteString(cell)
+		default:
+			b.WriteString(cell + space)
+		}
+		if i < len(cells)-1 {
+			b.WriteString("  ")
+		}
+	}
+	return b.String()
 }
 
 // list is a table of what a server has listed, a row for each.

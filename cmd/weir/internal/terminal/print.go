@@ -53,3 +53,11 @@ func Number[T int | int64 | uint64](n T) string {
 	}
 	return humanize.Comma(int64(n))
 }
+
+// Plural is "1 key" or "3 keys": n with the word for one, or for any other number.
+func Plural[T int | int64 | uint64](n T, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Number(n) + " " + more
+}

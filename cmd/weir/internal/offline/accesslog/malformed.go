@@ -63,7 +63,7 @@ func (f fault) String() string {
 	if f.value == nil {
 		return f.field + ": " + f.want
 	}
-	return f.field + ` "` + printable(f.value, maxErrorValue) + `": ` + f.want
+	return f.field + ` "` + Printable(f.value, maxErrorValue) + `": ` + f.want
 }
 
 // reject counts a malformed line and keeps the first few.
@@ -73,15 +73,15 @@ func (r *Reader) reject(line []byte, f fault) {
 		r.errors = append(r.errors, LineError{
 			Line:   r.line,
 			Reason: f.String(),
-			Text:   printable(line, maxErrorText),
+			Text:   Printable(line, maxErrorText),
 		})
 	}
 }
 
-// printable returns b with everything that does not print escaped, in at most
+// Printable returns b with everything that does not print escaped, in at most
 // limit bytes. It never cuts inside a character or an escape.
-func printable(b []byte, limit int) string {
-	out := make([]byte, 0, limit)
+func Printable(b []byte, limit int) string {
+	out := make([]byte, 0, min(limit, len(b)))
 	cut := 0 // where the text ends if the ellipsis has to follow
 	for len(b) > 0 {
 		c, n := utf8.DecodeRune(b)
@@ -97,7 +97,7 @@ func printable(b []byte, limit int) string {
 		if len(out) > limit {
 			return string(out[:cut]) + ellipsis
 		}
-		if len(out)+len(ellipsis) <= limit {
+		if len(out) <= limit-len(ellipsis) {
 			cut = len(out)
 		}
 		b = b[n:]

@@ -152,7 +152,7 @@ func TestPrintable(t *testing.T) {
 		strings.Repeat("\x01", 31):              strings.Repeat(`\x01`, 29) + "...",
 		strings.Repeat("x", 118) + "\U000e0001": strings.Repeat("x", 117) + "...",
 	} {
-		if got := printable([]byte(text), maxErrorText); got != want {
+		if got := Printable([]byte(text), maxErrorText); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -170,41 +170,10 @@ func (p printer) incomplete(r *replayed) {
 }
 
 // printable is s with escapes for all that does not print, such as the control characters that terminals obey.
-func printable(s string) string {
-	clean := true
-	for _, r := range s {
-		if r == utf8.RuneError || !strconv.IsPrint(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b []byte
-	for s != "" {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b = fmt.Appendf(b, `\x%02x`, s[0])
-		case strconv.IsPrint(r):
-			b = append(b, s[:size]...)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b = append(b, quoted[1:len(quoted)-1]...)
-		}
-		s = s[size:]
-	}
-	return string(b)
-}
+func printable(s string) string { return accesslog.Printable([]byte(s), math.MaxInt) }
 
 // plural is n with a noun, which is made a plural unless n is 1.
-func plural(n int64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return terminal.Number(n) + " " + noun
-}
+func plural(n int64, noun string) string { return terminal.Plural(n, noun, noun+"s") }
 
 func percent(n, of int64) string {
 	if of == 0 {

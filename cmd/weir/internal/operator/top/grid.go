@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // sorted are the rows that have the filter somewhere, in the order of a column.
@@ -74,29 +76,22 @@ func (g *grid) head(by int, reverse bool) string {
 			cells[i] += mark
 		}
 	}
-	return g.line(func(i int) string { return cells[i] })
+	return g.line(cells)
 }
 
-func (g *grid) row(r *row) string { return g.line(func(i int) string { return r.cells[i].text }) }
-
-func (g *grid) line(text func(i int) string) string {
-	var b strings.Builder
-	for i, c := range g.columns {
-		s := runewidth.Truncate(text(i), g.widths[i], "…")
-		space := strings.Repeat(" ", g.widths[i]-runewidth.StringWidth(s))
-		switch {
-		case c.number:
-			b.WriteString(space + s)
-		case i == len(g.columns)-1:
-			b.WriteString(s)
-		default:
-			b.WriteString(s + space)
-		}
-		if i < len(g.columns)-1 {
-			b.WriteString("  ")
-		}
+func (g *grid) row(r *row) string {
+	cells := make([]string, len(r.cells))
+	for i, c := range r.cells {
+		cells[i] = c.text
 	}
-	return b.String()
+	return g.line(cells)
+}
+
+func (g *grid) line(cells []string) string {
+	for i, width := range g.widths {
+		cells[i] = cut(cells[i], width)
+	}
+	return operator.Line(cells, g.widths, func(i int) bool { return g.columns[i].number })
 }
 
 // cut is a line of at most so many columns.
