@@ -68,14 +68,16 @@ func Int[T int | int64](p *T, lowest, highest T) *Value {
 // Some is [Int] for a number that need not be given: 0 stands for none.
 func Some[T int | int64](p *T, lowest, highest T) *Value {
 	v := Int(p, lowest, highest)
-	shown := v.text
-	v.text = func() string {
-		if *p == 0 {
-			return ""
-		}
-		return shown()
-	}
+	v.text = func() string { return Unset(int64(*p)) }
 	return v
+}
+
+// Unset is a number in words, "" for 0, which stands for a flag that is not given.
+func Unset(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // Duration returns a flag value that stores into p, whose value is the default, durations from shortest to longest, as

@@ -135,7 +135,8 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File,
 			terminal.Plural(len(c.Domains), "domain", "domains"), terminal.Plural(c.limits, "limit", "limits"))
 	case c.OK:
-		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, terminal.Plural(c.Policies, "policy", "policies"), terminal.Plural(c.Rules, "rule", "rules"))
+		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File,
+			terminal.Plural(c.Policies, "policy", "policies"), terminal.Plural(c.Rules, "rule", "rules"))
 		for _, b := range c.Shared {
 			item(w, kind(b)+b.String())
 		}

@@ -111,7 +111,8 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 		skipped = fmt.Sprintf(", %d left out", r.Skipped)
 	}
 	if r.Failed > 0 {
-		fmt.Fprintf(w, "%s  %s: %d of %s failed%s\n", out.Red("FAIL"), r.File, r.Failed, terminal.Plural(r.Passed+r.Failed, "test", "tests"), skipped)
+		fmt.Fprintf(w, "%s  %s: %d of %s failed%s\n", out.Red("FAIL"), r.File, r.Failed,
+			terminal.Plural(r.Passed+r.Failed, "test", "tests"), skipped)
 		return
 	}
 	fmt.Fprintf(w, "ok    %s: %s%s\n", r.File, terminal.Plural(r.Passed, "test", "tests"), skipped)

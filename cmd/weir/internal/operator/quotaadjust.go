@@ -30,13 +30,7 @@ const mostPermits = 1_000_000_000_000_000
 
 // permits returns a flag value that is how many permits are given or taken, 0 if it is not given.
 func permits(p *int64) *flags.Value {
-	show := func(n int64) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.FormatInt(n, 10)
-	}
-	return flags.Of("n", p, show, func(s string) (int64, error) {
+	return flags.Of("n", p, flags.Unset, func(s string) (int64, error) {
 		n, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", ""), 10, 64)
 		if err != nil || n == 0 || n > mostPermits || n < -mostPermits {
 			return 0, errors.New("must be a whole number other than 0, from -10^15 to 10^15")
