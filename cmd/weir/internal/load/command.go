@@ -127,14 +127,8 @@ redis-benchmark does.
 
 // respCommand is the command that the flags ask for, and whether its reply is a decision.
 func (o *options) respCommand(cmd *cobra.Command) (args []string, decision bool, err error) {
-	changed := cmd.Flags().Changed
 	if o.command.text != "" {
-		for _, name := range []string{"policy", "limit", "cost"} {
-			if changed(name) {
-				return nil, false, flags.Errorf("--%s cannot be combined with --command", name)
-			}
-		}
-		return o.command.args, false, nil
+		return o.command.args, false, flags.Alone(cmd.Flags(), "cannot be combined with --command", "policy", "limit", "cost")
 	}
 	cost := strconv.FormatInt(o.cost, 10)
 	if o.policy == "" {
@@ -148,7 +142,7 @@ func (o *options) respCommand(cmd *cobra.Command) (args []string, decision bool,
 		}
 		return args, true, nil
 	}
-	if changed("limit") {
+	if cmd.Flags().Changed("limit") {
 		return nil, false, flags.Errorf("--limit cannot be combined with --policy, which has limits of its own")
 	}
 	args = []string{"WEIR.TAKE", o.policy, keyMark}

@@ -94,10 +94,8 @@ func moment(p *time.Time) *flags.Value {
 
 func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if o.request.Line() == "" {
-		for _, flag := range aboutRequest {
-			if cmd.Flags().Changed(flag) {
-				return flags.Errorf("--%s needs --request", flag)
-			}
+		if err := flags.Alone(cmd.Flags(), "needs --request", aboutRequest...); err != nil {
+			return err
 		}
 	}
 	at := o.at

@@ -34,12 +34,10 @@ func (f *rateFiles) register(fs *pflag.FlagSet) {
 
 // check finds flags that do not go together.
 func (f *rateFiles) check(fs *pflag.FlagSet) error {
-	for _, name := range []string{"ratelimit-merge", "ratelimit-algorithm", "ratelimit-ignore-dotfiles"} {
-		if fs.Changed(name) && !f.given {
-			return flags.Errorf("--%s needs --ratelimit", name)
-		}
+	if f.given {
+		return nil
 	}
-	return nil
+	return flags.Alone(fs, "needs --ratelimit", "ratelimit-merge", "ratelimit-algorithm", "ratelimit-ignore-dotfiles")
 }
 
 // checkFile checks one configuration. Its policies are those that count its limits and the overrides of descriptors.

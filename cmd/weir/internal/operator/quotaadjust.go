@@ -8,23 +8,12 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
-
-// adjustment is what the server answers.
-type adjustment struct {
-	Time      time.Time `json:"time"`
-	Limit     string    `json:"limit"`
-	Permits   int64     `json:"permits"`
-	Remaining int64     `json:"remaining"`
-	By        string    `json:"by"`
-	Reason    string    `json:"reason"`
-}
 
 const mostPermits = 1_000_000_000_000_000
 
@@ -59,7 +48,7 @@ history".` + quotaExitStatus,
 		if by == "" {
 			by = whoami()
 		}
-		var answer Answer[adjustment]
+		var answer Answer[Adjustment]
 		err := c.Post(ctx, "/v1/quota/adjust", map[string]any{
 			policyWord: q.policy, keyWord: q.key, "permits": n, "by": by, "reason": reason,
 		}, &answer)

@@ -11,13 +11,6 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// quotaHistory is what the server sends.
-type quotaHistory struct {
-	Policy      string       `json:"policy"`
-	Key         string       `json:"key"`
-	Adjustments []adjustment `json:"adjustments"`
-}
-
 func historyCommand() *cobra.Command {
 	q := &question{}
 	cmd := q.command(&cobra.Command{
@@ -38,7 +31,7 @@ afterwards, and why.` + quotaExitStatus,
 	return cmd
 }
 
-func writeHistory(w io.Writer, out terminal.Output, h *quotaHistory) {
+func writeHistory(w io.Writer, out terminal.Output, h *QuotaHistory) {
 	if len(h.Adjustments) == 0 {
 		fmt.Fprintf(w, "%s of %s was never adjusted\n", terminal.Printable(h.Policy), ShownKey(h.Key))
 		return
@@ -47,10 +40,10 @@ func writeHistory(w io.Writer, out terminal.Output, h *quotaHistory) {
 }
 
 // adjustments is a table of changes of a quota.
-var adjustments = list[adjustment]{
+var adjustments = list[Adjustment]{
 	head:    []string{"permits", "remaining", "when", limitWord, "by", "why"},
 	numbers: 2,
-	row: func(a *adjustment) []string {
+	row: func(a *Adjustment) []string {
 		n := terminal.Number(a.Permits)
 		if a.Permits > 0 {
 			n = "+" + n

@@ -4,29 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
-
-// quota is what the server answers.
-type quota struct {
-	Policy string       `json:"policy"`
-	Key    string       `json:"key"`
-	Limits []quotaLimit `json:"limits"`
-}
-
-type quotaLimit struct {
-	Limit     string     `json:"limit"`
-	Rule      string     `json:"rule"`
-	Permits   int64      `json:"permits"`
-	Used      int64      `json:"used"`
-	Reserved  int64      `json:"reserved"`
-	Remaining int64      `json:"remaining"`
-	ResetsAt  *time.Time `json:"resets_at"`
-}
 
 func showCommand() *cobra.Command {
 	q := &question{}
@@ -45,16 +27,16 @@ that are not settled, what is left, and when all of it is back. It takes nothing
 	return cmd
 }
 
-func writeQuota(w io.Writer, out terminal.Output, q *quota) {
+func writeQuota(w io.Writer, out terminal.Output, q *Quota) {
 	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", terminal.Printable(q.Policy), ShownKey(q.Key))
 	quotaLimits.write(w, out, &q.Limits)
 }
 
 // quotaLimits is a table of what remains.
-var quotaLimits = list[quotaLimit]{
+var quotaLimits = list[QuotaLimit]{
 	head:    []string{"used", "reserved", "remaining", "of", "resets", limitWord},
 	numbers: 4,
-	row: func(l *quotaLimit) []string {
+	row: func(l *QuotaLimit) []string {
 		resets := "-"
 		if l.ResetsAt != nil {
 			resets = Time(*l.ResetsAt)

@@ -82,17 +82,13 @@ func (o *whyOptions) asked(cmd *cobra.Command, args []string) (asking, error) {
 		return nil, flags.Errorf("an ID, --policy and --request cannot be combined")
 	}
 	if o.policy == "" {
-		for _, flag := range []string{keyWord, "last"} {
-			if cmd.Flags().Changed(flag) {
-				return nil, flags.Errorf("--%s needs --policy", flag)
-			}
+		if err := flags.Alone(cmd.Flags(), "needs --policy", keyWord, "last"); err != nil {
+			return nil, err
 		}
 	}
 	if o.request.Line() == "" {
-		for _, flag := range flags.RequestNames() {
-			if cmd.Flags().Changed(flag) {
-				return nil, flags.Errorf("--%s needs --request", flag)
-			}
+		if err := flags.Alone(cmd.Flags(), "needs --request", flags.RequestNames()...); err != nil {
+			return nil, err
 		}
 	}
 	switch {

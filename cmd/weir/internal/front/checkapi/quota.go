@@ -46,37 +46,6 @@ type Quotas interface {
 	Adjustments(ctx context.Context, policy, key string, most int) ([]durable.Adjustment, error)
 }
 
-// quotaJSON is what is left of a quota.
-type quotaJSON struct {
-	Policy string           `json:"policy"`
-	Key    string           `json:"key"`
-	Limits []quotaLimitJSON `json:"limits"`
-}
-
-type quotaLimitJSON struct {
-	Limit string `json:"limit"`
-	Rule  string `json:"rule"`
-	// Permits is how many there are in all; Used, Reserved and Remaining add up to it.
-	Permits   int64 `json:"permits"`
-	Used      int64 `json:"used"`
-	Reserved  int64 `json:"reserved"`
-	Remaining int64 `json:"remaining"`
-	// ResetAfter is in seconds, ResetsAt when that is; null if nothing has to come back.
-	ResetAfter json.RawMessage `json:"reset_after"`
-	ResetsAt   *time.Time      `json:"resets_at"`
-}
-
-// adjustmentJSON is an adjustment.
-type adjustmentJSON struct {
-	Time      time.Time `json:"time"`
-	Limit     string    `json:"limit"`
-	Key       string    `json:"key"`
-	Permits   int64     `json:"permits"`
-	Remaining int64     `json:"remaining"`
-	By        string    `json:"by"`
-	Reason    string    `json:"reason"`
-}
-
 // quotaLimit is a limit of a policy with what it is charged to.
 type quotaLimit struct {
 	name   string // policy/limit
@@ -156,7 +125,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *answer.Problem 
 		return p
 	}
 	name, _, _ := strings.Cut(limits[0].name, "/")
-	reply := quotaJSON{Policy: name, Key: operator.SpellKey(key)}
+	reply := operator.Quota{Policy: name, Key: operator.SpellKey(key)}
 	for i := range limits {
 		l := &limits[i]
 		state, err := store.Inspect(r.Context(), h.quotas, l.charge)
@@ -169,9 +138,9 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *answer.Problem 
 }
 
 // quotaOf is what is told of a limit.
-func (h *Handler) quotaOf(l *quotaLimit, state *store.State) quotaLimitJSON {
+func (h *Handler) quotaOf(l *quotaLimit, state *store.State) operator.QuotaLimit {
 	d := &state.Decision
-	told := quotaLimitJSON{
+	told := operator.QuotaLimit{
 		Limit: l.name, Rule: h.limits.Clean(l.limit.String()),
 		Permits: d.Limit, Remaining: d.Remaining, Reserved: state.Reserved, Used: max(0, d.Limit-d.Remaining-state.Reserved),
 		ResetAfter: appendSeconds(nil, d.ResetAfter),
@@ -322,8 +291,8 @@ func decodeAdjust(text []byte, into *adjustBody) *answer.Problem {
 	return nil
 }
 
-func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJSON {
-	return adjustmentJSON{
+func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) operator.Adjustment {
+	return operator.Adjustment{
 		Time: a.Time.UTC(), Limit: l.name, Key: operator.SpellKey(key), Permits: a.Permits, Remaining: a.Remaining,
 		By: a.By, Reason: a.Reason,
 	}
@@ -349,7 +318,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Pr
 	if p != nil {
 		return p
 	}
-	all := make([]adjustmentJSON, 0, most)
+	all := make([]operator.Adjustment, 0, most)
 	for i := range limits {
 		l := &limits[i]
 		some, err := h.quotas.Adjustments(r.Context(), l.charge.Policy, l.charge.Key, most)
@@ -360,13 +329,11 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Pr
 			all = append(all, adjustmentOf(l, key, &some[j]))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b adjustmentJSON) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(all, func(a, b operator.Adjustment) int { return b.Time.Compare(a.Time) })
 	name, _, _ := strings.Cut(limits[0].name, "/")
-	return writeJSON(w, struct {
-		Policy      string           `json:"policy"`
-		Key         string           `json:"key"`
-		Adjustments []adjustmentJSON `json:"adjustments"`
-	}{name, operator.SpellKey(key), all[:min(len(all), most)]})
+	return writeJSON(w, operator.QuotaHistory{
+		Policy: name, Key: operator.SpellKey(key), Adjustments: all[:min(len(all), most)],
+	})
 }
 
 // quotaProblem is why the owner of the limits has not answered.

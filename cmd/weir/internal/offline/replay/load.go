@@ -29,9 +29,10 @@ var limitNames = []string{"limit", "burst", "by", "max-keys"}
 // configurations are those of the flags. If there is no --config, the first is the limit of the flags, of which one must be given
 // if it is compared with another: the limit that holds without any flag is hardly what somebody has in force.
 func (o *options) configurations(cmd *cobra.Command) ([]configuration, error) {
-	for _, name := range limitNames {
-		if o.config != "" && cmd.Flags().Changed(name) {
-			return nil, flags.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+	if o.config != "" {
+		why := "cannot be combined with --config, which has its own limits"
+		if err := flags.Alone(cmd.Flags(), why, limitNames...); err != nil {
+			return nil, err
 		}
 	}
 	var all []configuration
