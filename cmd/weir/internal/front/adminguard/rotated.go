@@ -12,7 +12,7 @@ import (
 
 const (
 	fileMode = 0o600
-	// asideForm is the time in the name of a file that was put aside. It has as many digits each time, so that names are in order.
+	// asideForm is the time in the name of a file that was put aside. All have as many digits, so that names are in order.
 	asideForm = "2006-01-02T15-04-05.000000000"
 )
 
