@@ -11,15 +11,15 @@
 --   head     op byte, full byte, time in tests or -1, how long a reservation lasts, the fewest permits that are lent or when permits
 --            were lent; the 15 bytes of the ID of a reservation
 --   charge   length byte, header, zero byte, permits (-1: more than the limit), and
---            of a bucket the time in which they are regained: microseconds, and parts of one
+--            of a bucket the times in which all and they are regained: microseconds, and parts of one
 --            of a calendar from, passed, and five edges: passed windows lie between from and the first edge
--- Before the arguments of several requests stands a zero byte, and how many keys and arguments each has, in a byte each; no
--- argument is that of the request before it once more.
+-- Before the arguments of several requests stands a zero byte, and how many keys and arguments each has, in a byte each. 0 keys
+-- are the one of the request before it, and 0 arguments its argument. Requests for a single key that is the same follow each other.
 --
 -- A record is the header of the limit that it is held to, a byte with 1 for reservations and 2 for loans of which nothing is given
 -- back, its time, of reservations how many they are, of how many permits, when the first expires and the last, of loans until when
--- they were made and when all of that has come back anyway, and the state:
---   T bucket       header per, burst, num, full (2)      state missing to full (2), returned, if there are reservations
+-- they were made and when all of that has come back anyway, the state, and until when the server keeps it at least:
+--   T bucket       header per, burst, num                state missing to full (2), returned, if there are reservations
 --   F fixed        header limit, window                  state start, used, excess
 --   S sliding      header limit, window, segments        state segment, used in each, the newest first, without zeros at the end
 --   A counter      header limit, window                  state start, used in it and in the one before
@@ -28,145 +28,33 @@
 --
 -- A reply begins with a byte: 0 done, 1 send all keys, 2 send edges around a time (and, if that is not 0, from another edge). After
 -- 0 follow the time, and for each charge 0 refused, 1 allowed or 2 too many reservations, the time that counts for the record,
--- and the state that the rest of the decision is computed from. Nothing is written before it is known that nothing is missing.
--- For several requests, there is a list of replies.
+-- and the state that the rest of the decision is computed from. After 3 the same follows without the time, which is that of the
+-- record. Nothing is written before it is known that nothing is missing. For several requests, there is a list of replies.
 local spread = unpack
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
-local GUARD, MARGIN, MOST = 10000000, 1000, 10000
+local GUARD, MARGIN, MOST, IDLE = 10000000, 1000, 10000, 3600000000
 local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
--- What was read last of an argument, as those of several requests are often the same.
-local seen, hlen, code, header, num, fus, fpart, n, wus, wpart
+-- What the argument says that was read last, as those of several requests are often the same.
+local seen, code, header, hlen, behind, limit, window, segments, num, fus, fpart, n, wus, wpart
 
--- taken takes one charge of a record without reservations whose limit has not changed: what follows below would do the same, slower.
--- It returns the reply, and the record if it is to be written, for so many milliseconds; or nothing for other records.
-local function taken(rec, a, now)
-  if a ~= seen then
-    local _
-    seen = a
-    hlen, code = byte(a, 1, 2)
-    header = sub(a, 2, hlen + 2)
-    if code == 84 then num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19) end
-  end
-  local t = now
-  local known = rec and sub(rec, 1, hlen + 1) == header
-  local last, us, part
-  if known then
-    last, us, part = unpack('<ddd', rec, hlen + 2) -- the latter two are those of a bucket
-    if now < last then
-      t = last
-      known = last - now <= GUARD -- otherwise the record has to go back
-    end
-  end
-  if code == 84 and (known or not rec) then
-    if known then
-      us = us - (t - last)
-      if us < 0 then us, part = 0, 0 end
-    else
-      us, part = 0, 0
-    end
-    if n < 0 then return pack('<BdBddd', 0, now, 0, t, us, part) end
-    local eus, epart = us + wus, part + wpart
-    if epart >= num then eus, epart = eus + 1, epart - num end
-    if eus > fus or eus == fus and epart > fpart then return pack('<BdBddd', 0, now, 0, t, us, part) end
-    if n == 0 then return pack('<BdBddd', 0, now, 1, t, us, part) end
-    return pack('<BdBddd', 0, now, 1, t, eus, epart), header .. pack('<ddd', t, eus, epart),
-      floor((eus + (t - now)) / 1000) + 1 + MARGIN
-  elseif known and code == 70 then
-    local limit, window, _, n = unpack('<ddBd', a, 3)
-    local start, taken, excess = unpack('<ddd', rec, 27)
-    local begin = t - t % window
-    if begin >= start and (begin == start or taken <= limit) then
-      if begin > start then start, taken, excess = begin, 0, 0 end
-      if n < 0 or n >= 1 and taken + n > limit or taken >= limit then
-        return pack('<BdBdddd', 0, now, 0, t, start, taken, excess)
-      end
-      taken = taken + n
-      if n > 0 then
-        return pack('<BdBdddd', 0, now, 1, t, start, taken, excess), header .. pack('<dddd', t, start, taken, excess),
-          floor((start + window - now) / 1000) + 1 + MARGIN
-      end
-      return pack('<BdBdddd', 0, now, 1, t, start, taken, excess)
-    end
-  elseif known and code == 65 then
-    local limit, window, _, n = unpack('<ddBd', a, 3)
-    local start, cur, prev = unpack('<ddd', rec, 27)
-    local begin = t - t % window
-    if begin > start then
-      if begin - start == window then prev = cur else prev = 0 end
-      cur = 0
-    end
-    local p = prev * (window - (t - begin))
-    if begin >= start and p < 4503599627370496 then
-      local weight = floor(p / window)
-      if weight * window < p then weight = weight + 1 end
-      if n < 0 or cur + weight + math.max(n, 1) > limit then
-        return pack('<BdBdddd', 0, now, 0, t, begin, cur, prev)
-      end
-      cur = cur + n
-      if n > 0 then
-        return pack('<BdBdddd', 0, now, 1, t, begin, cur, prev), header .. pack('<dddd', t, begin, cur, prev),
-          floor((begin + 2 * window - now) / 1000) + 1 + MARGIN
-      end
-      return pack('<BdBdddd', 0, now, 1, t, begin, cur, prev)
-    end
-  elseif known and code == 75 then
-    local limit = unpack('<d', a, 3)
-    local n, _, _, _, begin, stop = unpack('<dddddd', a, hlen + 3)
-    local start, taken, excess = unpack('<ddd', rec, hlen + 10)
-    if t >= begin and t < stop and (begin == start or begin > start and taken <= limit) then
-      if begin > start then taken, excess = 0, 0 end
-      if n < 0 or taken + math.max(n, 1) > limit then return pack('<BdBddd', 0, now, 0, t, begin, taken) end
-      taken = taken + n
-      if n > 0 then
-        return pack('<BdBddd', 0, now, 1, t, begin, taken), header .. pack('<ddddd', t, begin, taken, excess, stop),
-          floor((stop - now) / 1000) + 1 + MARGIN
-      end
-      return pack('<BdBddd', 0, now, 1, t, begin, taken)
-    end
-  elseif known and code == 83 then
-    local limit, window, segments, _, n = unpack('<dddBd', a, 3)
-    local step = window / segments
-    local seg = unpack('<d', rec, 35)
-    local i, size = floor(t / step), (#rec - 42) / 8
-    local k = i - seg
-    if step % 1 == 0 and k >= 0 then
-      local s, total = { unpack('<' .. string.rep('d', size), rec, 43) }, 0
-      s[size + 1] = nil
-      if k > 0 then
-        local moved = {}
-        for j = 1, math.min(k, segments) do moved[j] = 0 end
-        for j = 1, math.min(size, segments - k) do moved[k + j] = s[j] end
-        s = moved
-        size = #s
-      end
-      while size > 0 and s[size] == 0 do
-        s[size] = nil
-        size = size - 1
-      end
-      for j = 1, size do total = total + s[j] end
-      if n < 0 or total + math.max(n, 1) > limit then
-        return pack('<BdBdBd' .. string.rep('d', size), 0, now, 0, t, size + 1, i, spread(s))
-      end
-      if n > 0 then
-        s[1] = (s[1] or 0) + n
-        size = math.max(size, 1)
-        return pack('<BdBdBd' .. string.rep('d', size), 0, now, 1, t, size + 1, i, spread(s)), header .. pack('<dd' .. string.rep('d', size), t, i, spread(s)),
-          floor((window + (t - now)) / 1000) + 1 + MARGIN
-      end
-      return pack('<BdBdBd' .. string.rep('d', size), 0, now, 1, t, size + 1, i, spread(s))
-    end
+local function read_charge(a)
+  seen = a
+  hlen, code = byte(a, 1, 2)
+  header, behind = sub(a, 2, hlen + 2), string.format('%d', hlen + 1)
+  n = unpack('<d', a, hlen + 3)
+  if code == 84 then num, n, fus, fpart, wus, wpart = unpack('<dxddddd', a, 19)
+  elseif code == 83 then limit, window, segments = unpack('<ddd', a, 3)
+  elseif code == 75 then limit = unpack('<d', a, 3)
+  else limit, window = unpack('<dd', a, 3)
   end
 end
 
--- read reads the head of a request: what is asked, the time and how many arguments come before those of charges.
+-- read reads the head of a request, if it has one: what is asked, of which keys, the time and what else there is to say.
 local clock
-local function read(ARGV)
-  local op, full, now, extra, argument = TAKE, 0, -1, 0, 0
-  if ARGV[2] then -- without a head, a charge is taken
-    op, full, now, extra = unpack('<BBdd', ARGV[1])
-    argument = 1
-  end
+local function read(head)
+  local op, full, now, extra = TAKE, 0, -1, 0
+  if head then op, full, now, extra = unpack('<BBdd', head) end
   MARGIN = 1000
   if now >= 0 then -- a test has given the time: what the server's clock shows must not drop a record meanwhile
     MARGIN = 3600000
@@ -177,26 +65,150 @@ local function read(ARGV)
     end
     now = clock
   end
-  return op, full, now, extra, argument
+  return op, full, now, extra
+end
+
+-- replied is how a reply begins: what is asked for is granted or not, by the clock and for the time of the record.
+local function replied(ok, now, t)
+  if t == now then return ok and '\3\1' or '\3\0' end
+  return pack('<BdB', 0, now, ok and 1 or 0)
+end
+
+-- taken takes the charge that was read of a record of the same limit that has no reservations and no loans of which nothing is given
+-- back, or of none: what follows below would do the same, slower. The time and the state stand in rec from first to last, or first
+-- is nil. It returns the reply, and what is to be written in their place, if anything, and until when that is needed; or nothing
+-- for records that it does not know how to take of.
+local function taken(rec, first, last, now)
+  local t, at, w, x, y = now, 0, 0, 0, 0
+  if code == 84 then
+    if first then
+      if last - first ~= 23 then return end
+      at, w, x = unpack('<ddd', rec, first)
+      if at > now then
+        t = at
+        if t - now > GUARD then return end -- the record has to go back
+      end
+      w = w - (t - at)
+      if w < 0 then w, x = 0, 0 end
+    end
+    if n > 0 then
+      local us, part = w + wus, x + wpart
+      if part >= num then us, part = us + 1, part - num end
+      if us < fus or us == fus and part <= fpart then
+        local state = pack('<ddd', t, us, part)
+        if part > 0 then us = us + 1 end
+        if t == now then return '\3\1' .. state, state, t + us end
+        return replied(true, now, t) .. state, state, t + us
+      end
+    elseif n == 0 then
+      local us, part = w + wus, x + wpart
+      if part >= num then us, part = us + 1, part - num end
+      return replied(us < fus or us == fus and part <= fpart, now, t) .. pack('<ddd', t, w, x)
+    end
+    return replied(false, now, t) .. pack('<ddd', t, w, x)
+  end
+  if first then
+    at, w = unpack('<dd', rec, first)
+    if at > now then
+      t = at
+      if t - now > GUARD then return end
+    end
+  end
+  local taken = math.max(n, 1)
+  if code == 70 then
+    if first and last - first ~= 31 then return end
+    if first then x, y = unpack('<dd', rec, first + 16) end
+    local begin = t - t % window
+    if begin < w or begin > w and x > limit then return end
+    if begin > w then w, x, y = begin, 0, 0 end
+    local ok = n >= 0 and x + taken <= limit
+    local state = pack('<dddd', t, w, ok and x + n or x, y)
+    if ok and n > 0 then return replied(ok, now, t) .. state, state, w + window end
+    return replied(ok, now, t) .. state
+  elseif code == 65 then
+    if first and last - first ~= 31 then return end
+    if first then x, y = unpack('<dd', rec, first + 16) end
+    local begin = t - t % window
+    if begin > w then
+      if begin - w == window then y = x else y = 0 end
+      x = 0
+    end
+    local p = y * (window - (t - begin))
+    if begin < w or p >= 4503599627370496 then return end
+    local weight = floor(p / window)
+    if weight * window < p then weight = weight + 1 end
+    local ok = n >= 0 and x + weight + taken <= limit
+    local state = pack('<dddd', t, begin, ok and x + n or x, y)
+    if ok and n > 0 then return replied(ok, now, t) .. state, state, begin + 2 * window end
+    return replied(ok, now, t) .. state
+  elseif code == 75 then
+    if first and last - first ~= 39 then return end
+    if first then x, y = unpack('<dd', rec, first + 16) end
+    local begin, stop = unpack('<dd', seen, hlen + 35)
+    if t < begin or t >= stop or begin < w or begin > w and x > limit then return end
+    if begin > w then x, y = 0, 0 end
+    local ok = n >= 0 and x + taken <= limit
+    if ok then x = x + n end
+    local reply = replied(ok, now, t) .. pack('<ddd', t, begin, x)
+    if ok and n > 0 then return reply, pack('<ddddd', t, begin, x, y, stop), stop end
+    return reply
+  elseif code == 83 then
+    local step, size, s, total = window / segments, 0, {}, 0
+    local i = floor(t / step)
+    local k = i - w
+    if step % 1 ~= 0 or k < 0 or first and (last - first - 15) % 8 ~= 0 then return end
+    if first then size = math.max(0, math.min((last - first - 15) / 8, segments - k)) end
+    if size > 0 then
+      local old = { unpack('<' .. string.rep('d', size), rec, first + 16) }
+      for j = 1, k do s[j] = 0 end
+      for j = 1, size do
+        s[k + j] = old[j]
+        total = total + old[j]
+      end
+      size = k + size
+      while size > 0 and s[size] == 0 do
+        s[size] = nil
+        size = size - 1
+      end
+    end
+    local ok = n >= 0 and total + taken <= limit
+    if ok and n > 0 then
+      s[1] = (s[1] or 0) + n
+      size = math.max(size, 1)
+    end
+    local state = pack('<d' .. string.rep('d', size), i, spread(s))
+    local reply = replied(ok, now, t) .. pack('<dB', t, size + 1) .. state
+    if ok and n > 0 then return reply, pack('<d', t) .. state, t + window end
+    return reply
+  end
+end
+
+-- write writes head and state over what the server has, rec, or where nothing is. at is where the state begins in it, as a text,
+-- and the record is needed until then. It takes a server longer to keep a record until another time than to change it: one that is
+-- asked for again is kept for half as long again, and for as long as that does changed in place. The time stands at its end.
+local function write(by, key, rec, head, at, state, need, now)
+  if rec then
+    local size = #head + #state
+    if #rec == size + 8 then
+      local kept = unpack('<d', rec, size + 1)
+      if kept >= need and kept - need <= 2 * IDLE then return by('SETRANGE', key, at, state) end
+    end
+    need = need + math.max(1000000, math.min((need - now) / 2, IDLE))
+  end
+  return by('SET', key, head .. state .. pack('<d', need), 'PX', floor((need - now) / 1000) + 1 + MARGIN)
 end
 
 local several = byte(ARGV[1], 1) == 0
 if not several and not KEYS[2] then -- the usual request, in as few steps as it can be
-  local op, now, argument = TAKE, nil, 1
-  if ARGV[2] then
-    local _
-    op, _, now = read(ARGV)
-    argument = 2
-  else
-    local t = call('TIME')
-    clock = t[1] * 1000000 + t[2]
-    now = clock
-  end
+  local op, _, now = read(ARGV[2] and ARGV[1])
   if op == TAKE then
-    local key = KEYS[1]
-    local reply, record, px = taken(call('GET', key), ARGV[argument], now)
-    if record then call('SET', key, record, 'PX', px) end
-    if reply then return reply end
+    read_charge(ARGV[2] or ARGV[1])
+    local rec = call('GET', KEYS[1])
+    if not rec or sub(rec, 1, hlen + 1) == header then
+      local reply, state, need = taken(rec, rec and hlen + 2, rec and #rec - 8, now)
+      if state then write(call, KEYS[1], rec, header, behind, state, need, now) end
+      if reply then return reply end
+    end
   end
 end
 
@@ -272,7 +284,7 @@ if op >= DEBIT and not KEYS[2] then
   if op == RETURN and (not rec or known and extra > t) then return pack('<Bd', 0, now) end
   local left, ok, state, shown = 0, false, nil, nil
   if known and code == 84 then
-    local per, limit, num, fus, fpart = unpack('<ddddd', a, 3)
+    local per, limit, num, _, fus, fpart = unpack('<dddxddd', a, 3)
     x = x - (t - last)
     if x < 0 then x, y = 0, 0 end
     local us, part = 0, 0
@@ -373,7 +385,7 @@ if op >= DEBIT and not KEYS[2] then
     if step % 1 == 0 and k >= 0 then
       local s, size, used = {}, 0, 0
       if rec then
-        size = math.min((#rec - hlen - 17) / 8, segments - k)
+        size = math.min((#rec - hlen - 25) / 8, segments - k)
         if size > 0 then
           for j = 1, k do s[j] = 0 end
           local old = { unpack('<' .. string.rep('d', size), rec, hlen + 18) }
@@ -408,8 +420,7 @@ if op >= DEBIT and not KEYS[2] then
   if state then
     if op ~= LEND or ok then
       if left > 0 then
-        left = math.min(left, 9000000000000000)
-        call('SET', key, sub(a, 2, hlen + 2) .. pack('<d', t) .. state, 'PX', floor((left + (t - now)) / 1000) + 1 + MARGIN)
+        write(call, key, rec, '', '0', sub(a, 2, hlen + 2) .. pack('<d', t) .. state, t + math.min(left, 9000000000000000), now)
       elseif rec then
         call('DEL', key)
       end
@@ -424,7 +435,8 @@ end
 local function parse(h) -- the limit in a header
   local l = { alg = byte(h, 1) }
   if l.alg == 84 then
-    l.per, l.limit, l.num, l.fus, l.fpart = unpack('<ddddd', h, 2)
+    l.per, l.limit, l.num = unpack('<ddd', h, 2)
+    l.fus, l.fpart = muldiv(l.limit, l.per, l.num)
   elseif l.alg == 83 then
     l.limit, l.window, l.segments = unpack('<ddd', h, 2)
   elseif l.alg == 70 or l.alg == 65 then
@@ -873,7 +885,7 @@ local function save(c)
     while n > 1 and s[n] == 0 do n = n - 1 end
   end
   for i = 1, n do parts[i + 2] = pack('<d', s[i]) end
-  call('SET', c.key, table.concat(parts), 'PX', floor((left + math.max(0, c.t - now)) / 1000) + 1 + MARGIN)
+  write(call, c.key, c.rec, '', '0', table.concat(parts), c.t + left, now)
 end
 
 local step = 1
@@ -899,14 +911,14 @@ for i = 1, count do
       c.edges = { e[3], e[4], e[5], e[6], e[7] }
     end
     local rec = call('GET', c.key)
-    c.known = rec and 1 or 0
+    c.rec, c.known = rec, rec and 1 or 0
     if op == RETURN and (not rec or sub(rec, 1, hlen) ~= h) then return pack('<Bd', 0, now) end
     if rec then
       local old = c.l
       local size = hlen
       if sub(rec, 1, hlen) ~= h then
         local alg = byte(rec, 1)
-        if alg == 84 then size = 41 elseif alg == 83 then size = 25 elseif alg == 70 or alg == 65 then size = 17
+        if alg == 84 then size = 25 elseif alg == 83 then size = 25 elseif alg == 70 or alg == 65 then size = 17
         elseif alg == 67 then size = 9 else size = 10 + byte(rec, 10) end
         old = parse(sub(rec, 1, size))
         c.old = old
@@ -921,7 +933,7 @@ for i = 1, count do
       if old.alg == c.l.alg then
         c.s = zero(old)
         local k = 1
-        while pos <= #rec do
+        while pos <= #rec - 8 do
           c.s[k], pos = unpack('<d', rec, pos)
           k = k + 1
         end
@@ -1082,7 +1094,7 @@ else
     charge_.answer = 0
     if ok then
       if l.alg == 84 then
-        local us, part = unpack('<dd', charge_.a, charge_.at)
+        local us, part = unpack('<dd', charge_.a, charge_.at + 16)
         charge_.us, charge_.part = plus(s[1], s[2], us, part, l.num)
         ok = not less(l.fus, l.fpart, charge_.us, charge_.part)
       else
@@ -1144,67 +1156,72 @@ end
 return table.concat(reply)
 end
 
-if not several then return decided(KEYS, ARGV, read(ARGV)) end
-
--- Several requests. Records are read once, and written at the end or before they are used in another way.
-local replies, records, order, expiry, keys = {}, {}, {}, {}, {}
-
--- write writes what was kept. If that fails, all requests for the key have failed, as each was told what those before it took.
-local function write()
-  for i = 1, #order do
-    local key = order[i]
-    local result = redis.pcall('SET', key, records[key], 'PX', expiry[key])
-    if result.err then
-      for k, other in pairs(keys) do
-        if other == key then replies[k] = result end
-      end
-    end
-  end
-  records, order, expiry, keys = {}, {}, {}, {}
-end
-
--- take is taken of a record that is kept.
-local function take(key, a, now)
-  local rec = records[key]
-  if rec == nil then
-    rec = call('GET', key)
-    records[key] = rec
-  end
-  local reply, record, px = taken(rec, a, now)
-  if record then
-    if not expiry[key] then order[#order + 1] = key end
-    records[key], expiry[key] = record, px
-  end
-  return reply
-end
-
-local function request(KEYS, ARGV)
-  local op, full, now, extra, argument = read(ARGV)
-  if op == TAKE and not KEYS[2] then
-    local reply = take(KEYS[1], ARGV[argument + 1], now)
-    if reply then return reply end
-  end
-  write()
+local argument = ARGV[2] and 1 or 0
+if not several then
+  local op, full, now, extra = read(argument == 1 and ARGV[1])
   return decided(KEYS, ARGV, op, full, now, extra, argument)
 end
 
-local layout, k, a = ARGV[1], 0, 1
-for i = 1, (#layout - 1) / 2 do
-  local nk, na = byte(layout, 2 * i, 2 * i + 1)
-  local ok, reply
-  if na == 0 then a, na = a - 1, 1 end -- the same as that of the request before it
-  if nk == 1 then keys[i] = KEYS[k + 1] end
-  if nk == 1 and na == 1 then
-    if not clock then read({}) end
-    MARGIN = 1000
-    ok, reply = pcall(take, KEYS[k + 1], ARGV[a + 1], clock)
+-- Several requests. All records are read at once. One that is missing may be a key of another kind: it is read again by itself.
+local KEYS, ARGV, quietly = KEYS, ARGV, redis.pcall
+local layout, records, replies = { byte(ARGV[1], 2, -1) }, {}, {}
+if KEYS[2] and #KEYS <= 256 then records = call('MGET', spread(KEYS)) end
+
+-- Requests for one key from run on, of whose record, rec, state is what is to be written at last.
+local key, rec, run, state, need, last
+
+-- finish writes that before the request i. If that fails all of the requests have failed, as they build on each other.
+local function finish(i)
+  if state then
+    local result = write(quietly, key, rec, header, behind, state, need, last)
+    if type(result) == 'table' and result.err then
+      for k = run, i - 1 do replies[k] = result end
+    end
+  end
+  key, state = nil, nil
+end
+
+local k, a = 0, 1
+local again -- the reply to the request before, if it is also that to another one for the same
+for i = 1, #layout / 2 do
+  local nk, na = layout[2 * i - 1], layout[2 * i]
+  local op, full, now, extra, reply = TAKE, 0, clock, 0, nil
+  if nk == 0 and na == 0 then reply = again end
+  if na > 1 or not now then op, full, now, extra = read(na > 1 and ARGV[a + 1]) end
+  if op == TAKE and nk < 2 and not reply then
+    local of, arg = KEYS[k + nk], ARGV[a + na]
+    if of ~= key then
+      if state then finish(i) end
+      key, run, rec = of, i, nk == 1 and records[k + 1] or quietly('GET', of)
+    elseif state and arg ~= seen and sub(arg, 2, hlen + 2) ~= header then
+      finish(i)
+      key, run, rec = of, i, quietly('GET', of)
+    end
+    if arg ~= seen then read_charge(arg) end
+    local changed, until_
+    if state then
+      reply, changed, until_ = taken(state, 1, #state, now)
+    elseif not rec then
+      reply, changed, until_ = taken(rec, nil, nil, now)
+    elseif type(rec) == 'table' then -- an error
+      key, reply = nil, rec
+    elseif sub(rec, 1, hlen + 1) == header then
+      reply, changed, until_ = taken(rec, hlen + 2, #rec - 8, now)
+    end
+    again = nil
+    if changed then state, need, last = changed, until_, now else again = reply end
   end
   if not reply then
-    ok, reply = pcall(request, { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) })
+    finish(i)
+    records, again = {}, nil
+    if nk == 0 then k, nk = k - 1, 1 end
+    if na == 0 then a, na = a - 1, 1 end
+    local ok
+    ok, reply = pcall(decided, { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) }, op, full, now, extra, na > 1 and 1 or 0)
+    if not ok and type(reply) ~= 'table' then reply = { err = reply } end -- as older servers have it
   end
-  if not ok and type(reply) ~= 'table' then reply = { err = reply } end -- as older servers have it
   replies[i] = reply
   k, a = k + nk, a + na
 end
-write()
+finish(#layout / 2 + 1)
 return replies

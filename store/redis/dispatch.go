@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net"
 	"runtime"
 	"slices"
@@ -548,6 +549,7 @@ func (d *dispatcher) calls(batch []*request) [][]*request {
 	if d.servers.cluster {
 		slices.SortStableFunc(batch, func(a, b *request) int { return int(a.slot) - int(b.slot) })
 	}
+	group(batch)
 	calls := make([][]*request, 0, 1+len(batch)/maxBatch)
 	for len(batch) > 0 {
 		n := 1
@@ -560,30 +562,80 @@ func (d *dispatcher) calls(batch []*request) [][]*request {
 	return calls
 }
 
+// groupSeed is of the hashes by which group finds keys.
+var groupSeed = maphash.MakeSeed() //nolint:gochecknoglobals // a constant of the process
+
+// group has requests for the same single key follow each other, at the place of the first: the script takes of a record as often
+// as that is asked for in turn, and reads and writes it once. Those of one key keep their order.
+func group(batch []*request) {
+	const slots = 2 * maxSent
+	var (
+		heads [slots]uint16 // by hash, the first request of a key, from 1
+		next  [maxSent]uint16
+		last  [maxSent]uint16 // of a first request
+		apart bool
+	)
+	for i, r := range batch {
+		last[i] = uint16(i)
+		if len(r.keys) != 1 {
+			continue
+		}
+		at := maphash.String(groupSeed, r.keys[0]) % slots
+		for heads[at] != 0 && batch[heads[at]-1].keys[0] != r.keys[0] {
+			at = (at + 1) % slots
+		}
+		if heads[at] == 0 {
+			heads[at] = uint16(i + 1)
+			continue
+		}
+		head := heads[at] - 1
+		apart = apart || int(last[head]) != i-1
+		next[last[head]] = uint16(i)
+		last[head], last[i] = uint16(i), maxSent // it is none
+	}
+	if !apart {
+		return
+	}
+	var all [maxSent]*request
+	n := copy(all[:], batch)
+	batch = batch[:0]
+	for i, r := range all[:n] {
+		if last[i] == maxSent {
+			continue
+		}
+		batch = append(batch, r)
+		for i := next[i]; i != 0; i = next[i] {
+			batch = append(batch, all[i])
+		}
+	}
+}
+
 // joins reports whether a request can be one of several in a call of the script.
 func (r *request) joins() bool {
 	return !r.alone && !r.asking && len(r.keys) < 256 && len(r.args) < 256
 }
 
-// repeats reports whether the only argument of a request is that of the one before it in a call.
-func repeats(call []*request, i int) bool {
-	return i > 0 && len(call[i].args) == 1 && len(call[i-1].args) == 1 && call[i].args[0] == call[i-1].args[0]
+// added is what a request adds to those that the one before it in a call has: nothing if each has one and they are equal.
+func added(before, own []string) []string {
+	if len(before) == 1 && len(own) == 1 && before[0] == own[0] {
+		return nil
+	}
+	return own
 }
 
 // command adds a call of the script for requests: for one its keys and arguments, for several those of all, and before the
-// arguments a zero, and how many keys and arguments each has, in a byte each. No argument is that of the request before it.
+// arguments a zero, and how many keys and arguments each adds to those of the request before it, in a byte each.
 func (d *dispatcher) command(conn *resp.Conn, call []*request, inFull bool) {
 	keys, args := 0, 0
 	var buf [1 + 2*maxBatch]byte
 	layout := buf[:1]
-	for i, r := range call {
-		n := len(r.args)
-		if repeats(call, i) {
-			n = 0
-		}
-		keys += len(r.keys)
-		args += n
-		layout = append(layout, byte(len(r.keys)), byte(n))
+	before := &request{}
+	for _, r := range call {
+		k, a := len(added(before.keys, r.keys)), len(added(before.args, r.args))
+		keys += k
+		args += a
+		layout = append(layout, byte(k), byte(a))
+		before = r
 	}
 	if len(call) > 1 {
 		args++
@@ -597,21 +649,22 @@ func (d *dispatcher) command(conn *resp.Conn, call []*request, inFull bool) {
 		conn.Arg(d.digest)
 	}
 	conn.Arg(strconv.Itoa(keys))
+	before = &request{}
 	for _, r := range call {
-		for _, key := range r.keys {
+		for _, key := range added(before.keys, r.keys) {
 			conn.Arg(key)
 		}
+		before = r
 	}
 	if len(call) > 1 {
 		conn.Arg(string(layout))
 	}
-	for i, r := range call {
-		if repeats(call, i) {
-			continue
-		}
-		for _, arg := range r.args {
+	before = &request{}
+	for _, r := range call {
+		for _, arg := range added(before.args, r.args) {
 			conn.Arg(arg)
 		}
+		before = r
 	}
 }
 

@@ -64,7 +64,7 @@ func newLaw(l weir.Limit) (*law, error) {
 			return nil, err
 		}
 		b := &w.bucket
-		header = numbers(nil, b.per, l.Permits(), b.num, b.full.us, b.full.part)
+		header = numbers(nil, b.per, l.Permits(), b.num)
 	case weir.AlgorithmConcurrency:
 		w.code, w.sent = codeConcurrency, 1
 		header = numbers(nil, l.Permits())
@@ -160,7 +160,7 @@ func (w *law) appendArgument(buf []byte, n int64) []byte {
 	if n > w.Limit() {
 		n = -1
 	}
-	buf = numbers(buf, n)
+	buf = w.appendNumber(buf, n)
 	if w.code == codeBucket {
 		cost := w.bucket.cost(min(max(n, 1), w.Limit()))
 		buf = numbers(buf, cost.us, cost.part)
@@ -170,7 +170,16 @@ func (w *law) appendArgument(buf []byte, n int64) []byte {
 
 // counted is the argument for n permits of which only the number counts, which may be more than the limit.
 func (w *law) counted(n int64) []byte {
-	return numbers(append([]byte(nil), w.head...), n)
+	return w.appendNumber(append([]byte(nil), w.head...), n)
+}
+
+// appendNumber appends a number of permits, and of a bucket the time in which all of its permits are regained.
+func (w *law) appendNumber(buf []byte, n int64) []byte {
+	buf = numbers(buf, n)
+	if w.code == codeBucket {
+		buf = numbers(buf, w.bucket.full.us, w.bucket.full.part)
+	}
+	return buf
 }
 
 // edges appends the edges of a calendar around a time, and how many windows lie between from and the first of them.

@@ -29,9 +29,8 @@ func (s *Store) debitPart(ctx context.Context, p *part) error {
 	if err != nil {
 		return err
 	}
-	now := r.number()
 	for i := range p.charges {
-		p.decisions[i] = p.law(i).decision(&r, now, 0, p.charges[i].Policy)
+		p.decisions[i] = p.law(i).decision(&r, 0, p.charges[i].Policy)
 	}
 	if r.short {
 		clear(p.decisions)
@@ -46,12 +45,11 @@ func (s *Store) lend(ctx context.Context, p *part, least int64) (store.Hold, err
 	if err != nil {
 		return store.Hold{}, err
 	}
-	now := r.number()
 	ahead := r // the time that counts for the record comes after whether it is allowed
 	ahead.byte()
 	c := p.charges[0]
 	taken := ahead.number() * microsecond
-	p.decisions[0] = p.law(0).decision(&r, now, least, c.Policy)
+	p.decisions[0] = p.law(0).decision(&r, least, c.Policy)
 	c.N = r.number()
 	switch {
 	case r.short:

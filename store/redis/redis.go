@@ -174,8 +174,7 @@ func (s *Store) head(op, full byte, extra int64, id string) string {
 	return string(append(numbers([]byte{op, full}, s.virtual.Load(), extra), id...))
 }
 
-// run sends the script what it is asked about a part until it misses nothing, and returns what comes after the first byte of its
-// reply.
+// run sends the script what it is asked about a part until it misses nothing, and returns what comes after the time in its reply.
 func (s *Store) run(ctx context.Context, p *part, op byte, extra int64, id string) (reader, error) {
 	p.op, p.full, p.extra, p.id, p.around = op, 0, extra, id, nil
 	if op == opReserve || op == opSettle {
@@ -190,6 +189,12 @@ func (s *Store) run(ctx context.Context, p *part, op byte, extra int64, id strin
 		r := reader{rest: reply}
 		switch r.byte() {
 		case replyDone:
+			r.now = r.number()
+			return r, nil
+		case replyAtOnce:
+			ahead := r
+			ahead.byte()
+			r.now = ahead.number()
 			return r, nil
 		case replyAllKeys:
 			p.full = 1
@@ -274,9 +279,8 @@ func (s *Store) decide(ctx context.Context, op byte, p *part) error {
 
 // decided reads the decisions.
 func (p *part) decided(r *reader) error {
-	now := r.number()
 	for i := range p.charges {
-		p.decisions[i] = p.law(i).decision(r, now, p.charges[i].N, p.charges[i].Policy)
+		p.decisions[i] = p.law(i).decision(r, p.charges[i].N, p.charges[i].Policy)
 	}
 	if r.short {
 		clear(p.decisions)
@@ -342,11 +346,10 @@ func (s *Store) state(ctx context.Context, p *part, state *store.State) error {
 	if err != nil {
 		return err
 	}
-	now := r.number()
-	p.decisions[0] = p.law(0).decision(&r, now, p.charges[0].N, p.charges[0].Policy)
+	p.decisions[0] = p.law(0).decision(&r, p.charges[0].N, p.charges[0].Policy)
 	*state = store.State{Decision: p.decisions[0], Known: r.number() != 0, Reservations: int(r.number()), Reserved: r.number()}
 	if left := r.number(); left > 0 {
-		state.Forgotten = now*microsecond + left*int64(time.Millisecond)
+		state.Forgotten = r.now*microsecond + left*int64(time.Millisecond)
 	}
 	if r.short {
 		return unavailable(errReply)

@@ -17,6 +17,7 @@ const (
 	replyDone = iota
 	replyAllKeys
 	replyEdges
+	replyAtOnce // the time is that of the record
 )
 
 // What a reply says about a charge.
@@ -30,6 +31,7 @@ const (
 type reader struct {
 	rest  string
 	short bool
+	now   int64 // what the server's clock shows
 }
 
 var errReply = errors.New("weir: the reply of the script is not one that this version knows")
@@ -59,8 +61,8 @@ type state [2 + algo.MaxSegments]uint64
 
 var states = sync.Pool{New: func() any { return new(state) }} //nolint:gochecknoglobals // memory that is used again
 
-// decision reads what the script says about n permits; now is what the server's clock shows.
-func (w *law) decision(r *reader, now, n int64, policy string) weir.Decision {
+// decision reads what the script says about n permits.
+func (w *law) decision(r *reader, n int64, policy string) weir.Decision {
 	answer := r.byte()
 	at := r.number()
 	asked := n
@@ -76,7 +78,7 @@ func (w *law) decision(r *reader, now, n int64, policy string) weir.Decision {
 	if result.Allowed {
 		result.RetryAfter = 0
 	}
-	behind := max(0, at-now) // until a clock that was set back has caught up
+	behind := max(0, at-r.now) // until a clock that was set back has caught up
 	result.RetryAfter, result.ResetAfter = w.wait(result.RetryAfter, behind), w.wait(result.ResetAfter, behind)
 	d := store.DecisionOf(store.Charge{Policy: policy, N: n}, w.Limit(), result)
 	if answer == answerFull {

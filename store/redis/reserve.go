@@ -120,7 +120,6 @@ func (s *Store) settlePart(ctx context.Context, p *part, id string) error {
 	if err != nil {
 		return err
 	}
-	r.number()
 	if found := r.byte(); r.short {
 		return unavailable(errReply)
 	} else if found == 0 {

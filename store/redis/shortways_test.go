@@ -48,8 +48,8 @@ func TestShortWays(t *testing.T) {
 	}
 	const parse = "local function parse(h)" // where the short ways are behind it
 	short.rewrite(t, parse, "redis.call('INCR', 'counted:' .. KEYS[1])\n"+parse)
-	long.rewrite(t, "if op == TAKE and not KEYS[2] then", "if false then")
 	long.rewrite(t, "if op == TAKE then", "if false then")
+	long.rewrite(t, "if op == TAKE and nk < 2 and not reply then", "if false then")
 	long.rewrite(t, "if op >= DEBIT and not KEYS[2] then", "if false then")
 	seed := uint64(time.Now().UnixNano())
 	var wait sync.WaitGroup
