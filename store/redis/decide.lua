@@ -1217,7 +1217,8 @@ for i = 1, #layout / 2 do
     if nk == 0 then k, nk = k - 1, 1 end
     if na == 0 then a, na = a - 1, 1 end
     local ok
-    ok, reply = pcall(decided, { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) }, op, full, now, extra, na > 1 and 1 or 0)
+    local keys, args = { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) }
+    ok, reply = pcall(decided, keys, args, op, full, now, extra, na > 1 and 1 or 0)
     if not ok and type(reply) ~= 'table' then reply = { err = reply } end -- as older servers have it
   end
   replies[i] = reply

@@ -8,14 +8,14 @@
 // # What the server needs
 //
 // A user of the server needs the right to keys that begin with Prefix and to the commands EVAL, EVALSHA, TIME, GET, MGET, SET,
-// SETRANGE, DEL, PEXPIRE, PTTL, HGET, HGETALL, HSET, HDEL, ZADD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO and CLIENT SETNAME. In a cluster
-// it also needs CLUSTER SLOTS, and behind sentinels ROLE, without which a server is believed to be the master
+// SETRANGE, DEL, PEXPIRE, PTTL, HGET, HGETALL, HSET, HDEL, ZADD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO and CLIENT SETNAME. In a
+// cluster it also needs CLUSTER SLOTS, and behind sentinels ROLE, without which a server is believed to be the master
 // (TestUsersAndPasswords).
 //
 // A record of a token bucket takes about 150 bytes of the server's memory with a short key, and a reservation about 290 more.
-// A record expires a second after it equals a fresh one (TestMemoryIsGivenBack). One that was asked for again may stay for half as
-// long again, from a second to an hour, as moving the time at which it expires costs the server more than changing it. BenchmarkTake
-// measures what a decision costs the server and the client.
+// A record expires a second after it equals a fresh one (TestMemoryIsGivenBack). One that was asked for again may stay for half
+// as long again, from a second to an hour, as moving the time at which it expires costs the server more than changing it.
+// BenchmarkTake measures what a decision costs the server and the client.
 //
 // # Failures
 //
