@@ -361,6 +361,7 @@ func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 		*d = c.k.invalid()
 		return false
 	}
+	c.k.states.Touch(c.hash) // while the clock is read
 	c.now = c.k.now()
 	return c.tryAt(d, n, reserve)
 }

@@ -323,6 +323,7 @@ func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
 	if k.base.most == 0 || k.clock != nil || k.closed.Load() { // for the clock, see try
 		return locked, false
 	}
+	k.states.Touch(h) // while the clock is read
 	now := k.now()
 	law := k.base.law
 	shard := k.states.Lock(h)

@@ -134,9 +134,7 @@ const (
 // run does all parts as one step. It returns false, and has done nothing, if their cells cannot be locked together: a key that is
 // in a gate stands in several charges, or gates come and go all the time.
 func (s *step) run() bool {
-	if len(s.parts) > 1 {
-		s.touch()
-	}
+	s.touch() // while shards are locked and the clock is read
 	s.sort()
 	s.gates = s.gates[:0]
 	for attempts, distinct := 0, true; distinct && attempts < mostGateAttempts; {

@@ -179,15 +179,33 @@ type bare struct {
 	slots []struct{ hash, count atomic.Uint64 }
 }
 
+// timed is count with one reading of the clock when the slot was found.
+func (t *bare) timed(key []byte) {
+	n := t.find(key)
+	now := uint64(time.Since(began))
+	for {
+		if old := n.Load(); n.CompareAndSwap(old, max(old+1, now)) {
+			return
+		}
+	}
+}
+
 func (t *bare) count(key []byte) {
+	n := t.find(key)
+	for {
+		if old := n.Load(); n.CompareAndSwap(old, old+1) {
+			return
+		}
+	}
+}
+
+func (t *bare) find(key []byte) *atomic.Uint64 {
 	h := maphash.Bytes(t.seed, key) | 1
 	at, _ := bits.Mul64(h, uint64(len(t.slots)))
 	for {
 		switch slot := &t.slots[at]; slot.hash.Load() {
 		case h:
-			n := slot.count.Load()
-			slot.count.CompareAndSwap(n, n+1)
-			return
+			return &slot.count
 		case 0:
 			if slot.hash.CompareAndSwap(0, h) {
 				continue
@@ -199,9 +217,9 @@ func (t *bare) count(key []byte) {
 	}
 }
 
-// BenchmarkBatches is what a key costs in batches of 64, of a thousand, a million and ten million: beside a bare table without a clock, and
-// beside calls one by one.
-func BenchmarkBatches(b *testing.B) {
+// BenchmarkKeys is what one of a thousand, a million and ten million keys costs: in batches of 64 beside a bare table without a
+// clock, and in calls one by one beside one that reads a clock for each.
+func BenchmarkKeys(b *testing.B) {
 	const batch = 64
 	for _, keys := range []int{1000, 1_000_000, 10_000_000} {
 		// The keys that are asked for lie in their order, as in what a client has sent.
@@ -214,10 +232,15 @@ func BenchmarkBatches(b *testing.B) {
 		}
 		of := func(i int) []byte { return text[16*i : 16*i+16 : 16*i+16] }
 		p := planOf(b, keyedOf(b, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: keys}), weir.TokenBucket(weir.PerSecond(1000), 1e6))
+		plain, err := weir.NewKeyed[string](p.Limit(), weir.KeyedOptions{MaxKeys: keys})
+		if err != nil {
+			b.Fatal(err)
+		}
 		table := &bare{maphash.MakeSeed(), make([]struct{ hash, count atomic.Uint64 }, 2*keys)}
 		for i := range keys {
 			key := name(nil, i)
 			p.TakeBytes(key, 1)
+			keyset.AllowBytes(plain, key)
 			table.count(key)
 		}
 		var s keyset.Step
@@ -230,6 +253,16 @@ func BenchmarkBatches(b *testing.B) {
 					"bare": func() {
 						for i := range batch {
 							table.count(of(at + i))
+						}
+					},
+					"clock": func() {
+						for i := range batch {
+							table.timed(of(at + i))
+						}
+					},
+					"allow": func() {
+						for i := range batch {
+							keyset.AllowBytes(plain, of(at+i))
 						}
 					},
 					"each": func() {
@@ -268,6 +301,7 @@ func BenchmarkBatches(b *testing.B) {
 				b.ReportMetric(ns, "ns/"+name)
 			}
 			b.ReportMetric(least["each"]/least["bare"], "each/bare")
+			b.ReportMetric(least["allow"]/least["clock"], "allow/clock")
 		})
 	}
 }

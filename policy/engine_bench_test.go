@@ -172,3 +172,38 @@ var errNoCost = errors.New("no cost")
 
 func (failingCost) Int(*policy.Request) (int64, error) { return 0, errNoCost }
 func (failingCost) String() string                     { return "failing" }
+
+// allowed, and one that the last limit refuses.
+func BenchmarkEngineCold(b *testing.B) {
+	for _, refused := range []bool{false, true} {
+		b.Run(fmt.Sprintf("refused=%v", refused), func(b *testing.B) {
+			set := manyRules(10_000, 3)
+			if refused {
+				set.Policies[2].Limits[0].Limit = weir.TokenBucket(weir.PerHour(1), 1)
+			}
+			e, err := policy.NewEngine(set, policy.EngineOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := policy.Request{Protocol: "http", Method: "GET", Host: "api.example.com", Path: "/v1/things7/12", Header: http.Header{}}
+			var v policy.Verdict
+			const clients = 1 << 18
+			ask := func(i int) {
+				i = i * 77777 % clients
+				r.Client = netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+				e.Take(&r, &v)
+				v.Release()
+			}
+			for i := range 2 * clients {
+				ask(i)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				ask(i)
+			}
+			if v.Allowed == refused || len(v.Parts) != 3 {
+				b.Fatalf("%d limits: %+v", len(v.Parts), v.Decision())
+			}
+		})
+	}
+}
