@@ -65,9 +65,12 @@ func (s *step) sort() {
 	s.order = s.order[:0]
 	for i := range s.parts {
 		p := &s.parts[i]
-		s.order = append(s.order, place(p.k.id<<16|uint64(p.k.states.IndexOf(p.hash)))<<placeBits|place(i))
+		at := place(p.k.id<<16|uint64(p.k.states.IndexOf(p.hash)))<<placeBits | place(i)
+		s.order = append(s.order, at)
+		for j := i; j > 0 && s.order[j-1] > at; j-- {
+			s.order[j-1], s.order[j] = at, s.order[j-1]
+		}
 	}
-	slices.Sort(s.order)
 }
 
 // place is a shard, in an order of all shards of all limiters, and a part whose key is in it.
