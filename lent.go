@@ -22,9 +22,9 @@ import (
 // interval on, that is at most burst - out, to which it was filled, and what comes until the last: together at most
 // burst + rate x t.
 //
-// What is out grows by a whole block with the first one of a cell, in the step that takes it from the bucket, and ends when all is
-// collected. A first block that is smaller empties the bucket, which then lacks more than all blocks together.
-// Until then, for a lentPeriod at most, a bucket that is nearly full may not regain what is out and spent.
+// What is out grows by a whole block with the first one of a cell, in the step that takes it from the bucket. A first block that
+// is smaller empties the bucket, which then lacks more than all blocks together. Nothing is out once all is collected. Until
+// then, for a lentPeriod at most, a bucket that is nearly full may not regain what is out and spent.
 type lending struct {
 	cells [tally.Cells]struct {
 		permits atomic.Int64
@@ -107,7 +107,8 @@ func (a *arrival) takeLent(i uint) (ok bool) {
 
 // pass lets time pass until now.
 func (l *lending) pass(now int64, scale uint64) {
-	hi, gone := bits.Mul64(uint64(max(now-l.at, 0)), scale)
+	now = max(now, l.at)
+	hi, gone := bits.Mul64(uint64(now-l.at), scale)
 	if l.at = now; hi == 0 && l.ahead > l.out && gone < uint64(l.ahead-l.out) {
 		l.ahead -= int64(gone)
 	} else {

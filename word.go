@@ -353,8 +353,8 @@ func (a *arrival) settle(c *claim, how settlement, actual int64) {
 // undo gives back n of the permits of m without the lock. It is ok only if no caller has taken any since, of which
 // [algo.TokenBucket.Cancel] gives back all that are missing, and if it does not need the lock.
 //
-// No clock is read. If the bucket is full now, it is so from an earlier time on, which makes no difference but to Stats.Idle: that
-// begins when the word is raised.
+// No clock is read. If the bucket is full now, it is so from an earlier time on, which makes no difference but to Stats.Idle:
+// that begins when the word is raised.
 //
 // The time in the word must be within half of the horizon. An epoch that moves after it was read here lies behind that, and the
 // word with it, so that the exchange fails and never writes a time before the epoch.
