@@ -121,6 +121,14 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 			-o DPkg::Lock::Timeout=120 --no-install-recommends chromium fonts-dejavu-core; } || \
 			echo 'chromium is missing: install it, or the tests of lab/interop/browser fail'; \
 	}
+	@command -v node >/dev/null && command -v npm >/dev/null && command -v h2load >/dev/null || { \
+		$(HEADING) 'installing nodejs, npm and nghttp2-client'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); missing=nghttp2-client; \
+		command -v node >/dev/null || missing="$$missing nodejs"; command -v npm >/dev/null || missing="$$missing npm"; \
+		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends $$missing; } || \
+			echo 'node, npm or h2load is missing: install them, or the tests of lab/interop fail'; \
+	}
 	@command -v spin >/dev/null && command -v gcc >/dev/null || { \
 		$(HEADING) 'installing spin and gcc'; \
 		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
