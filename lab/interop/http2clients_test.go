@@ -38,7 +38,7 @@ type nodeCall struct {
 	Timeout  int               `json:"timeout,omitempty"` // ms
 	Cancel   bool              `json:"cancel,omitempty"`
 	Count    int               `json:"count,omitempty"`
-	AtOnce   int               `json:"atOnce,omitempty"`
+	AtOnce   int               `json:"at_once,omitempty"`
 }
 
 type nodeReply struct {

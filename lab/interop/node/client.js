@@ -28,7 +28,7 @@ function call({method, request = '', metadata = {}, timeout, cancel}) {
 
 // calls makes as many calls as are asked for, so many at a time.
 async function calls(asked) {
-  const {count = 1, atOnce = 1} = asked;
+  const {count = 1, at_once: atOnce = 1} = asked;
   const replies = [];
   let begun = 0;
   const one = async () => {

@@ -393,7 +393,7 @@ func TestEnvoysConnection(t *testing.T) {
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: 256 << 20},
 	)
 	p.must(p.w.WriteWindowUpdate(0, 256<<20-65535))
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // to be repeated
+	random := rand.New(rand.NewPCG(1, 2))
 	const calls = 400
 	go func() {
 		for i := range calls {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,7 +84,8 @@ type forms struct {
 
 // formed reports whether replies can be made by forms: none of their fields depends on anything else.
 func (o *Options) formed() bool {
-	return len(o.LimitFields) == 0 && (o.Fields == 0 || o.Fields == ratelimitfields.RateLimit11 || o.Fields == ratelimitfields.NoFields)
+	return len(o.LimitFields) == 0 && (o.Fields == 0 || o.Fields == ratelimitfields.RateLimit11 ||
+		o.Fields == ratelimitfields.NoFields)
 }
 
 // mostRemaining is more than a header field tells.
@@ -100,25 +102,33 @@ func (f *forms) look(c *call) bool {
 	}
 	f.now.binding, f.now.length = v.Binding, n
 	for i := range n {
-		p := &v.Parts[i]
-		d := &p.Decision
-		if p.Request != i || !d.Allowed || d.Reason != weir.ReasonNone || p.Unasked || d.Remaining <= 0 ||
-			d.Remaining >= mostRemaining || d.ResetAfter <= 0 {
+		if !f.lookAt(c, i) {
 			return false
 		}
-		s := &f.now.parts[i]
-		if s.match = nil; len(c.matched) > 0 {
-			m := &c.matched[i]
-			if m.Outcome != ratelimitconfig.Limited || m.Overrides || m.Limit.Shadow || m.Limit.Quota || m.Limit.RequestsPerUnit == 0 {
-				return false
-			}
-			s.match = m.Limit
-		}
-		x := numbers{uint64(d.Remaining), clamped(d.Remaining), uint64((d.ResetAfter + time.Second - 1) / time.Second)}
-		f.numbers[i] = x
-		s.policy, s.rule, s.applied, s.limit, s.quota = p.Policy, p.Rule, p.Applied(), p.Limit, d.Limit
-		s.lengths = lengthsOf{digits(x.remaining), wire(x.remainingWire), digits(x.reset), wire(x.reset)}
 	}
+	return true
+}
+
+// lookAt is look for one descriptor.
+func (f *forms) lookAt(c *call, i int) bool {
+	p, s := &c.charged.verdict.Parts[i], &f.now.parts[i]
+	d := &p.Decision
+	if p.Request != i || !d.Allowed || d.Reason != weir.ReasonNone || p.Unasked || d.Remaining <= 0 ||
+		d.Remaining >= mostRemaining || d.ResetAfter <= 0 {
+		return false
+	}
+	if s.match = nil; len(c.matched) > 0 {
+		m := &c.matched[i]
+		if m.Outcome != ratelimitconfig.Limited || m.Overrides || m.Limit.Shadow || m.Limit.Quota ||
+			m.Limit.RequestsPerUnit == 0 {
+			return false
+		}
+		s.match = m.Limit
+	}
+	x := numbers{uint64(d.Remaining), clamped(d.Remaining), uint64((d.ResetAfter + time.Second - 1) / time.Second)}
+	f.numbers[i] = x
+	s.policy, s.rule, s.applied, s.limit, s.quota = p.Policy, p.Rule, p.Applied(), p.Limit, d.Limit
+	s.lengths = lengthsOf{digits(x.remaining), wire(x.remainingWire), digits(x.reset), wire(x.reset)}
 	return true
 }
 
@@ -283,17 +293,17 @@ func (c *call) blanksOfHeader(x *form, header string, end int) bool {
 			order = append(order, i)
 		}
 	}
-	for i := len(order) - 1; i >= 0; i-- {
-		n := c.forms.numbers[order[i]]
+	for i, part := range slices.Backward(order) {
+		n := c.forms.numbers[part]
 		if !cut(strconv.FormatUint(n.reset, 10)) {
 			return false
 		}
-		x.add(resetText, order[i], from+len(text), from+len(text)+int(digits(n.reset)))
+		x.add(resetText, part, from+len(text), from+len(text)+int(digits(n.reset)))
 		if !cut(";t=") || !cut(strconv.FormatUint(n.remaining, 10)) {
 			return false
 		}
-		x.add(remainingText, order[i], from+len(text), from+len(text)+int(digits(n.remaining)))
-		if !cut(`;r=`) || !cut(`"`+parts[order[i]].Decision.Policy+`"`) || i > 0 && !cut(", ") {
+		x.add(remainingText, part, from+len(text), from+len(text)+int(digits(n.remaining)))
+		if !cut(`;r=`) || !cut(`"`+parts[part].Decision.Policy+`"`) || i > 0 && !cut(", ") {
 			return false
 		}
 	}

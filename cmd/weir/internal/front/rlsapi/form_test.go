@@ -118,7 +118,7 @@ func TestFormsAreReplies(t *testing.T) {
 // compareForms asks two services the same, and returns how many forms were found in the calls of the first.
 func compareForms(t *testing.T, services [2]*service, clock *manualclock.Clock) (made int) {
 	t.Helper()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // to be repeated
+	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		r := &ratelimitv3.RateLimitRequest{Domain: "edge", HitsAddend: uint32(random.IntN(3))}
 		for range 1 + random.IntN(3)*random.IntN(3) {

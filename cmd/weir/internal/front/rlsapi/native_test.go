@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
@@ -11,7 +12,7 @@ import (
 
 // TestNativeRequestsAreMadeAnew: nothing of an earlier request is in the next one, whatever its keys are.
 func TestNativeRequestsAreMadeAnew(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // to be repeated
+	random := rand.New(rand.NewPCG(1, 2))
 	c := &call{service: newService(Options{})}
 	keys, values := []string{"a", "b", "a/b", "b/a", "client_ip", "/"}, []string{"", "192.0.2.1", "x", "y/z", "2001:db8::1"}
 	var entries []ratelimitconfig.Entry
@@ -23,11 +24,12 @@ func TestNativeRequestsAreMadeAnew(t *testing.T) {
 				entries = append(entries, ratelimitconfig.Entry{Key: keys[random.IntN(len(keys))]})
 			}
 		}
-		path, attributes, client := "", map[string]string{}, netip.Addr{}
+		var path strings.Builder
+		attributes, client := map[string]string{}, netip.Addr{}
 		for j := range entries {
 			e := &entries[j]
 			e.Value = values[random.IntN(len(values))]
-			path += "/" + e.Key
+			path.WriteString("/" + e.Key)
 			if _, twice := attributes[e.Key]; !twice {
 				attributes[e.Key] = e.Value
 			}
@@ -46,8 +48,8 @@ func TestNativeRequestsAreMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := &c.descriptors[0]
-		if r.Path != path || !maps.Equal(r.Attributes, attributes) || r.Client != client || r.Protocol != protocol || r.Cost != 1 {
-			t.Fatalf("%v: %q %v %v, want %q %v %v", entries, r.Path, r.Attributes, r.Client, path, attributes, client)
+		if r.Path != path.String() || !maps.Equal(r.Attributes, attributes) || r.Client != client || r.Protocol != protocol || r.Cost != 1 {
+			t.Fatalf("%v: %q %v %v, want %q %v %v", entries, r.Path, r.Attributes, r.Client, path.String(), attributes, client)
 		}
 		if c.known[0].path != "" {
 			adopted++
