@@ -54,13 +54,13 @@ type pass struct {
 	modules int       // at a time
 }
 
-// passes lists what runs. As many modules are tested at a time as there are processors, and of each of them one package. The
-// contention tests are those with Contention in their name, and those with Million in it need as many of something. The race
-// detector slows them down by an order of magnitude, so they run once more without it, one package at a time so that nothing else
-// competes for the processors. Tests that compute in one goroutine are in files that are not built with the race detector: it
-// finds nothing there, and they run only without.
+// passes lists what runs. One module more is tested at a time than there are processors, as many tests wait for something, and
+// of each of them one package. The contention tests are those with Contention in their name, and those with Million in it need as
+// many of something. The race detector slows them down by an order of magnitude, so they run once more without it, one package at
+// a time so that nothing else competes for the processors. Tests that compute in one goroutine are in files that are not built with
+// the race detector: it finds nothing there, and they run only without.
 func passes(opts testOptions) []pass {
-	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
+	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU() + 1}
 
 	if opts.noVet {
 		first.title, first.args[0] = "test", noVet
@@ -90,7 +90,7 @@ func passes(opts testOptions) []pass {
 	if opts.contention {
 		all = append(all, pass{
 			title:   "contention tests and those with millions at full speed",
-			args:    []string{noVet, "-p=1"},
+			args:    []string{noVet}, // one package at a time, which all processors build
 			only:    named(contention),
 			modules: 1,
 		})
@@ -107,6 +107,7 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	defer end()
 
 	modules = largestFirst(modules)
+	build(ctx, opts.race, modules)
 
 	for _, p := range passes(opts) {
 		headingf(out, "%s", p.title)
@@ -129,6 +130,24 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	}
 
 	return nil
+}
+
+// build compiles all packages of a workspace: modules that are tested at the same time would each compile what they share. What
+// does not build is reported by go test.
+func build(ctx context.Context, race bool, modules []string) {
+	args := []string{"build"}
+
+	if race {
+		args = append(args, "-race")
+	}
+
+	for _, module := range modules {
+		args = append(args, "./"+filepath.Join(module, "..."))
+	}
+
+	cmd := goCommand(ctx, ".", args)
+	cmd.Stderr = nil
+	_ = cmd.Run()
 }
 
 // largestFirst returns the modules in the order of how long their tests are, so that none that takes long begins when all others

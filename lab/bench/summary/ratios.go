@@ -24,12 +24,12 @@ func ratios() []ratio {
 	}
 	one := func(work, row, goroutines string) ratio { return call(work, "One call", "Every call", row, goroutines) }
 	redis := func(work, load, callers string) ratio {
-		return served(work, cell{"Redis: " + load, map[string]string{"x": callers}, "dec./s"}, "weir coherent", "GCRA script (floor)",
-			"redis_rate", "redis_rate, pipelined", "ulule", "ulule, pipelined", "throttled", "throttled, pipelined")
+		at := cell{"Redis: " + load, map[string]string{"x": callers}, "dec./s"}
+		return served(work, at, "weir coherent", "GCRA script (floor)", "redis_rate", "redis_rate, pipelined", "ulule", "ulule, pipelined", "throttled", "throttled, pipelined")
 	}
 	resp := func(work, load, pipeline string) ratio {
-		return served(work, cell{"Servers: " + load, map[string]string{"pipeline": pipeline}, perSecond}, "weir", "bare Go RESP (floor)",
-			"Redis INCR", "GCRA script")
+		at := cell{"Servers: " + load, map[string]string{"pipeline": pipeline}, perSecond}
+		return served(work, at, "weir", "bare Go RESP (floor)", "Redis INCR", "GCRA script")
 	}
 	flying := func(work, load, calls, floor string, peers ...string) ratio {
 		return served(work, cell{"Servers: " + load, map[string]string{"in flight": calls}, perSecond}, "weir", floor, peers...)
@@ -61,7 +61,7 @@ func ratios() []ratio {
 // table below every.
 func call(work, heading, every, row, goroutines string) ratio {
 	return ratio{work, func(r rawTables) (c comparison, err error) {
-		want := map[string]string{"row": row, "go": goroutines}
+		want := map[string]string{rowColumn: row, "go": goroutines}
 		if c, err = r.compared(heading, want); err != nil {
 			return c, err
 		}
@@ -69,7 +69,7 @@ func call(work, heading, every, row, goroutines string) ratio {
 			c.peer = ""
 			return c, err
 		}
-		theirs, err := r.find(cell{every, map[string]string{"row": row, "goroutines": goroutines, "by": c.peer}, "ns a call"})
+		theirs, err := r.find(cell{every, map[string]string{rowColumn: row, "goroutines": goroutines, "by": c.peer}, "ns a call"})
 		if err != nil {
 			return c, err
 		}

@@ -22,15 +22,18 @@ type summary struct {
 	figures  []figure
 }
 
+// rowColumn is the column with the names of rows.
+const rowColumn = "row"
+
 const onTwo = "on 2 goroutines"
 
 // summaries are the tables of the page.
 func summaries() []summary {
 	call := func(row, goroutines string) cell {
-		return cell{"Every call", map[string]string{"row": row, "goroutines": goroutines}, "ns a call"}
+		return cell{"Every call", map[string]string{rowColumn: row, "goroutines": goroutines}, "ns a call"}
 	}
 	keys := func(row, goroutines string) cell {
-		return cell{"Nanoseconds a call", map[string]string{"row": row, "goroutines": goroutines}, "ns a call"}
+		return cell{"Nanoseconds a call", map[string]string{rowColumn: row, "goroutines": goroutines}, "ns a call"}
 	}
 	held := func(keys, column string) cell {
 		return cell{"What a key costs while it is held", map[string]string{"keys": keys}, column}
