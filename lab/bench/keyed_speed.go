@@ -84,7 +84,7 @@ type keyedRow struct {
 }
 
 // rows are the rows, without peers: these are measured one after the other, as not all of them find room at a time.
-func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []keyedRow) {
+func (w keyedWork) rows(ours, planned keyedLimiter, table *bareTable) (rows []keyedRow) {
 	for _, l := range w.loads {
 		for _, goroutines := range []int{1, 2} {
 			name, how := count(w.keys)+" keys, "+l.name, "Keys that are known: "+l.how+". Every call is granted."
@@ -106,7 +106,7 @@ func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []keyedRow) {
 			batches.Name += fmt.Sprintf(", batches of %d", keyedBatch)
 			batches.How += " Each call asks for a batch of them."
 			batches.NoPeer = "no peer decides about several keys at once"
-			batches.Ours = repeated(byWeir, batchCall, l.keys.keys, ours.batches)
+			batches.Ours = repeated(byWeir, batchCall, l.keys.keys, planned.ask)
 			batches.Floors = []Floor{{bare, KeyedBatchTarget}, {called("one by one", row.Ours), 0}}
 			rows = append(rows, keyedRow{row, l.keys.keys}, keyedRow{batches, l.keys.keys})
 		}
@@ -163,8 +163,12 @@ func (w keyedWork) oursAndFloors(ctx context.Context, set Settings, size *KeyedS
 	if err != nil {
 		return nil, err
 	}
+	planned, _, err := w.filled(keyedPlanned())
+	if err != nil {
+		return nil, err
+	}
 	size.Memory = append(size.Memory, m, floor)
-	rows := w.rows(ours, table)
+	rows := w.rows(ours, planned, table)
 	for _, row := range rows {
 		result, err := row.Measure(ctx, set)
 		if err != nil {
@@ -176,6 +180,7 @@ func (w keyedWork) oursAndFloors(ctx context.Context, set Settings, size *KeyedS
 		size.Rows = append(size.Rows, result)
 	}
 	ours.end()
+	planned.end()
 	return rows, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/keyset"
@@ -14,8 +15,6 @@ type keyedLimiter struct {
 	// ask asks for one permit of each key, one after the other, and answers how many were granted. Several goroutines may
 	// call it at once. It names its limiter's type, so that the compiler sees the same call as it would in a program.
 	ask func(keys []string) (granted int)
-	// batches asks for the same in batches of keys, where the limiter can.
-	batches func(keys []string) (granted int)
 	// allow asks for one permit of one key.
 	allow func(key string) bool
 	// takeN asks for n permits of one key at once, where the limiter can.
@@ -71,7 +70,6 @@ func keyedWeir() keyedSubject {
 					}
 					return granted
 				},
-				batches: askBatches(k),
 				allow:   func(key string) bool { return k.Allow(key) },
 				takeN:   func(key string, n int) bool { return k.Take(key, int64(n)).Allowed },
 				tracked: func() int { return int(k.Stats().Keys) },
@@ -81,22 +79,39 @@ func keyedWeir() keyedSubject {
 	}
 }
 
-const batchCall = "keyset.TryAcquireAll(leases, charges...), a charge a key"
+const batchCall = "keyset.Step: Add(plan, key, 1, &decision) of each key; TakeEach()"
+
+// keysTogether is memory that is used again for the keys of a batch.
+type keysTogether struct {
+	step      keyset.Step
+	decisions [keyedBatch]weir.Decision
+}
+
+// keyedPlanned is weir as servers have it, whose clients bring their limits: a batch is of plans.
+func keyedPlanned() keyedSubject {
+	return keyedSubject{By: byWeir, Call: batchCall, New: func(o keyedOptions) keyedLimiter {
+		limit := o.budget.limit()
+		k := must(weir.NewKeyedFunc(limit, weir.KeyedOptions{MaxKeys: o.keys}, func(string) weir.Limit { return limit }))
+		ask := askBatches(must(keyset.Of(k).Plan(limit)))
+		return keyedLimiter{ask: ask, allow: func(key string) bool { return k.Allow(key) }, stop: func() { _ = k.Close() }}
+	}}
+}
 
 // askBatches asks for several keys at once.
-func askBatches(k *weir.Keyed[string]) func(keys []string) int {
-	hands := sync.Pool{New: func() any { return new(byHand) }}
+func askBatches(plan *keyset.Plan) func(keys []string) int {
+	hands := sync.Pool{New: func() any { return new(keysTogether) }}
 	return func(keys []string) (granted int) {
-		h := hands.Get().(*byHand) //nolint:forcetypeassert // there is nothing else in it
+		h := hands.Get().(*keysTogether) //nolint:errcheck // there is nothing else in it
 		defer hands.Put(h)
-		var binding int
 		for some := range slices.Chunk(keys, keyedBatch) {
-			h.charges = h.charges[:0]
-			for _, key := range some {
-				h.charges = append(h.charges, keyset.Charge{Limiter: k, Key: key, N: 1})
+			for i, key := range some {
+				h.step.Add(plan, unsafe.Slice(unsafe.StringData(key), len(key)), 1, &h.decisions[i]) //nolint:gosec // it is only read
 			}
-			if h.leases, binding = keyset.TryAcquireAll(h.leases[:0], h.charges...); h.leases[binding].Allowed() {
-				granted += len(some)
+			h.step.TakeEach()
+			for i := range some {
+				if h.decisions[i].Allowed {
+					granted++
+				}
 			}
 		}
 		return granted

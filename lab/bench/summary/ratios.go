@@ -25,7 +25,8 @@ func ratios() []ratio {
 	one := func(work, row, goroutines string) ratio { return call(work, "One call", "Every call", row, goroutines) }
 	redis := func(work, load, callers string) ratio {
 		at := cell{"Redis: " + load, map[string]string{"x": callers}, "dec./s"}
-		return served(work, at, "weir coherent", "GCRA script (floor)", "redis_rate", "redis_rate, pipelined", "ulule", "ulule, pipelined", "throttled", "throttled, pipelined")
+		return served(work, at, "weir coherent", "GCRA script (floor)", "redis_rate",
+			"redis_rate, pipelined", "ulule", "ulule, pipelined", "throttled", "throttled, pipelined")
 	}
 	resp := func(work, load, pipeline string) ratio {
 		at := cell{"Servers: " + load, map[string]string{"pipeline": pipeline}, perSecond}
