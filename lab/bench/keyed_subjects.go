@@ -101,11 +101,12 @@ func keyedPlanned() keyedSubject {
 func askBatches(plan *keyset.Plan) func(keys []string) int {
 	hands := sync.Pool{New: func() any { return new(keysTogether) }}
 	return func(keys []string) (granted int) {
-		h := hands.Get().(*keysTogether) //nolint:errcheck // there is nothing else in it
+		h := hands.Get().(*keysTogether) // there is nothing else in it
 		defer hands.Put(h)
 		for some := range slices.Chunk(keys, keyedBatch) {
 			for i, key := range some {
-				h.step.Add(plan, unsafe.Slice(unsafe.StringData(key), len(key)), 1, &h.decisions[i]) //nolint:gosec // it is only read
+				text := unsafe.Slice(unsafe.StringData(key), len(key)) //nolint:gosec // it is only read
+				h.step.Add(plan, text, 1, &h.decisions[i])
 			}
 			h.step.TakeEach()
 			for i := range some {
