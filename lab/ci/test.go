@@ -33,7 +33,8 @@ const (
 )
 
 // raceOptions are those of the race detector. A program waits a second at its end for races of goroutines that are left, if it is
-// not told otherwise: so would the tests of every package, and every program that they run. Tests leave no goroutines that race.
+// not told otherwise: so would the tests of every package, and every program that they run. In return a race is not seen that
+// happens later than this after the last test. GORACE in the environment is used instead, if it is set.
 const raceOptions = "atexit_sleep_ms=50"
 
 // errNoTests says that a pass over all modules found nothing to run: the check would say nothing.
