@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/keyset"
 )
 
 // The groups of commands.
@@ -58,6 +59,9 @@ type command struct {
 	arityError string
 	// subs are the subcommands that run has.
 	subs []spec
+	// plan returns the plan under which run would take n permits of the key, if it would do nothing else and answer
+	// with reply; otherwise nil. Default: nil, the command is never answered together with others.
+	plan func(args [][]byte) (p *keyset.Plan, n int64)
 }
 
 // commander has commands.

@@ -71,6 +71,8 @@ type conn struct {
 
 	halfBy time.Time // when the command that has begun to arrive has to be complete; zero if none waits for its rest
 
+	batch *batch // commands that are not answered yet; nil if there are none
+
 	last     *command // the one before, as a client mostly repeats itself
 	lastName [mostName]byte
 	lastSize int
@@ -190,6 +192,7 @@ func (c *conn) answer() bool {
 	for !c.ending {
 		args, n, err := c.parser.Next(c.in[read:])
 		if err != nil {
+			c.decide()
 			c.w.Error(err.Error())
 			c.s.protocolErrors.Add(1)
 			c.ending = true
@@ -200,13 +203,14 @@ func (c *conn) answer() bool {
 		}
 		read += n
 		if len(args) > 0 {
-			c.execute(args)
+			c.execute(args, read < len(c.in))
 			commands++
 		}
 		if c.w.Len() >= coalesced && !c.flush() {
 			return false
 		}
 	}
+	c.decide()
 	if read > 0 {
 		c.s.answered.Add(commands)
 		c.halfBy = time.Time{}
@@ -370,8 +374,8 @@ func (c *conn) setReadDeadline(by time.Time) error {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// execute returns one command.
-func (c *conn) execute(args [][]byte) {
+// execute answers one command, at once or in a batch with others if more has arrived.
+func (c *conn) execute(args [][]byte, more bool) {
 	w := &c.w
 	cmd := c.last
 	if cmd == nil || !bytes.Equal(args[0], c.lastName[:c.lastSize]) {
@@ -379,6 +383,10 @@ func (c *conn) execute(args [][]byte) {
 			c.last, c.lastSize = cmd, copy(c.lastName[:], args[0])
 		}
 	}
+	if cmd != nil && cmd.plan != nil && (more || c.batch != nil) && c.gather(cmd, args) {
+		return
+	}
+	c.decide()
 	start := w.Len()
 	switch {
 	case c.stranger && (cmd == nil || cmd.flags&noAuth == 0):

@@ -50,6 +50,7 @@ func (t *throttle) commands() []command {
 			name, -5, write | fast, 1, "key max_burst count period [quantity]", throttleSummary,
 			func(_ *conn, w *resp.Writer, args [][]byte) { t.throttle(w, args, usage) },
 		})...)
+		all[len(all)-1].plan = t.plan
 	}
 	return append(all, grouped("rate-limit", nil, spec{
 		"gcra", -5, write | fast, 1, "key max-burst tokens-per-period period [TOKENS count]", throttleSummary + " (experimental)",
@@ -79,22 +80,48 @@ func (t *throttle) throttle(w *resp.Writer, args [][]byte, usage string) {
 		w.Error(usage)
 		return
 	}
-	var numbers [4]int64
-	numbers[3] = 1 // the quantity
-	for i, arg := range args[2:] {
-		n, ok := parseInt(arg)
-		if !ok {
-			w.Error("ERR Couldn't parse as integer: " + excerpt(arg))
-			return
-		}
-		numbers[i] = n
+	numbers, wrong := throttleNumbers(args)
+	if wrong > 0 {
+		w.Error("ERR Couldn't parse as integer: " + excerpt(args[wrong]))
+		return
 	}
-	period := numbers[2]
-	if period < 0 || period > mostSeconds {
+	if period := numbers[2]; !isPeriod(period) {
 		w.Error(fmt.Sprintf("ERR period is %d: must be from 1 to %d seconds", period, mostSeconds))
 		return
 	}
-	t.answer(w, args[1], limitKey{numbers[0], numbers[1], period * int64(time.Second)}, numbers[3], cellNames)
+	t.answer(w, args[1], limitOf(&numbers), numbers[3], cellNames)
+}
+
+// plan implements that of command for CL.THROTTLE: nothing may be wrong, and the plan is a known one.
+func (t *throttle) plan(args [][]byte) (p *keyset.Plan, n int64) {
+	if len(args) != 5 && len(args) != 6 {
+		return nil, 0
+	}
+	numbers, wrong := throttleNumbers(args)
+	if wrong > 0 || !isPeriod(numbers[2]) || numbers[3] <= 0 {
+		return nil, 0
+	}
+	return t.plans.lookup(limitOf(&numbers)), numbers[3]
+}
+
+// throttleNumbers are max_burst, count, period and quantity. If wrong is not 0, it is the argument that is no integer.
+func throttleNumbers(args [][]byte) (numbers [4]int64, wrong int) {
+	numbers[3] = 1
+	for i, arg := range args[2:] {
+		n, ok := parseInt(arg)
+		if !ok {
+			return numbers, i + 2
+		}
+		numbers[i] = n
+	}
+	return numbers, 0
+}
+
+func isPeriod(seconds int64) bool { return seconds >= 0 && seconds <= mostSeconds }
+
+// limitOf is the limit of numbers whose period is one.
+func limitOf(numbers *[4]int64) limitKey {
+	return limitKey{numbers[0], numbers[1], numbers[2] * int64(time.Second)}
 }
 
 // gcra returns GCRA key max-burst tokens-per-period period [TOKENS count].
@@ -161,18 +188,18 @@ func (t *throttle) answer(w *resp.Writer, key []byte, l limitKey, quantity int64
 	default:
 		d = plan.RefundBytes(key, -max(quantity, -math.MaxInt64))
 	}
-	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonInvalid {
-		w.Error("ERR the limiter is closed")
-		return
-	}
 	if quantity <= 0 {
 		d.Allowed = true // nothing was asked for
 	}
 	reply(w, &d)
 }
 
-// reply writes the five integers.
+// reply writes the five integers, or why there are none.
 func reply(w *resp.Writer, d *weir.Decision) {
+	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonInvalid {
+		w.Error("ERR the limiter is closed")
+		return
+	}
 	limited, retryAfter := int64(0), int64(-1)
 	if !d.Allowed {
 		limited = 1
