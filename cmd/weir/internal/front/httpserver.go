@@ -34,6 +34,7 @@ func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog
 
 // Serve serves the clients of a listener until the server is shut down.
 func (h *HTTP) Serve(l net.Listener) error {
+	l = deadlineListener{l}
 	if h.bound != nil {
 		l = h.bound.On(l)
 	}

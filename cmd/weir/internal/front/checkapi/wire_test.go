@@ -1,0 +1,82 @@
+package checkapi_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/manualclock"
+	"github.com/weirhq/weir/policy"
+)
+
+// BenchmarkWire: a check over loopback, and net/http itself with the same answer to every request.
+func BenchmarkWire(b *testing.B) {
+	const asked = "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 43\r\n\r\n" +
+		`{"policy":"default","key":"alice","cost":1}`
+	b.Run("bare", func(b *testing.B) {
+		answer := []byte(`{"allowed":true,"reason":"ok","policy":"default","limit":1000000000,"remaining":999999999,"retry_after":0,"reset_after":0.001}` + "\n")
+		s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			h := w.Header()
+			h["Content-Type"] = []string{"application/json"}
+			h["Ratelimit"] = []string{`"default";r=999999999;t=1`}
+			h["Ratelimit-Policy"] = []string{`"default";q=1000000000;w=1000000`}
+			_, _ = w.Write(answer)
+		})}
+		askOver(b, s, asked)
+	})
+	b.Run("weir", func(b *testing.B) {
+		handler := newFixed(b, manualclock.New(0), policy.Policy{
+			Name: "default", Key: policy.NamedKey(), MaxKeys: 1000,
+			Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1000), 1e9)}},
+		})
+		askOver(b, front.NewHTTPServer(handler, nil, front.NewBounded(100, 0, nil), slog.New(slog.DiscardHandler)), asked)
+	})
+}
+
+type wireServer interface {
+	Serve(l net.Listener) error
+	Close() error
+}
+
+// askOver asks a server the same over and over, on eight connections for each processor.
+func askOver(b *testing.B, s wireServer, asked string) {
+	b.Helper()
+	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go s.Serve(l)
+	defer s.Close()
+	b.SetParallelism(8)
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		c, err := (&net.Dialer{}).DialContext(b.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer c.Close()
+		request, answer := []byte(asked), make([]byte, 1024)
+		for p.Next() {
+			if _, err = c.Write(request); err != nil {
+				b.Error(err)
+				return
+			}
+			for n := 0; !bytes.HasSuffix(answer[:n], []byte("}\n")); {
+				more, err := c.Read(answer[n:])
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				n += more
+			}
+		}
+	})
+}
