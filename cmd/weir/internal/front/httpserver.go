@@ -32,7 +32,7 @@ func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog
 	return &HTTP{s, bound}
 }
 
-// Serve serves the clients of a listener until the server is shut down.
+// Serve serves the clients of a listener until the server is shut down. Its time limits hold exactly: see deadlineConn.
 func (h *HTTP) Serve(l net.Listener) error {
 	l = deadlineListener{l}
 	if h.bound != nil {
@@ -140,14 +140,21 @@ func closeOnShutdown(s *http.Server) {
 }
 
 type freshConnections struct {
+	// any is how many are open: a server tells that a connection is new before anything else of it.
+	any atomic.Int64
+
 	mu     sync.Mutex
 	open   map[net.Conn]struct{}
 	closed bool
 }
 
 func (c *freshConnections) changed(conn net.Conn, state http.ConnState) {
+	if state != http.StateNew && c.any.Load() == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer func() { c.any.Store(int64(len(c.open))) }()
 	switch {
 	case state != http.StateNew:
 		delete(c.open, conn)
