@@ -33,13 +33,11 @@ const mostTold = 4
 // Tell sets the fields about v in h, with the ID of a refusal that has one. It returns the seconds of Retry-After, 0 if there is
 // none. Without a limit nothing is told, nor if a rule denies the request, nor of a limit that was not asked because another one
 // had refused. A policy that applies more than once, with several keys, is told once: as the one that binds, or else the first.
-func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
+// Last is what was told last, and is used again.
+func (f *Fields) Tell(h http.Header, v *policy.Verdict, last *Last) (seconds int64) {
 	TellRefusal(h, v.RefusalID)
-	var (
-		last   Last
-		states [mostTold]ratelimitfields.State
-	)
-	prepared, all := f.states(v, &last, states[:0])
+	var states [mostTold]ratelimitfields.State
+	prepared, all := f.states(v, last, states[:0])
 	switch {
 	case prepared == nil:
 		return 0
@@ -50,7 +48,7 @@ func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	return f.Headers.SetRefused(h, prepared, v.Decision().RetryAfter, all...)
 }
 
-// Write writes the fields that Tell sets, but for the ID of a refusal. Last is what was written last, and is used again.
+// Write writes the fields that Tell sets, but for the ID of a refusal.
 func (f *Fields) Write(to *ratelimitfields.Written, v *policy.Verdict, last *Last) {
 	var states [mostTold]ratelimitfields.State
 	prepared, all := f.states(v, last, states[:0])

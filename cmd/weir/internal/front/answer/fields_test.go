@@ -124,7 +124,10 @@ func toldBy(t *testing.T, e *policy.Engine) map[string]func(http.Header) string 
 		t.Fatal(err)
 	}
 	h := g.Handler(http.NotFoundHandler())
-	var fields answer.Fields
+	var (
+		fields answer.Fields
+		last   answer.Last
+	)
 	return map[string]func(http.Header) string{
 		"gate": func(header http.Header) string {
 			r, w := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
@@ -137,7 +140,7 @@ func toldBy(t *testing.T, e *policy.Engine) map[string]func(http.Header) string 
 			e.Take(&policy.Request{Header: header, Context: t.Context()}, &v)
 			v.Release()
 			told := http.Header{}
-			fields.Tell(told, &v)
+			fields.Tell(told, &v, &last)
 			return told.Get("Ratelimit-Policy")
 		},
 	}
@@ -151,12 +154,13 @@ func TestFieldsOfOtherAlgorithms(t *testing.T) {
 	} {
 		var (
 			fields answer.Fields
+			last   answer.Last
 			h      = http.Header{}
 		)
 		fields.Tell(h, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
 			Policy:   &policy.Policy{Name: "p", Limits: limitsOf(l)},
 			Decision: weir.Decision{Allowed: true, Limit: 5, Policy: "p"},
-		}}})
+		}}}, &last)
 		if got := h.Get("Ratelimit-Policy"); got != want {
 			t.Errorf("%v: %s, want %s", l, got, want)
 		}
@@ -165,13 +169,16 @@ func TestFieldsOfOtherAlgorithms(t *testing.T) {
 
 // TestFieldsOfManyLimits: what is kept prepared is bounded.
 func TestFieldsOfManyLimits(t *testing.T) {
-	var fields answer.Fields
+	var (
+		fields answer.Fields
+		last   answer.Last
+	)
 	p := &policy.Policy{Name: "p", Limits: limitsOf(weir.TokenBucket(weir.PerSecond(1), 0))}
 	for limit := range int64(5000) {
 		h := http.Header{}
 		fields.Tell(h, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
 			Policy: p, Decision: weir.Decision{Allowed: true, Limit: limit + 1, Policy: "p"},
-		}}})
+		}}}, &last)
 		if h.Get("Ratelimit-Policy") == "" {
 			t.Fatalf("nothing is told of %d", limit)
 		}
@@ -186,11 +193,14 @@ func TestFieldsLeaveOutWhatWasNotAsked(t *testing.T) {
 			Unasked: unasked, Decision: weir.Decision{Allowed: allowed, Limit: 5, Policy: name},
 		}
 	}
-	var fields answer.Fields
+	var (
+		fields answer.Fields
+		last   answer.Last
+	)
 	h := http.Header{}
 	fields.Tell(h, &policy.Verdict{
 		Binding: 1, Parts: []policy.Part{part("a", true, true), part("b", false, false), part("c", false, true), part("d", true, false)},
-	})
+	}, &last)
 	if got, want := h.Get("Ratelimit-Policy"), `"b";q=5;w=1, "c";q=5;w=1, "d";q=5;w=1`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -18,7 +18,8 @@ type batchMemory struct {
 	pointers []*policy.Request
 	verdict  policy.Verdict
 	told     policy.Verdict // what the header fields tell
-	keys     []byte         // of told
+	last     answer.Last
+	keys     []byte // of told
 	answer   []byte
 }
 
@@ -132,7 +133,7 @@ func (h *Handler) together(
 	}
 	if p, ok := v.BindingPart(); ok {
 		m.tellOf(p.Request)
-		h.fields.Tell(w.Header(), &m.told)
+		h.fields.Tell(w.Header(), &m.told, &m.last)
 	}
 	return v.Allowed, d, nil
 }
@@ -193,7 +194,7 @@ func (h *Handler) oneByOne(
 		v.Release()
 	}
 	if told {
-		h.fields.Tell(w.Header(), &m.told)
+		h.fields.Tell(w.Header(), &m.told, &m.last)
 	}
 	return allowed, binding, nil
 }

@@ -18,6 +18,7 @@ type exchange struct {
 	described described
 	request   policy.Request
 	verdict   policy.Verdict
+	last      answer.Last
 	scanner   scanner   // of the body
 	space     [512]byte // of the body
 	reply     [512]byte
@@ -75,7 +76,7 @@ func (h *Handler) answerTo(w http.ResponseWriter, r *http.Request, x *exchange) 
 	if x.verdict.Unknown(0) { // it was removed meanwhile
 		return unknownPolicy(q.Policy, h.policyNames())
 	}
-	h.tell(w, &x.verdict)
+	h.tell(w, &x.verdict, &x.last)
 	// A client that has gone is not told.
 	_, _ = w.Write(append(q.appendTo(x.reply[:0], &x.verdict, 0), '\n'))
 	return nil
@@ -158,10 +159,10 @@ func (h *Handler) decideOn(w http.ResponseWriter, r *http.Request, q *policy.Req
 }
 
 // tell sets the header fields about a verdict, and the status.
-func (h *Handler) tell(w http.ResponseWriter, v *policy.Verdict) {
+func (h *Handler) tell(w http.ResponseWriter, v *policy.Verdict, last *answer.Last) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	h.fields.Tell(header, v)
+	h.fields.Tell(header, v, last)
 	if !v.Allowed {
 		w.WriteHeader(refusal(v.Decision()))
 	}

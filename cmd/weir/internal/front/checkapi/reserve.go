@@ -32,7 +32,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *
 		return unknownPolicy(q.Policy, h.policyNames())
 	}
 	header := w.Header()
-	h.fields.Tell(header, v)
+	h.fields.Tell(header, v, &x.last)
 	reply := q.appendTo(x.reply[:0], v, 0)
 	if !v.Allowed {
 		status := refusal(v.Decision())

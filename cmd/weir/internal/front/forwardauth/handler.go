@@ -115,6 +115,7 @@ func (h *Handler) Counts() Counts {
 type exchange struct {
 	request policy.Request
 	verdict policy.Verdict
+	last    answer.Last
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -137,7 +138,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	header := w.Header()
 	header["Cache-Control"] = noStore
-	seconds := h.fields.Tell(header, &x.verdict)
+	seconds := h.fields.Tell(header, &x.verdict, &x.last)
 	if x.verdict.Allowed {
 		h.passed.Add(1)
 		header["Content-Length"] = zero
