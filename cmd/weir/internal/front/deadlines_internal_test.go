@@ -94,3 +94,42 @@ func anyDeadline(random *rand.Rand) time.Time {
 	}
 	return time.Now().Add(time.Duration(random.IntN(30))*4*time.Millisecond + 7*time.Microsecond)
 }
+
+// TestDeadlineContention ends a call that waits, or is about to, again and again, as net/http does after each answer: none stays,
+// and no byte is lost.
+func TestDeadlineContention(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	c, err := deadlineListener{l}.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2000 {
+		_ = c.SetReadDeadline(time.Time{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			ended <- err
+		}()
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("a call that was to end: %v", err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := far.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 2)); n != 1 || err != nil {
+			t.Fatalf("the next call: %d, %v", n, err)
+		}
+	}
+}
