@@ -70,7 +70,7 @@ const prefix = "/v1/admin/"
 // Serves reports whether path is one of the handler.
 func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
 
-// page is what answers at a path. What it returns is the answer as JSON, but for nil, where it has answered itself.
+// page is what is served at a path. It returns what is written as JSON, or nil if it has written a response itself.
 type page struct {
 	path   string
 	post   bool

@@ -61,7 +61,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, x *exchange) *a
 	return h.answerTo(w, r, x)
 }
 
-// answerTo answers the question, or tells the problem with it.
+// answerTo decides on the question and writes the answer, or returns the problem with it.
 func (h *Handler) answerTo(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
 	q := &x.question
 	if p := h.named(q); p != nil {

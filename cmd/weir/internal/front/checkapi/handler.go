@@ -102,7 +102,7 @@ func (h *Handler) Drain() { h.draining.Store(true) }
 // Rejected is how many requests could not be answered, because they were wrong.
 func (h *Handler) Rejected() int64 { return h.rejected.Load() }
 
-// page is what answers at a path: to GET and HEAD, or to POST.
+// page is what is served at a path: to GET and HEAD, or to POST.
 type page struct {
 	path  string
 	admin bool // it is for those whom Admin lets in
@@ -110,7 +110,7 @@ type page struct {
 	post  func(*Handler, http.ResponseWriter, *http.Request, *exchange) *answer.Problem
 }
 
-// methods are those that the page answers.
+// methods are those that the page accepts.
 func (p *page) methods() string {
 	if p.post != nil {
 		return "POST"

@@ -38,7 +38,7 @@ func (c *conn) gather(cmd *command, args [][]byte) bool {
 	return true
 }
 
-// decide answers the commands of the batch, if there are any. It must be called before anything else is answered or flushed, and
+// decide replies to the commands of the batch, if there are any. It must be called before any other reply or a flush, and
 // before the bytes of the commands change.
 func (c *conn) decide() {
 	b := c.batch

@@ -157,3 +157,56 @@ func compareForms(t *testing.T, services [2]*service, clock *manualclock.Clock) 
 	}
 	return made
 }
+
+// TestNamesOutliveTheirRequests: what is kept of an allowed request shares no memory with it, as the next request has that memory.
+func TestNamesOutliveTheirRequests(t *testing.T) {
+	limits, err := live.Fixed(formSet(), policy.EngineOptions{Clock: manualclock.New(1)}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(Options{Limits: limits, Logger: slog.New(slog.DiscardHandler)})
+	const keys = 100
+	value := func(i int) string { return fmt.Sprintf("client-%04d", i) }
+	filled := 0
+	for range 3 { // a form is there from the third reply on
+		for i := range keys {
+			wire := marshal(t, &ratelimitv3.RateLimitRequest{
+				Domain: "edge",
+				Descriptors: []*commonratelimitv3.RateLimitDescriptor{{
+					Entries: []*commonratelimitv3.RateLimitDescriptor_Entry{{Key: "k0", Value: value(i)}},
+				}},
+			})
+			if _, err := s.Answer(t.Context(), 0, wire, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			c := s.calls.get() // now and then it is another one
+			for j := range c.forms.known {
+				if c.forms.known[j].reply != nil {
+					filled++
+				}
+			}
+			s.calls.put(c)
+		}
+	}
+	if filled == 0 {
+		t.Fatal("no reply was made by a form, so that no memory was used again")
+	}
+	top, err := limits.Engine().Top(t.Context(), "plain", 2*keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for i := range top {
+		if top[i].Named {
+			names[top[i].Key] = true
+		}
+	}
+	for i := range keys {
+		if !names[value(i)] {
+			t.Errorf("%s is not among the %d keys that are known by name", value(i), len(names))
+		}
+	}
+	if len(names) != keys {
+		t.Errorf("%d names of %d keys", len(names), keys)
+	}
+}

@@ -3,7 +3,8 @@ package rlsapi
 import "unsafe"
 
 // texts are the memory that strings of requests are parts of. What is done with a request that is refused or fails may keep
-// strings of it, so that their memory is never written again. Those of a request that was simply allowed are kept by nothing.
+// strings of it, so that their memory is never written again. Those of a request that was simply allowed are kept by nothing
+// (TestNamesOutliveTheirRequests).
 type texts struct {
 	b    []byte
 	from int // where those of the current request begin
