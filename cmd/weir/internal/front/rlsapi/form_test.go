@@ -176,7 +176,7 @@ func TestNamesOutliveTheirRequests(t *testing.T) {
 					Entries: []*commonratelimitv3.RateLimitDescriptor_Entry{{Key: "k0", Value: value(i)}},
 				}},
 			})
-			if _, err := s.Answer(t.Context(), 0, wire, nil, nil); err != nil {
+			if _, err = s.Answer(t.Context(), 0, wire, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			c := s.calls.get() // now and then it is another one
