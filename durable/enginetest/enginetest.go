@@ -114,16 +114,17 @@ func (t test) resign(term durable.Term) {
 
 // campaign campaigns without waiting, as a node does: again if a server fails, which may elect a leader just now.
 type campaign struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	term   durable.Term
-	err    error
-	at     time.Time
+	address string
+	cancel  context.CancelFunc
+	done    chan struct{}
+	term    durable.Term
+	err     error
+	at      time.Time
 }
 
 func (t test) campaign(e durable.Engine, address string) *campaign {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &campaign{cancel: cancel, done: make(chan struct{})}
+	c := &campaign{address: address, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		c.term, c.err = e.Campaign(ctx, address)
@@ -233,21 +234,36 @@ func epochsIncrease(tt *testing.T, c Cluster) {
 	term := t.elected(t.engine(), "0")
 	w := t.watch(t.engine())
 	t.told(w, "0")
+	// One after the other, so that there is an order. A server may be slow, and have them in another one.
 	var all []*campaign
-	// One after the other, so that there is an order.
-	for i := range 3 {
-		all = append(all, t.campaign(t.engine(), fmt.Sprint(1+i)))
+	won := make(chan *campaign, 3)
+	for i := range cap(won) {
+		next := t.campaign(t.engine(), fmt.Sprint(1+i))
+		go func() {
+			<-next.done
+			won <- next
+		}()
+		all = append(all, next)
 		pass(200 * time.Millisecond)
 	}
 	last := term.Epoch()
 	t.resign(term)
-	for i, next := range all {
+	for i := range all {
+		var next *campaign
+		select {
+		case next = <-won:
+		case <-time.After(patience):
+			t.Fatal("nobody was elected")
+		}
+		if t.c.Virtual && next != all[i] {
+			t.Errorf("%s was elected, want %s", next.address, all[i].address)
+		}
 		term = t.wins(next)
 		if term.Epoch() <= last {
 			t.Errorf("epoch %d after %d", term.Epoch(), last)
 		}
 		last = term.Epoch()
-		if o := t.told(w, fmt.Sprint(1+i)); o.Epoch != last {
+		if o := t.told(w, next.address); o.Epoch != last {
 			t.Errorf("the epoch is told to be %d, but is %d", o.Epoch, last)
 		}
 		t.resign(term)
