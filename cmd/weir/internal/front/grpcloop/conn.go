@@ -45,6 +45,7 @@ type conn struct {
 	window      int64 // how much the client takes
 	firstWindow int64 // of a new stream
 	blocked     int   // streams that have something to send
+	greedy      bool  // and that is too much
 	hurried     bool  // there may be streams that must not wait for long
 
 	out     []byte // what is to be written
@@ -79,6 +80,8 @@ const (
 // clocks are what the time limits of a connection go by. They are as fine as sweepEvery.
 type clocks struct {
 	heard, asked  bool // something was read, or a frame of a call, since the last sweep
+	half, whole   bool // a frame or a header has come in part, and one to its end since the last sweep
+	halfSince     time.Time
 	read          time.Time
 	busy          time.Time // when there was a call last
 	probed        bool      // a PING is to be acknowledged
@@ -116,7 +119,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 	now := time.Now()
 	c := &conn{
 		s: s, nc: nc, seat: front.SeatOf(nc), streams: make(map[uint32]*stream), blocks: newBlocks(s.o.Calls),
-		window: usualWindow, firstWindow: usualWindow, clock: clocks{read: now, busy: now, writingSince: now, blockedSince: now},
+		window: usualWindow, firstWindow: usualWindow,
+		clock: clocks{read: now, busy: now, writingSince: now, blockedSince: now, halfSince: now},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.room.L = &c.mu
@@ -213,10 +217,18 @@ func (c *conn) read() {
 func (c *conn) process(in []byte) (used int, goOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return 0, false
+	}
 	c.clock.heard = true
 	used, failed := c.frames(in)
+	c.clock.half = c.continued != 0 || used < len(in)
+	c.clock.whole = c.clock.whole || c.continued == 0 && used > 0
 	c.park()
 	c.touch()
+	if failed == nil && c.greedy {
+		failed = flooded("too much is kept of replies that are not taken")
+	}
 	if failed != nil {
 		c.fail(failed)
 		return used, false
@@ -439,7 +451,11 @@ func (c *conn) late(now time.Time) bool {
 	if c.blocked == 0 || k.pumped {
 		k.pumped, k.blockedSince = false, now
 	}
-	if now.Sub(k.writingSince) > writeTimeout || now.Sub(k.blockedSince) > writeTimeout {
+	if !k.half || k.whole {
+		k.whole, k.halfSince = false, now
+	}
+	if now.Sub(k.writingSince) > writeTimeout || now.Sub(k.blockedSince) > writeTimeout ||
+		now.Sub(k.halfSince) > c.s.Unread.Patience || c.greedy {
 		return true
 	}
 	if c.bytes == 0 {

@@ -108,7 +108,7 @@ func (c *conn) idleTalk(f frame, b []byte) *failure {
 		case f.stream == 0:
 			return protocol("PRIORITY without a stream")
 		case len(b) != 5:
-			c.reset(f.stream, http2.ErrCodeFrameSize)
+			return c.fault(f.stream, http2.ErrCodeFrameSize)
 		}
 	case http2.FrameGoAway:
 		switch {
@@ -152,10 +152,18 @@ func (c *conn) settings(f frame, b []byte) *failure {
 	case len(b)%6 != 0:
 		return frameSize("SETTINGS are cut off")
 	}
+	window := c.firstWindow
 	for ; len(b) > 0; b = b[6:] {
-		if failed := c.setting(http2.SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])); failed != nil {
+		id, v := http2.SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
+		if failed := check(id, v); failed != nil {
 			return failed
 		}
+		if id == http2.SettingInitialWindowSize {
+			window = int64(v)
+		}
+	}
+	if failed := c.openStreams(window); failed != nil {
+		return failed
 	}
 	c.out = appendFrame(c.out, 0, http2.FrameSettings, http2.FlagSettingsAck, 0)
 	if !c.greeted {
@@ -166,30 +174,33 @@ func (c *conn) settings(f frame, b []byte) *failure {
 	return c.mayFlood()
 }
 
-func (c *conn) setting(id http2.SettingID, v uint32) *failure {
-	switch id {
-	case http2.SettingEnablePush:
-		if v > 1 {
-			return protocol("ENABLE_PUSH is neither 0 nor 1")
-		}
-	case http2.SettingInitialWindowSize:
-		if v > maxWindow {
-			return &failure{code: http2.ErrCodeFlowControl, text: "INITIAL_WINDOW_SIZE is too large"}
-		}
-		change := int64(v) - c.firstWindow
-		c.firstWindow = int64(v)
-		for _, s := range c.streams {
-			if s.window += change; s.window > maxWindow {
-				return &failure{code: http2.ErrCodeFlowControl, text: "INITIAL_WINDOW_SIZE makes a window too large"}
-			}
-		}
-		c.pumpAll()
-	case http2.SettingMaxFrameSize:
-		if v < maxFrame || v > 1<<24-1 {
-			return protocol("MAX_FRAME_SIZE is out of bounds")
-		}
-	default: // blocks of the loop use no table, and a server does not open streams
+// check finds settings that cannot be. Blocks of the loop use no table, and a server does not open streams, so that of the others
+// only the window means something.
+func check(id http2.SettingID, v uint32) *failure {
+	switch {
+	case id == http2.SettingEnablePush && v > 1:
+		return protocol("ENABLE_PUSH is neither 0 nor 1")
+	case id == http2.SettingInitialWindowSize && v > maxWindow:
+		return &failure{code: http2.ErrCodeFlowControl, text: "INITIAL_WINDOW_SIZE is too large"}
+	case id == http2.SettingMaxFrameSize && (v < maxFrame || v >= 1<<24):
+		return protocol("MAX_FRAME_SIZE is out of bounds")
 	}
+	return nil
+}
+
+// openStreams makes the window of all streams larger or smaller, as the first one is another. That is once for each SETTINGS, of
+// which a client may fill a frame with nothing but windows.
+func (c *conn) openStreams(first int64) *failure {
+	change := first - c.firstWindow
+	if c.firstWindow = first; change == 0 {
+		return nil
+	}
+	for _, s := range c.streams {
+		if s.window += change; s.window > maxWindow {
+			return &failure{code: http2.ErrCodeFlowControl, text: "INITIAL_WINDOW_SIZE makes a window too large"}
+		}
+	}
+	c.pumpAll()
 	return nil
 }
 
@@ -206,8 +217,9 @@ func (c *conn) windowUpdate(f frame, b []byte) *failure {
 		case c.window+n > maxWindow:
 			return &failure{code: http2.ErrCodeFlowControl, text: "WINDOW_UPDATE makes the window too large"}
 		}
-		c.window += n
-		c.pumpAll()
+		if c.window += n; c.window <= n { // it was used up
+			c.pumpAll()
+		}
 		return nil
 	}
 	if c.isIdle(f.stream) {
@@ -218,10 +230,10 @@ func (c *conn) windowUpdate(f frame, b []byte) *failure {
 	case n == 0 && s == nil:
 		return c.mayFlood()
 	case n == 0:
-		c.reset(f.stream, http2.ErrCodeProtocol)
+		return c.fault(f.stream, http2.ErrCodeProtocol)
 	case s == nil: // it has ended
 	case s.window+n > maxWindow:
-		c.reset(f.stream, http2.ErrCodeFlowControl)
+		return c.fault(f.stream, http2.ErrCodeFlowControl)
 	default:
 		s.window += n
 		c.pump(s)

@@ -94,6 +94,24 @@ func TestTimeLimits(t *testing.T) {
 				p.send()
 			},
 		},
+		"half a frame": {
+			there: true, after: 30 * time.Second,
+			client: func(p *peer) {
+				p.greet().headers(1, p.head(echoMethod), false)
+				p.must(p.w.WriteData(1, true, message(strings.Repeat("x", 100))))
+				p.slowly(100, 1)
+			},
+		},
+		"half a header": {
+			after: 30 * time.Second,
+			client: func(p *peer) {
+				p.must(p.greet().w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.head(echoMethod)}))
+				for range 20 {
+					p.must(p.w.WriteContinuation(1, false, nil))
+				}
+				p.slowly(20*9, 1)
+			},
+		},
 		"a reply that is not taken": {
 			there: true, after: 30 * time.Second,
 			client: func(p *peer) {
@@ -117,14 +135,47 @@ func TestTimeLimits(t *testing.T) {
 				}
 				_, connect := bubble(t, change)
 				p := connect()
-				go c.client(p)
+				sent := make(chan struct{})
+				go func() {
+					c.client(p)
+					close(sent)
+				}()
 				took, s := p.until(c.there)
+				<-sent
 				if within(t, name, took, c.after); len(s.goAways) != c.goAways {
 					t.Errorf("%v, want %d", s.goAways, c.goAways)
 				}
 			})
 		})
 	}
+}
+
+// slowly sends what was written: all but the last bytes, and those in parts of so many, a second apart.
+func (p *peer) slowly(last, part int) {
+	b := p.out.Bytes()
+	_, err := p.nc.Write(b[:len(b)-last])
+	for b = b[len(b)-last:]; len(b) > 0 && err == nil; b = b[min(part, len(b)):] {
+		<-time.After(time.Second)
+		_, err = p.nc.Write(b[:min(part, len(b))])
+	}
+}
+
+// TestSlowSenders: a client may take its time as long as no frame does.
+func TestSlowSenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, connect := bubble(t, func(*grpcloop.Options) {})
+		p := connect()
+		p.greet()
+		greeting := p.out.Len()
+		for id := uint32(1); id < 100; id += 2 {
+			p.call(id, "x")
+		}
+		start := time.Now()
+		go p.slowly(p.out.Len()-greeting, 10) // nearly always the last frame has come in part
+		if p.result(99).want(t, "x"); time.Since(start) < time.Minute {
+			t.Errorf("all was sent within %v", time.Since(start))
+		}
+	})
 }
 
 // TestAge: connections end when they are old enough, at different times.
@@ -182,6 +233,20 @@ func TestFloods(t *testing.T) {
 		},
 		"no DATA":   func(p *peer, _ uint32) { p.must(p.w.WriteData(1, false, nil)) },
 		"malformed": func(p *peer, n uint32) { p.headers(2*n+3, p.headOf(":method", "POST"), true) },
+		"streams whose window is opened by 0": func(p *peer, n uint32) {
+			p.headers(2*n+3, p.head(echoMethod), false).raw(http2.FrameWindowUpdate, 0, 2*n+3, "\x00\x00\x00\x00")
+		},
+		"streams whose window is too large": func(p *peer, n uint32) {
+			p.headers(2*n+3, p.head(echoMethod), false).raw(http2.FrameWindowUpdate, 0, 2*n+3, "\x7f\xff\xff\xff")
+		},
+		"trailers that do not end": func(p *peer, n uint32) {
+			p.headers(2*n+3, p.head(echoMethod), false).headers(2*n+3, p.headOf("a", "b"), false)
+		},
+		"DATA after the end": func(p *peer, n uint32) { // of a stream that is not answered yet
+			p.headers(2*n+3, p.head("/grpc.health.v1.Health/Watch"), false)
+			p.must(p.w.WriteData(2*n+3, true, message("")))
+			p.raw(http2.FrameData, 0, 2*n+3, "x")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t)
@@ -292,6 +357,72 @@ func TestUnreadIsBounded(t *testing.T) {
 		begin(1).call(101, "a connection with little to say").send().result(101).want(t, "a connection with little to say")
 		_ = one.nc.Close()
 		kept(0, 10_000)
+	}
+}
+
+// TestUntakenRepliesAreBounded: what is kept of replies that clients do not take is bounded as what is kept of messages.
+func TestUntakenRepliesAreBounded(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		l := listen(t)
+		s := serve(t, optionsOf(t, newEchoes(waits)), l)
+		s.Unread.Max, s.Unread.Own = 1_000_000, 50_000
+		ask := func(calls int) *peer {
+			p := connect(t, l.Addr().String()).greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+			for i := range calls {
+				p.call(uint32(2*i+1), "size:20000")
+			}
+			return p.send()
+		}
+		kept := func(what string, cutOff uint64, from, to int64) {
+			t.Helper()
+			for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+				cut, bytes := s.Unread.CutOff(), s.Unread.Bytes()
+				if cut == cutOff && bytes >= from && bytes <= to {
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%s, waits %v: %d are cut off, want %d; %d bytes are kept, want %d to %d", what, waits, cut, cutOff, bytes, from, to)
+				}
+			}
+		}
+		one := ask(45)
+		kept("as many as may be", 0, 45*20_000, 45*20_004)
+		ask(2)
+		kept("little", 0, 47*20_000, 47*20_004)
+		ask(90)
+		kept("too many", 1, 47*20_000, 47*20_004)
+		one.must(one.w.WriteWindowUpdate(0, 1<<20))
+		for i := range 45 {
+			one.must(one.w.WriteWindowUpdate(uint32(2*i+1), 1<<20))
+		}
+		one.send().result(89)
+		kept("they were taken", 1, 2*20_000, 2*20_004)
+	}
+}
+
+// TestSettingsOfOneFrame: the last of several windows in SETTINGS counts, and what is sent of replies is not sent in as many parts.
+func TestSettingsOfOneFrame(t *testing.T) {
+	l := listen(t)
+	serve(t, optionsOf(t, newEchoes(false)), l)
+	p := connect(t, l.Addr().String()).greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	p.call(1, "size:100")
+	var windows []http2.Setting
+	for n := range uint32(1000) {
+		windows = append(windows, http2.Setting{ID: http2.SettingInitialWindowSize, Val: n + 1})
+	}
+	p.must(p.w.WriteSettings(windows...))
+	p.send()
+	for frames := 0; ; {
+		f, err := p.r.ReadFrame()
+		p.must(err)
+		if d, ok := f.(*http2.DataFrame); ok {
+			if frames++; frames > 1 || len(d.Data()) != 105 {
+				t.Fatalf("frame %d has %d bytes, want 105", frames, len(d.Data()))
+			}
+		}
+		if h, ok := f.(*http2.HeadersFrame); ok && h.StreamEnded() {
+			return
+		}
 	}
 }
 

@@ -216,6 +216,7 @@ func (c *conn) pump(s *stream) {
 	for len(s.pending) > 0 {
 		n := int(min(int64(min(len(s.pending), maxFrame)), s.window, c.window))
 		if n <= 0 {
+			c.owe(s)
 			return
 		}
 		c.out = append(appendFrame(c.out, n, http2.FrameData, 0, s.id), s.pending[:n]...)
@@ -230,9 +231,18 @@ func (c *conn) pump(s *stream) {
 			}
 		}
 	}
+	c.owe(s)
 	if s.trailer != nil {
 		c.out = appendBlock(c.out, s.id, http2.FlagHeadersEndStream, s.trailer)
 		c.finish(s)
+	}
+}
+
+// owe counts what is kept of the reply of a stream. There may be too much: process ends the connection, or else sweep.
+func (c *conn) owe(s *stream) {
+	n := len(s.pending) - s.owed
+	if s.owed += n; n != 0 && !c.hold(n) && n > 0 {
+		c.greedy = true
 	}
 }
 
@@ -242,6 +252,9 @@ func (c *conn) pumpAll() {
 		return
 	}
 	for _, s := range c.streams {
+		if c.window <= 0 {
+			return
+		}
 		if len(s.pending) > 0 {
 			c.pump(s)
 		}

@@ -242,11 +242,12 @@ type Waiting struct {
 // Calls returns how many calls wait.
 func (w *Waiting) Calls() int64 { return w.n.Load() }
 
-// Unread bounds what is kept of messages that are not complete, or that nothing has read yet.
+// Unread bounds what is kept of messages that are not complete, or that nothing has read yet, and of replies that clients do not
+// take.
 type Unread struct {
 	Max      int64         // bytes of all connections together
 	Own      int64         // bytes that a connection may have whatever there is of others
-	Patience time.Duration // from the first byte of a message to its last
+	Patience time.Duration // from the first byte of a message, a header or a frame to its last
 
 	bytes atomic.Int64
 	cut   atomic.Uint64

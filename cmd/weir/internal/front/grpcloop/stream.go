@@ -41,6 +41,7 @@ type stream struct {
 	cancel  context.CancelFunc
 
 	pending []byte // what is to be sent when the window allows it
+	owed    int    // its part of Unread
 	trailer []byte // the block that ends the reply, nil if it is not known yet
 
 	other *other // of a call that the loop does not serve itself
@@ -110,14 +111,11 @@ func (c *conn) header(id uint32, block []byte) *failure {
 	c.taken = id
 	switch {
 	case h.refused != nil && h.refused.reset != 0:
-		c.reset(id, h.refused.reset)
-		return c.mayFlood()
+		return c.fault(id, h.refused.reset)
 	case h.refused == nil && c.ends && !h.fits(0):
-		c.reset(id, http2.ErrCodeProtocol)
-		return c.mayFlood()
+		return c.fault(id, http2.ErrCodeProtocol)
 	case len(c.streams) >= c.s.o.MaxStreams:
-		c.reset(id, http2.ErrCodeRefusedStream)
-		return c.mayFlood()
+		return c.fault(id, http2.ErrCodeRefusedStream)
 	case h.refused != nil:
 		c.out = appendRefusal(c.out, id, &h)
 		if !c.ends {
@@ -140,12 +138,10 @@ func (c *conn) header(id uint32, block []byte) *failure {
 // trailers processes a second header of a stream, which ends it.
 func (c *conn) trailers(s *stream) *failure {
 	if s.ended {
-		c.reset(s.id, http2.ErrCodeStreamClosed)
-		return nil
+		return c.fault(s.id, http2.ErrCodeStreamClosed)
 	}
 	if !c.ends || c.blocks.size > maxHeader {
-		c.reset(s.id, http2.ErrCodeProtocol)
-		return nil
+		return c.fault(s.id, http2.ErrCodeProtocol)
 	}
 	return c.end(s)
 }
@@ -241,12 +237,10 @@ func isMessage(b []byte) bool {
 // take takes DATA of a stream, whose frame had so many bytes with its padding.
 func (c *conn) take(s *stream, b []byte, length int, ends bool) *failure {
 	if s.credit -= length; s.credit < 0 {
-		c.reset(s.id, http2.ErrCodeFlowControl)
-		return nil
+		return c.fault(s.id, http2.ErrCodeFlowControl)
 	}
 	if s.taken += len(b); s.head.length != none && s.taken > s.head.length {
-		c.reset(s.id, http2.ErrCodeProtocol)
-		return c.mayFlood()
+		return c.fault(s.id, http2.ErrCodeProtocol)
 	}
 	if length == 0 && !ends {
 		if failed := c.mayFlood(); failed != nil {
@@ -262,8 +256,7 @@ func (c *conn) take(s *stream, b []byte, length int, ends bool) *failure {
 // dataAfterEnd processes DATA of a stream that has ended. The client may not know yet that it has.
 func (c *conn) dataAfterEnd(s *stream, id uint32, length int) *failure {
 	if s != nil {
-		c.reset(id, http2.ErrCodeStreamClosed)
-		return nil
+		return c.fault(id, http2.ErrCodeStreamClosed)
 	}
 	if length == 0 {
 		return c.mayFlood()
@@ -308,8 +301,7 @@ func (c *conn) gather(s *stream, b []byte) *failure {
 // end is called when the client has sent all of a stream.
 func (c *conn) end(s *stream) *failure {
 	if !s.head.fits(s.taken) {
-		c.reset(s.id, http2.ErrCodeProtocol)
-		return c.mayFlood()
+		return c.fault(s.id, http2.ErrCodeProtocol)
 	}
 	s.ended = true
 	if s.other != nil {
@@ -387,6 +379,13 @@ func (c *conn) answer(s *stream, message []byte, fault *FaultError) {
 	})
 }
 
+// fault ends a stream whose client has broken a rule. It is counted: what was begun for the call may go on for a moment, so that
+// MaxStreams does not bound how many are begun.
+func (c *conn) fault(id uint32, code http2.ErrCode) *failure {
+	c.reset(id, code)
+	return c.mayFlood()
+}
+
 // reset ends a stream by RST_STREAM.
 func (c *conn) reset(id uint32, code http2.ErrCode) {
 	if s := c.streams[id]; s != nil {
@@ -407,6 +406,7 @@ func (c *conn) drop(s *stream) {
 		c.blocked--
 	}
 	s.pending = nil
+	c.owe(s)
 	if s.cancel != nil {
 		s.cancel()
 	}
