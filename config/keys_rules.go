@@ -87,10 +87,10 @@ var matchTable = tableOf(yamlread.Kind{What: "match", Hints: map[string]string{
 		}),
 	shown[*placedRule](keyPath, oneOrMany(
 		"`/users/{id}`, `/files/{rest...}`, `/files/`, `/files/{$}`",
-		`{"type": "string", "pattern": "^/|\\$\\{"}`,
+		`{"type": "string", "pattern": "^/[^*?#]*$|\\$\\{"}`,
 	), yamlread.About{
 		Text: "A pattern as in net/http: one segment, the rest, all below, or exactly this. Its wildcards are `path.id` " +
-			"in expressions.",
+			"in expressions. `*`, `?` and `#` are mistakes; as characters of a path they are `%2A`, `%3F` and `%23`.",
 		Examples: `["/login/{user}"]`,
 	}),
 	shown[*placedRule]("header", shape{

@@ -295,7 +295,7 @@ var structuralMistakes = []string{
 	inRule("deny: true, charge: afterwards"), inRule("mode: shadow, limits: p"), inRule("deny: false, mode: 'off'"), inRule("deny: true, mode: on"),
 	inRule("final: 'true'"),
 	inRule("when: []"), inRule("match: GET"), inRule("policy: p"), inMatch("method: []"), inMatch("method: get"), inMatch("method: {a: b}"),
-	inMatch("path: x"), inMatch("path: [/a, b]"), inMatch("header: [a]"), inMatch("header: {}"), inMatch("header: {X-A: [a]}"), inMatch("header: {X-A: 1}"),
+	inMatch("path: x"), inMatch("path: [/a, b]"), inMatch("path: /a/*"), inMatch("path: [/a, '/b?c']"), inMatch("header: [a]"), inMatch("header: {}"), inMatch("header: {X-A: [a]}"), inMatch("header: {X-A: 1}"),
 	inMatch("client: 1"), inMatch("host: 1"), inMatch("protocol: HTTP"), inMatch("query: x"),
 }
 

@@ -42,6 +42,8 @@ const (
 	patternFlat      = "of at most 64 segments"
 	patternClean     = "without empty segments, . and ..: paths are compared without them"
 	patternSlash     = "without %2F: paths are compared decoded"
+	patternStar      = "with {name} for a segment, and {name...} or a slash at the end for all below: a star itself is written %2A"
+	patternNoQuery   = "without ? and #: expressions look at queries, and in a path these are written %3F and %23"
 	patternWhole     = "with wildcards that are whole segments, such as {id}"
 	patternName      = "with wildcards whose names are letters, digits and _, such as {id}"
 	patternDistinct  = "with wildcards whose names differ"
@@ -87,6 +89,10 @@ func parseSegment(word string, last bool) (s segment, accepted string) {
 		return parseWildcard(word, last)
 	case strings.Contains(word, "{"):
 		return segment{}, patternWhole
+	case strings.Contains(word, "*"): // of other languages: a rule that denies would never match
+		return segment{}, patternStar
+	case strings.ContainsAny(word, "?#"):
+		return segment{}, patternNoQuery
 	}
 	if decoded, err := url.PathUnescape(word); err == nil {
 		word = decoded

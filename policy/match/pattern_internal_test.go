@@ -50,6 +50,12 @@ func TestPatternsThatAreRefused(t *testing.T) {
 		"/a/./b":                               patternClean,
 		"/a/%2e%2E":                            patternClean,
 		"/a%2Fb":                               patternSlash,
+		"/a/*":                                 patternStar,
+		"/a/**":                                patternStar,
+		"/*.png":                               patternStar,
+		"/**/{a}":                              patternStar,
+		"/a?b=c":                               patternNoQuery,
+		"/a#b":                                 patternNoQuery,
 		"/{a":                                  patternWhole,
 		"/{a}b":                                patternWhole,
 		"/b{a}":                                patternWhole,
@@ -71,7 +77,7 @@ func TestPatternsThatAreRefused(t *testing.T) {
 			t.Errorf("%.40q: must be %q, want %q", pattern, accepted, want)
 		}
 	}
-	for _, pattern := range []string{"/" + strings.Repeat("x", 2047), strings.Repeat("/x", 64)} {
+	for _, pattern := range []string{"/" + strings.Repeat("x", 2047), strings.Repeat("/x", 64), "/%2A", "/a%2a%3F%23"} {
 		if _, accepted := parsePattern(pattern); accepted != "" {
 			t.Errorf("%.40q: must be %s", pattern, accepted)
 		}
@@ -90,7 +96,7 @@ func FuzzPatternIsThatOfServeMux(f *testing.F) {
 		want, refused := askMux(pattern, path)
 		switch accepted {
 		case "":
-		case patternForm, patternNoSpace, patternShort, patternFlat, patternClean, patternSlash:
+		case patternForm, patternNoSpace, patternShort, patternFlat, patternClean, patternSlash, patternStar, patternNoQuery:
 			return // bounds of this package, and patterns that match no clean path
 		default:
 			if !refused {
