@@ -14,7 +14,6 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -58,8 +57,8 @@ func (c *closures) condition(e ast.Expr) boolOf {
 			return func(*policy.Request) (bool, bool) { return bool(b), true }
 		}
 	case ast.SelectKind:
-		if s := e.AsSelect(); s.IsTestOnly() && s.Operand().Kind() == ast.IdentKind {
-			return present(s.Operand().AsIdent(), s.FieldName())
+		if of, name := entryOf(e); e.AsSelect().IsTestOnly() {
+			return present(of, name)
 		}
 	case ast.CallKind:
 		return c.call(e.AsCall())
@@ -192,7 +191,7 @@ func compared[T string | int64](operator string) func(x, y T) bool {
 func (c *closures) in(what, where ast.Expr) boolOf {
 	if where.Kind() == ast.IdentKind {
 		if name, ok := constantString(what); ok {
-			return present(where.AsIdent(), name)
+			return present(variableOf(where), name)
 		}
 		return nil
 	}
@@ -233,14 +232,14 @@ func constants[T any](list []ast.Expr, constant func(e ast.Expr) (T, bool)) ([]T
 	return values, true
 }
 
-// present reports whether a map of a request has a name.
-func present(variable, name string) boolOf {
-	find := finder(variable, name)
-	if find == nil {
+// present reports whether a map of a request has a name. It is nil for what is no map.
+func present(of *variable, name string) boolOf {
+	if of.find == nil {
 		return nil
 	}
+	name = of.canonical(name)
 	return func(r *policy.Request) (bool, bool) {
-		_, there := find(r)
+		_, there := of.find(r, name)
 		return there, true
 	}
 }
@@ -277,7 +276,7 @@ func (c *closures) inNetwork(address, network ast.Expr) boolOf {
 	if !constant || !valid {
 		return nil
 	}
-	if address.Kind() == ast.IdentKind && address.AsIdent() == nameClientIP {
+	if variableOf(address).name == nameClientIP {
 		return func(r *policy.Request) (bool, bool) { return p.Contains(clientip.Fold(r.Client)), true }
 	}
 	f := c.text(address)
@@ -298,27 +297,26 @@ func (c *closures) text(e ast.Expr) stringOf {
 			return func(*policy.Request) (string, bool) { return s, true }
 		}
 	case ast.IdentKind:
-		return bounded(variable(e.AsIdent()))
+		return bounded(variableOf(e).of)
 	case ast.SelectKind:
-		if s := e.AsSelect(); !s.IsTestOnly() && s.Operand().Kind() == ast.IdentKind {
-			return bounded(finder(s.Operand().AsIdent(), s.FieldName()))
+		if of, name := entryOf(e); !e.AsSelect().IsTestOnly() {
+			return entry(of, name)
 		}
 	case ast.CallKind:
-		return c.textCall(e.AsCall())
+		return c.textCall(e)
 	default:
 	}
 	return nil
 }
 
-func (c *closures) textCall(call ast.CallExpr) stringOf {
+func (c *closures) textCall(e ast.Expr) stringOf {
+	call := e.AsCall()
 	args := operands(call)
 	switch call.FunctionName() {
 	case operators.Index:
-		if name, ok := constantString(args[1]); ok && args[0].Kind() == ast.IdentKind {
-			return bounded(finder(args[0].AsIdent(), name))
-		}
+		return entry(entryOf(e))
 	case nameQueryParam:
-		if name, ok := constantString(args[1]); ok && args[0].Kind() == ast.IdentKind && args[0].AsIdent() == nameQuery {
+		if name, ok := constantString(args[1]); ok && variableOf(args[0]).name == nameQuery {
 			return func(r *policy.Request) (string, bool) {
 				if len(r.Query) > longestText {
 					return "", false
@@ -359,40 +357,27 @@ func (c *closures) mapped(e ast.Expr, f func(rune) rune) stringOf {
 	}
 }
 
-// bounded is a text of a request if it is not too long. The second result of find does not matter: what is missing is "".
-func bounded(find func(r *policy.Request) (string, bool)) stringOf {
-	if find == nil {
+// entry is a text of a map of a request. What is missing is "".
+func entry(of *variable, name string) stringOf {
+	if of.find == nil {
+		return nil
+	}
+	name = of.canonical(name)
+	return bounded(func(r *policy.Request) string {
+		s, _ := of.find(r, name)
+		return s
+	})
+}
+
+// bounded is a text of a request if it is not too long.
+func bounded(of func(r *policy.Request) string) stringOf {
+	if of == nil {
 		return nil
 	}
 	return func(r *policy.Request) (string, bool) {
-		s, _ := find(r)
+		s := of(r)
 		return s, len(s) <= longestText
 	}
-}
-
-// variable returns how a text of a request is found. It is nil for addresses, whose texts are not there yet.
-func variable(name string) func(r *policy.Request) (string, bool) {
-	switch name {
-	case nameMethod:
-		return func(r *policy.Request) (string, bool) { return r.Method, true }
-	case nameHost:
-		return func(r *policy.Request) (string, bool) { return keytext.CleanHost(r.Host), true }
-	case namePath:
-		return func(r *policy.Request) (string, bool) { return r.CleanPath(), true }
-	case nameQuery:
-		return func(r *policy.Request) (string, bool) { return r.Query, true }
-	case nameRoute:
-		return func(r *policy.Request) (string, bool) { return r.Route, true }
-	case nameProtocol:
-		return func(r *policy.Request) (string, bool) { return r.Protocol, true }
-	case nameClient:
-		return func(r *policy.Request) (string, bool) { return spell(policy.Client(), r), true }
-	case nameClientIP:
-		return func(r *policy.Request) (string, bool) { return spell(policy.ClientIP(), r), true }
-	case nameClientNet:
-		return func(r *policy.Request) (string, bool) { return spell(clientNet, r), true }
-	}
-	return nil
 }
 
 func (c *closures) number(e ast.Expr) intOf {
@@ -402,7 +387,7 @@ func (c *closures) number(e ast.Expr) intOf {
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		if e.AsIdent() == nameCost {
+		if variableOf(e).name == nameCost {
 			return func(r *policy.Request) (int64, bool) { return costOf(r), true }
 		}
 	case ast.CallKind:
@@ -424,7 +409,7 @@ func (c *closures) numberCall(call ast.CallExpr) intOf {
 		}
 	case name == operators.Conditional:
 		return choose(c.condition(args[0]), c.number(args[1]), c.number(args[2]))
-	case fields[name] != nil && args[0].Kind() == ast.IdentKind && args[0].AsIdent() == nameNow:
+	case fields[name] != nil && variableOf(args[0]).name == nameNow:
 		return c.field(fields[name], args[1:])
 	}
 	return nil

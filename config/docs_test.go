@@ -102,7 +102,7 @@ func TestDocumentedExpressionsExist(t *testing.T) {
 		name, _, _ := strings.Cut(row[1], "(")
 		documented[name] = true
 	}
-	for _, name := range append(slices.Clone(variableNames), nameQueryParam, nameInNetwork) {
+	for _, name := range append(variableNames(), nameQueryParam, nameInNetwork) {
 		if !documented[name] {
 			t.Errorf("%s is not documented", name)
 		}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/textproto"
 	"reflect"
 	"sync"
 	"time"
@@ -131,16 +130,20 @@ func permits(n int64, source string, secret bool) (int64, error) {
 }
 
 var activations = sync.Pool{New: func() any {
-	a := new(activation)
-	a.headers, a.wildcards, a.attributes = lookup{a, headersOf}, lookup{a, wildcardsOf}, lookup{a, attributesOf}
+	a := &activation{maps: map[string]*lookup{}}
+	for i := range variables {
+		if v := &variables[i]; v.find != nil {
+			a.maps[v.name] = &lookup{a, v}
+		}
+	}
 	return a
 }}
 
 // activation is what the variables of expressions stand for in one request.
 type activation struct {
-	request                        *policy.Request
-	now                            func() time.Time
-	headers, wildcards, attributes lookup
+	request *policy.Request
+	now     func() time.Time
+	maps    map[string]*lookup
 }
 
 // Parent is that of cel.Activation: there is none.
@@ -148,35 +151,14 @@ func (a *activation) Parent() cel.Activation { return nil } //nolint:ireturn // 
 
 // ResolveName is the value of a variable.
 func (a *activation) ResolveName(name string) (any, bool) {
-	r := a.request
-	switch name {
-	case nameMethod:
-		return r.Method, true
-	case nameHost:
-		return keytext.CleanHost(r.Host), true
-	case namePath:
-		return r.CleanPath(), true
-	case nameQuery:
-		return r.Query, true
-	case nameRoute:
-		return r.Route, true
-	case nameProtocol:
-		return r.Protocol, true
-	case nameCost:
-		return costOf(r), true
-	case nameClient:
-		return spell(policy.Client(), r), true
-	case nameClientIP:
-		return spell(policy.ClientIP(), r), true
-	case nameClientNet:
-		return spell(clientNet, r), true
-	case nameHeaders:
-		return &a.headers, true
-	case nameWildcards:
-		return &a.wildcards, true
-	case nameAttributes:
-		return &a.attributes, true
-	case nameNow:
+	switch v := variableNamed(name); {
+	case v.of != nil:
+		return v.of(a.request), true
+	case v.find != nil:
+		return a.maps[name], true
+	case v.name == nameCost:
+		return costOf(a.request), true
+	case v.name == nameNow:
 		return a.now(), true
 	}
 	return nil, false
@@ -202,60 +184,13 @@ func costOf(r *policy.Request) int64 {
 // lookup is a map of texts for CEL, in which what is missing is "". Expressions can only ask it for a name: see
 // [decoder.permitted].
 type lookup struct {
-	of   *activation
-	what int
+	in *activation
+	of *variable
 }
-
-const (
-	headersOf = iota
-	wildcardsOf
-	attributesOf
-)
 
 // find returns a text, and whether there is one.
 func (l *lookup) find(name string) (string, bool) {
-	r := l.of.request
-	switch l.what {
-	case headersOf:
-		return headerOf(r, textproto.CanonicalMIMEHeaderKey(name))
-	case wildcardsOf:
-		return wildcardOf(r, name)
-	default:
-		return attributeOf(r, name)
-	}
-}
-
-// headerOf is the first value of a header field, by its canonical name.
-func headerOf(r *policy.Request, name string) (string, bool) {
-	if name == "Host" {
-		return keytext.CleanHost(r.Host), r.Host != ""
-	}
-	return r.HeaderValue(name)
-}
-
-func wildcardOf(r *policy.Request, name string) (string, bool) {
-	text := r.PathValue(name)
-	return text, text != ""
-}
-
-func attributeOf(r *policy.Request, name string) (string, bool) {
-	text, ok := r.Attributes[name]
-	return text, ok
-}
-
-// finder returns how a text is found in one of the maps of a request, nil if the variable is none of them.
-func finder(variable, name string) func(r *policy.Request) (string, bool) {
-	find := attributeOf
-	switch variable {
-	case nameHeaders:
-		find, name = headerOf, textproto.CanonicalMIMEHeaderKey(name)
-	case nameWildcards:
-		find = wildcardOf
-	case nameAttributes:
-	default:
-		return nil
-	}
-	return func(r *policy.Request) (string, bool) { return find(r, name) }
+	return l.of.find(l.in.request, l.of.canonical(name))
 }
 
 // Get is that of traits.Indexer.

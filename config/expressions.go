@@ -59,7 +59,7 @@ var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
 	}
 	v := vocabulary{env: env}
 	for _, declared := range env.Variables() {
-		if name := declared.Name(); slices.Contains(variableNames, name) {
+		if name := declared.Name(); variableNamed(name) != &none {
 			v.names = append(v.names, name)
 		}
 	}
@@ -212,7 +212,7 @@ func (e *expressions) undeclared(text string, at int, found []string) (message, 
 		}
 	}
 	if near == "" {
-		return message, "there are " + yamlread.OneOf(variableNames) + "; a constant text needs quotes of its own"
+		return message, "there are " + yamlread.OneOf(variableNames()) + "; a constant text needs quotes of its own"
 	}
 	return message, "did you mean " + strconv.Quote(near) + "?"
 }

@@ -35,62 +35,28 @@ func native(e ast.Expr) policy.Text { //nolint:ireturn // one of several
 			return policy.ConstantText(string(s))
 		}
 	case ast.IdentKind:
-		return nativeVariable(e.AsIdent())
+		return variableOf(e).native
 	case ast.SelectKind:
-		if s := e.AsSelect(); !s.IsTestOnly() && s.Operand().Kind() == ast.IdentKind {
-			return nativeIndex(s.Operand().AsIdent(), s.FieldName())
+		if of, name := entryOf(e); of.entry != nil && !e.AsSelect().IsTestOnly() {
+			return of.entry(name)
 		}
 	case ast.CallKind:
-		return nativeCall(e.AsCall())
+		return nativeCall(e)
 	default:
 	}
 	return nil
 }
 
-func nativeVariable(name string) policy.Text { //nolint:ireturn // one of several
-	switch name {
-	case nameClient:
-		return policy.Client()
-	case nameClientIP:
-		return policy.ClientIP()
-	case nameClientNet:
-		return clientNet
-	case nameMethod:
-		return policy.MethodText()
-	case nameHost:
-		return policy.HostText()
-	case namePath:
-		return policy.PathText()
-	case nameRoute:
-		return policy.RouteText()
-	case nameProtocol:
-		return policy.ProtocolText()
+func nativeCall(e ast.Expr) policy.Text { //nolint:ireturn // one of several
+	if of, name := entryOf(e); of.entry != nil {
+		return of.entry(name)
 	}
-	return nil
-}
-
-func nativeIndex(variable, name string) policy.Text { //nolint:ireturn // one of several
-	switch variable {
-	case nameHeaders:
-		return policy.HeaderText(name)
-	case nameWildcards:
-		return policy.PathValueText(name)
-	case nameAttributes:
-		return policy.AttributeText(name)
-	}
-	return nil
-}
-
-func nativeCall(c ast.CallExpr) policy.Text { //nolint:ireturn // one of several
+	c := e.AsCall()
 	args := c.Args()
 	switch {
 	case c.IsMemberFunction() || len(args) != 2:
 		return nil
-	case c.FunctionName() == operators.Index && args[0].Kind() == ast.IdentKind:
-		if name, ok := constantString(args[1]); ok {
-			return nativeIndex(args[0].AsIdent(), name)
-		}
-	case c.FunctionName() == nameQueryParam && args[0].Kind() == ast.IdentKind && args[0].AsIdent() == nameQuery:
+	case c.FunctionName() == nameQueryParam && variableOf(args[0]).name == nameQuery:
 		if name, ok := constantString(args[1]); ok {
 			return policy.QueryText(name)
 		}
@@ -250,7 +216,7 @@ func (d *decoder) permitted(s yamlread.Scalar, checked *cel.Ast) bool {
 	for _, e := range ast.MatchDescendants(root, ast.AllMatcher()) {
 		switch e.Kind() {
 		case ast.IdentKind:
-			if name := e.AsIdent(); (name == nameHeaders || name == nameWildcards || name == nameAttributes) && !asked(e) {
+			if name := e.AsIdent(); variableOf(e).find != nil && !asked(e) {
 				refuse(e, name+" can only be asked for a name", "write "+name+`["name"], or "name" in `+name)
 			}
 		case ast.CallKind:

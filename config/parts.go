@@ -1,8 +1,6 @@
 package config
 
 import (
-	"slices"
-
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 
@@ -40,17 +38,17 @@ func (p *textParts) add(e ast.NavigableExpr) {
 func (p *textParts) part(e ast.NavigableExpr) policy.Text { //nolint:ireturn // one of several
 	switch e.Kind() {
 	case ast.IdentKind:
-		t := nativeVariable(e.AsIdent())
-		if t == nil && slices.Contains(variableNames, e.AsIdent()) {
+		of := variableOf(e)
+		if of.native == nil && of != &none {
 			p.all = false
 		}
-		return t
+		return of.native
 	case ast.CallKind:
 		c := e.AsCall()
 		args := c.Args()
-		if c.FunctionName() == operators.In && len(args) == 2 && args[1].Kind() == ast.IdentKind {
-			if name, ok := constantString(args[0]); ok {
-				return nativeIndex(args[1].AsIdent(), name)
+		if c.FunctionName() == operators.In && len(args) == 2 {
+			if name, ok := constantString(args[0]); ok && variableOf(args[1]).entry != nil {
+				return variableOf(args[1]).entry(name)
 			}
 		}
 		if c.FunctionName() == operators.Add {
@@ -58,8 +56,8 @@ func (p *textParts) part(e ast.NavigableExpr) policy.Text { //nolint:ireturn // 
 		}
 		return native(e)
 	case ast.SelectKind:
-		if s := e.AsSelect(); s.Operand().Kind() == ast.IdentKind {
-			return nativeIndex(s.Operand().AsIdent(), s.FieldName())
+		if of, name := entryOf(e); of.entry != nil {
+			return of.entry(name)
 		}
 	default:
 	}
