@@ -20,7 +20,7 @@ func BenchmarkRESP(b *testing.B) {
 			const pipeline = 64
 			o := &options{keyPrefix: "key:", keys: 10_000, distribution: uniform}
 			keys := newKeySource(o, 0)
-			codec := &respCodec{template: newRESPTemplate(c.args, c.decision)}
+			codec := newRESPCodec(c.args, c.decision, "")
 			if _, err := codec.open(nil); err != nil {
 				b.Fatal(err)
 			}

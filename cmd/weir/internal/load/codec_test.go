@@ -116,7 +116,9 @@ func frames(t *testing.T, answers ...string) []byte {
 
 // TestRepliesInPieces: however the bytes arrive, the replies are the same.
 func TestRepliesInPieces(t *testing.T) {
-	httpOptions := &options{address: "x:1", policy: "p", cost: 1}
+	asks := &options{
+		address: "x:1", policy: "p", cost: 1, domain: "d", descriptors: descriptors{list: [][]rlsEntry{{{"k", keyMark}}}},
+	}
 	for name, c := range map[string]struct {
 		make  func() codec
 		bytes []byte
@@ -124,23 +126,17 @@ func TestRepliesInPieces(t *testing.T) {
 		want  string
 	}{
 		"decisions": {
-			func() codec { return &respCodec{template: newRESPTemplate([]string{"X", keyMark}, true)} },
+			func() codec { return newRESPCodec([]string{"X", keyMark}, true, "") },
 			[]byte("*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n-ERR so it is\r\n*1\r\n:1\r\n*2\r\n:1\r\n$3\r\nx\r\n\r\n*0\r\n:1\r\n*1\r\n:10\r\n*2\r\n:0\r\n:7\r\n"), 8,
 			"0:1 1:3(ERR) 2:2 3:2 4:3(not a decision) 5:3(not a decision) 6:3(not a decision) 7:1",
 		},
 		"anything": {
-			func() codec { return &respCodec{template: newRESPTemplate([]string{"X"}, false)} },
+			func() codec { return newRESPCodec([]string{"X"}, false, "") },
 			[]byte("+OK\r\n:-12\r\n$-1\r\n$4\r\n\r\n:1\r\n*2\r\n*1\r\n:1\r\n+x\r\n%1\r\n+k\r\n_\r\n>2\r\n+push\r\n:1\r\n!5\r\nOOM x\r\n,1.5\r\n*-1\r\n"), 9,
 			"0:0 1:0 2:0 3:0 4:0 5:0 6:3(OOM) 7:0 8:0",
 		},
 		"HTTP": {
-			func() codec {
-				c, err := newHTTPCodec(httpOptions)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return c
-			},
+			func() codec { return newHTTPCodec(asks) },
 			[]byte("HTTP/1.1 200 OK\r\ncontent-length: 3\r\nX-Content-Length: 9\r\n\r\n\r\n\r" +
 				"HTTP/1.1 429 Too Many Requests\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n00\r\nTrailer: x\r\n\r\n" +
 				"HTTP/1.1 503 \r\nContent-Length:0\r\n\r\n" +
@@ -148,9 +144,7 @@ func TestRepliesInPieces(t *testing.T) {
 			"0:1 1:2 2:3(status 503) 3:1",
 		},
 		"gRPC": {
-			func() codec {
-				return newRLSCodec(httpOptions, &rlsTemplate{domain: "d", descriptors: [][]rlsEntry{{newRLSEntry("k", keyMark)}}, hits: 1})
-			},
+			func() codec { return newRLSCodec(asks) },
 			frames(t, "\x08\x01", "\x08\x02", "trailers only", "reset", "continued", "\x12\x00\x08\x01", "\x08\x07", "\xff\xff", ""), 9,
 			"8:3(not a decision) 7:3(not a decision) 6:3(not a decision) 5:1 4:3(status 404) 3:3(stream REFUSED_STREAM) " +
 				"2:3(PermissionDenied) 1:2 0:1",
@@ -191,15 +185,17 @@ func FuzzReplies(f *testing.F) {
 	f.Add(uint8(1), []byte("HTTP/1.1 429 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"))
 	f.Add(uint8(2), []byte("\x00\x00\x04\x08\x00\x00\x00\x00\x01\x00\x00\x00\x09\x00\x00\x02\x01\x05\x00\x00\x00\x01\x88\x00"))
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		o := &options{address: "x:1", policy: "p", cost: 1}
+		o := &options{
+			address: "x:1", policy: "p", cost: 1, domain: "d", descriptors: descriptors{list: [][]rlsEntry{{{"k", keyMark}}}},
+		}
 		var c codec
 		switch kind % 3 {
 		case 0:
-			c = &respCodec{template: newRESPTemplate([]string{"X", keyMark}, true)}
+			c = newRESPCodec([]string{"X", keyMark}, true, "")
 		case 1:
-			c, _ = newHTTPCodec(o)
+			c = newHTTPCodec(o)
 		default:
-			c = newRLSCodec(o, &rlsTemplate{domain: "d", descriptors: [][]rlsEntry{{newRLSEntry("k", keyMark)}}, hits: 1})
+			c = newRLSCodec(o)
 		}
 		ours, theirs := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
@@ -227,7 +223,7 @@ func FuzzReplies(f *testing.F) {
 // TestNoAllocationForARequest: once its buffers have grown, a command and its reply cost none.
 func TestNoAllocationForARequest(t *testing.T) {
 	keys := newKeySource(&options{keyPrefix: "key:", keys: 10_000, distribution: uniform}, 0)
-	codec := &respCodec{template: newRESPTemplate([]string{"CL.THROTTLE", keyMark, "1", "2", "3"}, true)}
+	codec := newRESPCodec([]string{"CL.THROTTLE", keyMark, "1", "2", "3"}, true, "")
 	if _, err := codec.open(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -241,5 +237,24 @@ func TestNoAllocationForARequest(t *testing.T) {
 		shard.record([]sample{{outcome: replies[0].outcome}}, 1000, 0)
 	}); n != 0 || shard.counts[refused] < 1000 {
 		t.Errorf("%v allocations, %d refused", n, shard.counts[refused])
+	}
+}
+
+// TestTemplate: a copy with the key in its places is what is encoded for the key, however long that is and wherever it stands.
+func TestTemplate(t *testing.T) {
+	o := &options{
+		address: "x:1", policy: `a"b`, cost: 7, domain: "aab",
+		descriptors: descriptors{list: [][]rlsEntry{{{"a", "a" + keyMark + "b"}, {"b", "b"}}, {{keyMark, keyMark}}}},
+	}
+	for name, made := range map[string]*template{
+		"RESP": &newRESPCodec([]string{"ba", keyMark, "a" + keyMark + "b", keyMark}, false, "").template,
+		"HTTP": &newHTTPCodec(o).template,
+		"gRPC": &newRLSCodec(o).template,
+	} {
+		for _, key := range []string{"", "a", "ab", "key:1234", strings.Repeat("ab", longestKey/2), strings.Repeat("x", 300), "b"} {
+			if got, want := made.append([]byte("before"), []byte(key)), "before"+string(made.encode(key)); string(got) != want {
+				t.Errorf("%s, %q: %q, want %q", name, key, got, want)
+			}
+		}
 	}
 }

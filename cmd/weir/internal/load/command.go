@@ -62,11 +62,7 @@ other status as an error.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.inFlight = 1
 			what := "POST /v1/check, policy " + flags.Quote(o.policy)
-			c, err := newHTTPCodec(&o)
-			if err != nil {
-				return err
-			}
-			return execute(cmd, &o, what, func() codec { one := *c; return &one })
+			return execute(cmd, &o, what, func() codec { return newHTTPCodec(&o) })
 		},
 	}
 	fs := cmd.Flags()
@@ -105,8 +101,7 @@ redis-benchmark does.
 					return err
 				}
 			}
-			t := newRESPTemplate(args, decision)
-			return execute(cmd, &o, commandText(args), func() codec { return &respCodec{template: t, password: password} })
+			return execute(cmd, &o, commandText(args), func() codec { return newRESPCodec(args, decision, password) })
 		},
 	}
 	fs := cmd.Flags()
@@ -169,9 +164,7 @@ refused, and any other answer as an error.
 		Args: flags.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			what := fmt.Sprintf("ShouldRateLimit, domain %s, %s", flags.Quote(o.domain), o.descriptors.String())
-			return execute(cmd, &o, what, func() codec {
-				return newRLSCodec(&o, &rlsTemplate{domain: o.domain, descriptors: o.descriptors.list, hits: uint64(o.cost)})
-			})
+			return execute(cmd, &o, what, func() codec { return newRLSCodec(&o) })
 		},
 	}
 	fs := cmd.Flags()

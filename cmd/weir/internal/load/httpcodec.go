@@ -13,24 +13,18 @@ import (
 // httpCodec asks POST /v1/check over HTTP/1.1, one request at a time on a connection that stays open. It reads of an answer what
 // tells where it ends, and its status: net/http costs many times as much, and would be measured instead of the server.
 type httpCodec struct {
-	head   []byte // up to the value of Content-Length
-	before []byte // the body before the key
-	after  []byte // and after it
-	order  order
+	template template
+	order    order
 }
 
-// newHTTPCodec returns the codec for a policy. The key is the prefix and a number, so that only the prefix may need escapes.
-func newHTTPCodec(o *options) (*httpCodec, error) {
-	policy, err := json.Marshal(o.policy)
-	if err != nil {
-		return nil, fmt.Errorf("weir: --policy: %w", err)
-	}
-	return &httpCodec{
-		head: fmt.Appendf(nil, "POST /v1/check HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: ",
-			o.address),
-		before: fmt.Appendf(nil, `{"policy":%s,"key":"`, policy),
-		after:  fmt.Appendf(nil, `","cost":%d}`, o.cost),
-	}, nil
+// newHTTPCodec returns the codec for a policy. The key is the prefix and a number, neither of which needs escapes.
+func newHTTPCodec(o *options) *httpCodec {
+	policy, _ := json.Marshal(o.policy) //nolint:errchkjson // a text can be
+	return &httpCodec{template: template{encode: func(key string) []byte {
+		body := fmt.Sprintf(`{"policy":%s,"key":%s,"cost":%d}`, policy, `"`+key+`"`, o.cost)
+		return fmt.Appendf(nil, "POST /v1/check HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n%s", o.address, len(body), body)
+	}}}
 }
 
 func (c *httpCodec) open(net.Conn) ([]byte, error) {
@@ -43,12 +37,7 @@ func (*httpCodec) control() []byte { return nil }
 
 func (c *httpCodec) request(b, key []byte, slot uint32) []byte {
 	c.order.push(slot)
-	b = append(b, c.head...)
-	b = strconv.AppendInt(b, int64(len(c.before)+len(key)+len(c.after)), 10)
-	b = append(b, "\r\n\r\n"...)
-	b = append(b, c.before...)
-	b = append(b, key...)
-	return append(b, c.after...)
+	return c.template.append(b, key)
 }
 
 func (c *httpCodec) replies(b []byte, to []reply) (int, []reply, error) {

@@ -55,8 +55,8 @@ func watched(t *testing.T, o *options, service func(now time.Duration) time.Dura
 	if o.timeout == 0 {
 		o.timeout = time.Minute
 	}
-	template := newRESPTemplate([]string{"INCR", keyMark}, false)
-	r := newRun(o, func() codec { return &respCodec{template: template} }, simulated(service))
+	args := []string{"INCR", keyMark}
+	r := newRun(o, func() codec { return newRESPCodec(args, false, "") }, simulated(service))
 	r.newAlarm = func() waiter { return sleeper{} }
 	connections, err := r.connect()
 	if err != nil {
@@ -184,8 +184,8 @@ func TestGeneratorThatCannotKeepUp(t *testing.T) {
 			front: frontRESP, connections: 1, inFlight: 100, rate: 100, arrivals: fixed, duration: 10 * time.Second,
 			keys: 10, timeout: time.Minute,
 		}
-		template := newRESPTemplate([]string{"INCR", keyMark}, false)
-		r := newRun(o, func() codec { return &respCodec{template: template} }, simulated(func(time.Duration) time.Duration { return 1 }))
+		args := []string{"INCR", keyMark}
+		r := newRun(o, func() codec { return newRESPCodec(args, false, "") }, simulated(func(time.Duration) time.Duration { return 1 }))
 		r.newAlarm = func() waiter { return lateAlarm{5 * time.Millisecond} }
 		connections, err := r.connect()
 		if err != nil {

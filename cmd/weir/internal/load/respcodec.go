@@ -3,7 +3,6 @@ package load
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -14,7 +13,8 @@ import (
 
 // respCodec speaks RESP 2 with weir, Redis, Valkey and whatever else does.
 type respCodec struct {
-	template *respTemplate
+	template template
+	decision bool // a reply is an array that begins with 0 for allowed and 1 for refused
 	password string
 	feed     feed
 	reader   *resp.ReplyReader
@@ -22,46 +22,15 @@ type respCodec struct {
 	order    order
 }
 
-// respTemplate is a command whose parts are encoded but for the key.
-type respTemplate struct {
-	parts    []respPart
-	after    []byte // what comes after the last key
-	decision bool   // the reply is an array that begins with 0 for allowed and 1 for refused
-}
-
-// respPart is what comes before an argument that contains the key, and that argument around the key.
-type respPart struct{ before, prefix, suffix []byte }
-
-const keyMark = "{key}"
-
-// newRESPTemplate encodes a command. Every {key} in its arguments stands for the key; in one argument it can be there once.
-func newRESPTemplate(args []string, decision bool) *respTemplate {
-	t := &respTemplate{decision: decision}
-	text := fmt.Appendf(nil, "*%d\r\n", len(args))
-	for _, arg := range args {
-		before, after, found := strings.Cut(arg, keyMark)
-		if !found {
-			text = fmt.Appendf(text, "$%d\r\n%s\r\n", len(arg), arg)
-			continue
+// newRESPCodec returns the codec for a command, in whose arguments every {key} stands for the key.
+func newRESPCodec(args []string, decision bool, password string) *respCodec {
+	return &respCodec{decision: decision, password: password, template: template{encode: func(key string) []byte {
+		about := make([]string, len(args))
+		for i, arg := range args {
+			about[i] = strings.ReplaceAll(arg, keyMark, key)
 		}
-		t.parts = append(t.parts, respPart{before: append(text, '$'), prefix: []byte(before), suffix: []byte(after)})
-		text = []byte("\r\n")
-	}
-	t.after = text
-	return t
-}
-
-func (t *respTemplate) append(b, key []byte) []byte {
-	for i := range t.parts {
-		p := &t.parts[i]
-		b = append(b, p.before...)
-		b = strconv.AppendInt(b, int64(len(p.prefix)+len(key)+len(p.suffix)), 10)
-		b = append(b, '\r', '\n')
-		b = append(b, p.prefix...)
-		b = append(b, key...)
-		b = append(b, p.suffix...)
-	}
-	return append(b, t.after...)
+		return resp.AppendCommand(nil, about...)
+	}}}
 }
 
 func (c *respCodec) open(nc net.Conn) ([]byte, error) {
@@ -131,7 +100,7 @@ func (c *respCodec) replies(b []byte, to []reply) (int, []reply, error) {
 		}
 		read += n
 		is := reply{slot: c.order.pop()}
-		if c.template.decision {
+		if c.decision {
 			is.outcome, is.fault = decision(first)
 		}
 		to = append(to, is)
@@ -224,7 +193,7 @@ func (c *respCodec) meaning(r *resp.Reply, slot uint32) reply {
 	case r.IsError():
 		word, _, _ := bytes.Cut(r.Text, []byte{' '})
 		is.outcome, is.fault = failed, &fault{string(word), string(r.Text)}
-	case c.template.decision:
+	case c.decision:
 		first := byte(0)
 		if len(r.Elems) > 0 && r.Elems[0].Kind == resp.Int && (r.Elems[0].Int == 0 || r.Elems[0].Int == 1) {
 			first = '0' + byte(r.Elems[0].Int)

@@ -21,8 +21,9 @@ const rlsMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // head of every request is the same bytes, and so are those of most responses, because neither side may keep a table of header
 // fields.
 type rlsCodec struct {
-	template *rlsTemplate
-	head     []byte // the header block of each request
+	template template // of both frames, without the stream
+	head     int      // how long the first of them is, which has the header fields
+	largest  int64    // how long the frames are about the longest key
 	calls    map[uint32]*rlsCall
 	free     []*rlsCall
 	stream   uint32 // the next one
@@ -57,11 +58,15 @@ const (
 	ourWindow   = 1 << 30 // that the server may send without being told that it was read
 	usualFrame  = 16384
 	firstStream = 1
+	unsettled   = 16                // streams at once before the server has said how many it takes
 	lastStream  = math.MaxInt32 - 2 // a connection can have no more than these
 )
 
-func newRLSCodec(o *options, t *rlsTemplate) *rlsCodec {
-	c := &rlsCodec{template: t, calls: map[uint32]*rlsCall{}}
+// longestKey is how long a key is at most: a prefix and a number.
+const longestKey = longestPrefix + 20
+
+func newRLSCodec(o *options) *rlsCodec {
+	c := &rlsCodec{}
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	e.SetMaxDynamicTableSizeLimit(0)
@@ -80,14 +85,22 @@ func newRLSCodec(o *options, t *rlsTemplate) *rlsCodec {
 	} {
 		_ = e.WriteField(f) // a bytes.Buffer takes everything
 	}
-	c.head = block.Bytes()
+	head := append(appendFrame(nil, block.Len(), http2.FrameHeaders, http2.FlagHeadersEndHeaders), block.Bytes()...)
+	c.head = len(head)
+	c.template.encode = func(key string) []byte {
+		message := o.rateLimitRequest(key)
+		b := appendFrame(head[:c.head:c.head], messageHead+len(message), http2.FrameData, http2.FlagDataEndStream)
+		b = binary.BigEndian.AppendUint32(append(b, 0), uint32(len(message)))
+		return append(b, message...)
+	}
+	c.largest = int64(len(c.template.of(longestKey).text))
 	return c
 }
 
 func (c *rlsCodec) open(nc net.Conn) ([]byte, error) {
 	*c = rlsCodec{
-		template: c.template, head: c.head, calls: map[uint32]*rlsCall{}, stream: firstStream, window: usualWindow,
-		firstWindow: usualWindow, most: math.MaxUint32, frameSize: usualFrame, decoder: hpack.NewDecoder(0, nil),
+		template: c.template, head: c.head, largest: c.largest, calls: map[uint32]*rlsCall{}, stream: firstStream,
+		window: usualWindow, firstWindow: usualWindow, most: unsettled, frameSize: usualFrame, decoder: hpack.NewDecoder(0, nil),
 	}
 	var b bytes.Buffer
 	b.WriteString(http2.ClientPreface)
@@ -107,13 +120,7 @@ func (c *rlsCodec) room() int {
 		return 0
 	}
 	room := int64(c.most) - int64(len(c.calls))
-	return int(max(0, min(room, c.window/c.mostMessage())))
-}
-
-// mostMessage is more than any message has, so that what has room for it has room for each.
-func (c *rlsCodec) mostMessage() int64 {
-	const longestKey = 512
-	return int64(c.template.size(nil)) + messageHead + int64(len(c.template.descriptors))*8*longestKey
+	return int(max(0, min(room, c.window/c.largest)))
 }
 
 func (c *rlsCodec) request(b, key []byte, slot uint32) []byte {
@@ -127,25 +134,24 @@ func (c *rlsCodec) request(b, key []byte, slot uint32) []byte {
 	call.slot = slot
 	c.calls[c.stream] = call
 
-	b = appendFrame(b, len(c.head), http2.FrameHeaders, http2.FlagHeadersEndHeaders, c.stream)
-	b = append(b, c.head...)
-	size := c.template.size(key)
-	b = appendFrame(b, messageHead+size, http2.FrameData, http2.FlagDataEndStream, c.stream)
-	b = append(b, 0)
-	b = binary.BigEndian.AppendUint32(b, uint32(size))
-	c.window -= int64(messageHead + size)
+	start := len(b)
+	b = c.template.append(b, key)
+	data := start + c.head
+	binary.BigEndian.PutUint32(b[start+frameHead-4:], c.stream)
+	binary.BigEndian.PutUint32(b[data+frameHead-4:], c.stream)
+	c.window -= int64(len(b) - data - frameHead)
 	c.stream += 2
-	return c.template.append(b, key)
+	return b
 }
 
-func appendFrame(b []byte, length int, kind http2.FrameType, flags http2.Flags, stream uint32) []byte {
-	b = append(b, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags))
-	return binary.BigEndian.AppendUint32(b, stream)
+// appendFrame appends the head of a frame of the connection, or of a stream that is put in later.
+func appendFrame(b []byte, length int, kind http2.FrameType, flags http2.Flags) []byte {
+	return append(b, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags), 0, 0, 0, 0)
 }
 
 func (c *rlsCodec) control() []byte {
 	if c.unread >= ourWindow/4 {
-		c.answer = appendFrame(c.answer, 4, http2.FrameWindowUpdate, 0, 0)
+		c.answer = appendFrame(c.answer, 4, http2.FrameWindowUpdate, 0)
 		c.answer = binary.BigEndian.AppendUint32(c.answer, c.unread)
 		c.unread = 0
 	}
@@ -244,8 +250,11 @@ func (c *rlsCodec) settingsOrPing(kind http2.FrameType, flags http2.Flags, b []b
 		return nil
 	}
 	if kind == http2.FramePing {
-		c.answer = append(appendFrame(c.answer, len(b), http2.FramePing, http2.FlagPingAck, 0), b...)
+		c.answer = append(appendFrame(c.answer, len(b), http2.FramePing, http2.FlagPingAck), b...)
 		return nil
+	}
+	if c.most == unsettled {
+		c.most = math.MaxUint32
 	}
 	for ; len(b) >= 6; b = b[6:] {
 		value := binary.BigEndian.Uint32(b[2:])
@@ -253,14 +262,14 @@ func (c *rlsCodec) settingsOrPing(kind http2.FrameType, flags http2.Flags, b []b
 		case http2.SettingMaxConcurrentStreams:
 			c.most = value
 		case http2.SettingInitialWindowSize:
-			if c.firstWindow = int64(value); c.firstWindow < c.mostMessage() {
+			if c.firstWindow = int64(value); c.firstWindow < c.largest {
 				return &protocolError{"the server takes too few bytes of a stream"}
 			}
 		default:
 			// The rest does not matter to calls that are as small, and that use no table of header fields.
 		}
 	}
-	c.answer = appendFrame(c.answer, 0, http2.FrameSettings, http2.FlagSettingsAck, 0)
+	c.answer = appendFrame(c.answer, 0, http2.FrameSettings, http2.FlagSettingsAck)
 	return nil
 }
 

@@ -6,26 +6,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// rlsTemplate is a RateLimitRequest, but for the key. It is encoded without generated messages, which would allocate for each.
-type rlsTemplate struct {
-	domain      string
-	descriptors [][]rlsEntry
-	hits        uint64
-	sizes       []int // of the descriptors, for the key that is encoded
-}
-
-// rlsEntry is an entry of a descriptor. Where keyed is set its value is before, the key, and after.
-type rlsEntry struct {
-	name          string
-	before, after string
-	keyed         bool
-}
-
-func newRLSEntry(name, value string) rlsEntry {
-	before, after, keyed := strings.Cut(value, keyMark)
-	return rlsEntry{name, before, after, keyed}
-}
-
 // The numbers of the fields.
 const (
 	requestDomain      = 1
@@ -37,64 +17,23 @@ const (
 	responseCode       = 1
 )
 
-func (e *rlsEntry) valueSize(key []byte) int {
-	n := len(e.before) + len(e.after)
-	if e.keyed {
-		n += len(key)
+// rateLimitRequest is the RateLimitRequest about a key.
+func (o *options) rateLimitRequest(key string) []byte {
+	field := func(b []byte, number protowire.Number, content []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), content)
 	}
-	return n
-}
-
-func (e *rlsEntry) size(key []byte) int {
-	return protowire.SizeTag(entryKey) + protowire.SizeBytes(len(e.name)) +
-		protowire.SizeTag(entryValue) + protowire.SizeBytes(e.valueSize(key))
-}
-
-func (e *rlsEntry) append(b, key []byte) []byte {
-	b = protowire.AppendTag(b, entryKey, protowire.BytesType)
-	b = protowire.AppendString(b, e.name)
-	b = protowire.AppendTag(b, entryValue, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(e.valueSize(key)))
-	b = append(b, e.before...)
-	if e.keyed {
-		b = append(b, key...)
-	}
-	return append(b, e.after...)
-}
-
-// size is how long the request about a key is. It must be called before append with the same key.
-func (t *rlsTemplate) size(key []byte) int {
-	n := protowire.SizeTag(requestDomain) + protowire.SizeBytes(len(t.domain))
-	t.sizes = t.sizes[:0]
-	for _, entries := range t.descriptors {
-		size := 0
-		for i := range entries {
-			size += protowire.SizeTag(descriptorEntries) + protowire.SizeBytes(entries[i].size(key))
+	b := field(nil, requestDomain, []byte(o.domain))
+	for _, entries := range o.descriptors.list {
+		var descriptor []byte
+		for _, e := range entries {
+			entry := field(nil, entryKey, []byte(e.name))
+			entry = field(entry, entryValue, []byte(strings.ReplaceAll(e.value, keyMark, key)))
+			descriptor = field(descriptor, descriptorEntries, entry)
 		}
-		t.sizes = append(t.sizes, size)
-		n += protowire.SizeTag(requestDescriptors) + protowire.SizeBytes(size)
+		b = field(b, requestDescriptors, descriptor)
 	}
-	if t.hits != 1 {
-		n += protowire.SizeTag(requestHits) + protowire.SizeVarint(t.hits)
-	}
-	return n
-}
-
-func (t *rlsTemplate) append(b, key []byte) []byte {
-	b = protowire.AppendTag(b, requestDomain, protowire.BytesType)
-	b = protowire.AppendString(b, t.domain)
-	for i, entries := range t.descriptors {
-		b = protowire.AppendTag(b, requestDescriptors, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(t.sizes[i]))
-		for j := range entries {
-			b = protowire.AppendTag(b, descriptorEntries, protowire.BytesType)
-			b = protowire.AppendVarint(b, uint64(entries[j].size(key)))
-			b = entries[j].append(b, key)
-		}
-	}
-	if t.hits != 1 {
-		b = protowire.AppendTag(b, requestHits, protowire.VarintType)
-		b = protowire.AppendVarint(b, t.hits)
+	if o.cost != 1 {
+		b = protowire.AppendVarint(protowire.AppendTag(b, requestHits, protowire.VarintType), uint64(o.cost))
 	}
 	return b
 }

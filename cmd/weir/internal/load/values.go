@@ -145,6 +145,9 @@ type descriptors struct {
 	list  [][]rlsEntry
 }
 
+// rlsEntry is an entry of a descriptor.
+type rlsEntry struct{ name, value string }
+
 func (d descriptors) String() string { return strings.Join(d.texts, " ") }
 
 const (
@@ -160,7 +163,7 @@ func (d descriptors) with(s string) (descriptors, error) {
 	for entry := range strings.SplitSeq(s, ",") {
 		name, value, _ := strings.Cut(entry, "=")
 		ok = ok && name != "" && strings.Count(value, keyMark) <= 1 && !strings.Contains(name, keyMark)
-		entries = append(entries, newRLSEntry(name, value))
+		entries = append(entries, rlsEntry{name, value})
 	}
 	if !ok || len(entries) > mostEntries {
 		return d, fmt.Errorf("must be key=value, or key=value,key=value up to %d of them and %d bytes, "+
