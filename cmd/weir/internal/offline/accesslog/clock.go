@@ -2,6 +2,8 @@ package accesslog
 
 import (
 	"bytes"
+	"errors"
+	"strconv"
 	"time"
 )
 
@@ -199,47 +201,39 @@ func parseOffset(sign byte, hours, minutes []byte) (int64, bool) {
 // milliseconds, microseconds or nanoseconds since the epoch. Digits below one
 // nanosecond are dropped.
 func parseEpoch(b []byte) (int64, string) {
-	var (
-		digits   [maxEpochDigits]byte // significant digits
-		n        int
-		exponent int // the value is 0.digits times 10 to this power
-		point    bool
-	)
-	i := 0
-	for ; i < len(b); i++ {
-		c := b[i]
-		if c == '.' && !point && i+1 < len(b) && isDigit(b[i+1]) {
-			point = true
-			continue
-		}
-		if !isDigit(c) {
-			break
-		}
-		if n == 0 && c == '0' { // not significant
-			if point {
-				exponent--
-			}
-			continue
-		}
-		if n < len(digits) {
-			digits[n] = c - '0'
-			n++
-		}
-		if !point {
-			exponent++
-		}
-	}
-	if i < len(b) {
-		if b[i]|0x20 != 'e' {
+	power := 0
+	if i := bytes.IndexAny(b, "eE"); i >= 0 {
+		n, err := strconv.Atoi(string(b[i+1:]))
+		if errors.Is(err, strconv.ErrSyntax) {
 			return 0, wantTime
 		}
-		power, ok := parseExponent(b[i+1:])
-		if !ok {
-			return 0, wantTime
-		}
-		exponent += power
+		b, power = b[:i], min(max(n, -2*maxLine), 2*maxLine) // beyond it makes no difference
 	}
+	whole, fraction, point := bytes.Cut(b, []byte("."))
+	if !areDigits(whole) || point && !areDigits(fraction) {
+		return 0, wantTime
+	}
+	significant := bytes.TrimLeft(whole, "0")
+	exponent := power + len(significant)
+	if exponent == power {
+		digits := bytes.TrimLeft(fraction, "0")
+		exponent -= len(fraction) - len(digits)
+		fraction = digits
+	}
+	var digits [maxEpochDigits]byte
+	n := copy(digits[:], significant)
+	n += copy(digits[n:], fraction)
 	return epochInstant(digits[:n], exponent)
+}
+
+// areDigits reports whether b is one digit or more.
+func areDigits(b []byte) bool {
+	for _, c := range b {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return len(b) > 0
 }
 
 // epochInstant returns the time that 0.digits times 10 to the power of exponent
@@ -266,7 +260,7 @@ func epochInstant(digits []byte, exponent int) (int64, string) {
 	for d := range exponent + shift {
 		ns *= 10
 		if d < len(digits) {
-			ns += uint64(digits[d])
+			ns += uint64(digits[d] - '0')
 		}
 	}
 	if ns >= endOfYears {
@@ -282,27 +276,6 @@ const (
 	// endOfYears is the start of maxYear+1 in nanoseconds since the epoch.
 	endOfYears = 9_214_646_400 * 1_000_000_000
 )
-
-// parseExponent reads the exponent of a number, clamped to where it makes no
-// difference any more.
-func parseExponent(b []byte) (int, bool) {
-	negative := false
-	if len(b) > 0 && (b[0] == '+' || b[0] == '-') {
-		negative = b[0] == '-'
-		b = b[1:]
-	}
-	n := 0
-	for _, c := range b {
-		if !isDigit(c) {
-			return 0, false
-		}
-		n = min(n*10+int(c-'0'), 2*maxLine)
-	}
-	if negative {
-		n = -n
-	}
-	return n, len(b) > 0
-}
 
 // number returns the value of at most four digits, or -1.
 func number(b []byte) int {

@@ -1,22 +1,14 @@
 package accesslog
 
 import (
-	"bytes"
+	"bufio"
+	"errors"
 	"io"
 )
 
-const (
-	// maxLine is the length of the longest accepted line, in bytes and without
-	// its line ending.
-	maxLine = 1 << 20
-
-	// initialBuffer is the size of the read buffer before a long line grows it.
-	initialBuffer = 64 << 10
-
-	// maxEmptyReads is how many reads in a row may return neither data nor an
-	// error before the reader gives up on its source.
-	maxEmptyReads = 100
-)
+// maxLine is the length of the longest accepted line, in bytes and without its
+// line ending.
+const maxLine = 1 << 20
 
 // Reader reads records from a stream of lines. Lines end in "\n" or "\r\n", the
 // last one needs no ending; a byte order mark at the start of a line and lines
@@ -25,11 +17,8 @@ const (
 //
 // A Reader is not safe for concurrent use.
 type Reader struct {
-	src io.Reader
-	err error // sticky: what src returned
-
-	buf        []byte // grows up to maxLine+2
-	start, end int    // buf[start:end] is read but not yet handed out
+	lines *bufio.Reader // of the longest line with its ending
+	err   error         // sticky: what the source returned
 
 	p parser
 
@@ -42,11 +31,16 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of the lines of src. It reads ahead, in blocks of
-// 64 KiB or more. The compressed logs and the standard input that [Open] opens
-// are sources like any other.
+// 64 KiB or less. The compressed logs and the standard input that
+// [Open] opens are sources like any other.
 func NewReader(src io.Reader) *Reader {
-	return &Reader{src: src, buf: make([]byte, initialBuffer)}
+	return &Reader{lines: bufio.NewReaderSize(cached{src}, maxLine+len("\r\n"))}
 }
+
+// cached is a source that is read in blocks which stay in a cache.
+type cached struct{ io.Reader }
+
+func (s cached) Read(b []byte) (int, error) { return s.Reader.Read(b[:min(len(b), blockSize)]) }
 
 // Next reads the next record into rec, overwriting all of it, and skips the
 // malformed lines before it. The byte slices of rec are valid until the next
@@ -102,37 +96,32 @@ func (r *Reader) Malformed() int { return r.malformed }
 // documentation.
 func (r *Reader) OutOfOrder() int { return r.outOfOrder }
 
-// readLine returns the next line without its "\n". It rejects the lines that do
-// not fit into the buffer; Next rejects those that do but are too long.
+// readLine returns the next line without its "\n". It rejects the lines
+// that do not fit into the buffer; Next rejects those that do but are too long.
 func (r *Reader) readLine() ([]byte, error) {
-	searched := 0 // bytes from start on that hold no line ending
-	for {
-		if i := bytes.IndexByte(r.buf[r.start+searched:r.end], '\n'); i >= 0 {
-			line := r.buf[r.start : r.start+searched+i]
-			r.start += searched + i + 1
+	for r.err == nil {
+		line, err := r.lines.ReadSlice('\n')
+		if err == nil {
 			r.line++
-			return line, nil
+			return line[:len(line)-1], nil
 		}
-		searched = r.end - r.start
-		if r.err != nil {
-			return r.lastLine()
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			r.err = err
+			return r.lastLine(line)
 		}
-		if searched > maxLine+1 {
-			r.line++
-			r.reject(r.buf[r.start:r.end], tooLong)
-			r.skipLine()
-			searched = 0
-			continue
+		r.line++
+		r.reject(line, tooLong)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = r.lines.ReadSlice('\n')
 		}
-		r.fill()
+		r.err = err
 	}
+	return nil, r.err
 }
 
 // lastLine returns what stands after the last line ending, once the source has
 // no more.
-func (r *Reader) lastLine() ([]byte, error) {
-	line := r.buf[r.start:r.end]
-	r.start = r.end
+func (r *Reader) lastLine(line []byte) ([]byte, error) {
 	if len(line) == 0 {
 		return nil, r.err
 	}
@@ -142,42 +131,6 @@ func (r *Reader) lastLine() ([]byte, error) {
 		return nil, r.err
 	}
 	return line, nil
-}
-
-// skipLine drops input up to and including the next line ending.
-func (r *Reader) skipLine() {
-	for r.err == nil {
-		r.start, r.end = 0, 0
-		r.fill()
-		if i := bytes.IndexByte(r.buf[:r.end], '\n'); i >= 0 {
-			r.start = i + 1
-			return
-		}
-	}
-	r.start = r.end
-}
-
-// fill reads more input behind buf[start:end], moving or growing the buffer
-// when it is full. It adds at least one byte or sets err.
-func (r *Reader) fill() {
-	if r.start > 0 {
-		r.end = copy(r.buf, r.buf[r.start:r.end])
-		r.start = 0
-	}
-	if r.end == len(r.buf) {
-		grown := make([]byte, min(2*len(r.buf), maxLine+2))
-		copy(grown, r.buf)
-		r.buf = grown
-	}
-	for range maxEmptyReads {
-		n, err := r.src.Read(r.buf[r.end:])
-		r.end += n
-		r.err = err
-		if n > 0 || err != nil {
-			return
-		}
-	}
-	r.err = io.ErrNoProgress
 }
 
 // trimLine removes a byte order mark and the spaces, tabs and carriage returns

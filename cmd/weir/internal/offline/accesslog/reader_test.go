@@ -48,7 +48,7 @@ func TestReaderLongLines(t *testing.T) {
 	}
 	for _, ending := range []string{"\n", "\r\n"} {
 		for n, ok := range map[int]bool{
-			initialBuffer - 1: true, initialBuffer: true, initialBuffer + 1: true, 5 * initialBuffer: true,
+			blockSize - 1: true, blockSize: true, blockSize + 1: true, 5 * blockSize: true,
 			maxLine - 1: true, maxLine: true,
 			maxLine + 1: false, maxLine + 2: false, maxLine + 3: false, 3 * maxLine: false,
 		} {
@@ -71,8 +71,8 @@ func TestReaderLongLines(t *testing.T) {
 						t.Errorf("%d bytes, %q: %+v", n, ending, e)
 					}
 				}
-				if len(r.buf) > maxLine+2 {
-					t.Errorf("%d bytes, %q: buffer of %d bytes", n, ending, len(r.buf))
+				if r.lines.Size() > maxLine+2 {
+					t.Errorf("%d bytes, %q: buffer of %d bytes", n, ending, r.lines.Size())
 				}
 			}
 		}
@@ -100,8 +100,8 @@ func TestReaderEndlessLine(t *testing.T) {
 	if err := r.Next(&rec); err != nil || rec.Line != 2 {
 		t.Errorf("line %d, error %v; want line 2", rec.Line, err)
 	}
-	if r.Malformed() != 1 || len(r.buf) > maxLine+2 {
-		t.Errorf("%d malformed, buffer of %d bytes", r.Malformed(), len(r.buf))
+	if r.Malformed() != 1 || r.lines.Size() > maxLine+2 {
+		t.Errorf("%d malformed, buffer of %d bytes", r.Malformed(), r.lines.Size())
 	}
 }
 

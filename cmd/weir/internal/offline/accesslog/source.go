@@ -61,10 +61,13 @@ func Open(path string, stdin io.Reader) (*Source, error) {
 	return newSource(path, f, f, size), nil
 }
 
+// blockSize is how much is read at a time.
+const blockSize = 64 << 10
+
 func newSource(name string, r io.Reader, file io.Closer, size int64) *Source {
 	s := &Source{name: name, file: file, size: size}
 	s.count.src = r
-	s.in = bufio.NewReaderSize(&s.count, initialBuffer)
+	s.in = bufio.NewReaderSize(&s.count, blockSize)
 	return s
 }
 
