@@ -75,9 +75,9 @@ type page struct {
 	path   string
 	post   bool
 	answer func(*Handler, *call) (any, *answer.Problem)
-	usual  int // the parameter n, if it has one: where it is not given
+	query  []string // the names of parameters
+	usual  int      // the parameter n, if it has one: where it is not given
 	most   int
-	about  about
 }
 
 // call is a request for a page.
@@ -90,95 +90,30 @@ type call struct {
 
 // pages are all of them.
 var pages = []page{
-	{operator.OverviewPath, false, (*Handler).overview, 0, 0, about{
-		summary: "The state of the server: counts, latency, policies, fronts.", result: operator.Overview{},
-	}},
-	{operator.EventsPath, false, (*Handler).events, 0, 0, about{
-		summary: "Server-sent events: overview each second, refusal and audit as they come, end when the server shuts down.",
-		kind:    "text/event-stream", statuses: []int{503},
-	}},
-	{operator.PoliciesPath, false, (*Handler).policies, 0, 0, about{
-		summary: "The policies and their counts.", result: []operator.Policy{},
-	}},
-	{operator.RulesPath, false, (*Handler).rules, 0, 0, about{summary: "The rules and their counts.", result: []operator.Rule{}}},
-	{operator.KeysPath, false, (*Handler).keys, usualKeys, mostKeys, about{
-		summary: "The keys of a policy under the most pressure.", query: []string{inPolicy, "n"}, policy: true,
-		result:   []operator.Key{},
-		statuses: []int{503},
-	}},
-	{operator.KeyPath, false, (*Handler).key, 0, 0, about{
-		summary: "The state of a key of a policy.", query: []string{inPolicy, inKey}, policy: true, result: operator.Key{},
-		statuses: []int{503},
-	}},
-	{operator.SearchPath, false, (*Handler).search, usualMentions, MostRefusals, about{
-		summary: "What is known of a word: the address of a client, a network, or a value of requests such as a user.",
-		query:   []string{inWord, "n"}, result: operator.Search{}, statuses: []int{503},
-	}},
-	{operator.LockoutsPath, false, (*Handler).lockouts, usualLockouts, mostLockouts, about{
-		summary: "The keys that are locked out, those for the longest time first.", query: []string{inPolicy, "n"},
-		result: []operator.Lockout{},
-	}},
-	{operator.OverridesPath, false, (*Handler).overrides, 0, 0, about{
-		summary: "The overrides in force.", result: []operator.Override{},
-	}},
-	{operator.RefusalsPath, false, (*Handler).refusals, usualRefusals, MostRefusals, about{
-		summary: "The last refusals, the last first.", query: []string{inPolicy, inKey, "n"}, result: operator.Refusals{},
-	}},
-	{operator.RefusalPath, false, (*Handler).refusal, 0, 0, about{
-		summary: "The refusal with the ID that a client has been told.", query: []string{"id"}, result: operator.Refusal{},
-		statuses: []int{404},
-	}},
-	{operator.ReportPath, false, (*Handler).report, 0, 0, about{
-		summary: "The state of one policy for people: as text, or with Accept: application/json.", query: []string{inPolicy},
-		policy: true,
-		kind:   "text/plain", result: operator.Report{}, statuses: []int{503},
-	}},
-	{operator.ConfigurationPath, false, (*Handler).configuration, 0, 0, about{
-		summary: "The configuration in force without secrets, its rules, and the last reloads.", result: operator.Configuration{},
-	}},
-	{operator.ReplicasPath, false, (*Handler).replicas, 0, 0, about{
-		summary: "The store, and the cluster.", result: operator.Replicas{},
-	}},
-	{operator.MembersPath, false, (*Handler).members, 0, 0, about{
-		summary: "The nodes of the cluster that owns the policies of durability cluster.", result: []operator.Member{},
-		statuses: []int{422, 503},
-	}},
-	{operator.AuditPath, false, (*Handler).audit, 100, adminguard.MostAudited, about{
-		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []operator.AuditEntry{},
-	}},
-	{operator.ExplainPath, true, (*Handler).explain, 0, 0, about{
-		summary: "How would a request be decided, and why? Takes nothing.", bodyName: "DescribedRequest",
-		resultName: "Explanation",
-	}},
-	{operator.UnlockPath, true, (*Handler).unlock, 0, 0, about{
-		summary: "Ends the lockout of a key.",
-		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
-	}},
-	{operator.OverridePath, true, (*Handler).override, 0, 0, about{
-		summary: "Makes another limit hold for a key for a while.",
-		policy:  true, body: operator.Override{}, result: operator.Changed{},
-		statuses: []int{422, 503},
-	}},
-	{operator.RestorePath, true, (*Handler).restore, 0, 0, about{
-		summary: "Ends the override of a key.",
-		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
-	}},
-	{operator.ResetPath, true, (*Handler).reset, 0, 0, about{
-		summary: "Makes all permits of a key available.", policy: true, body: operator.Change{}, result: operator.Changed{},
-		statuses: []int{503},
-	}},
-	{operator.MemberRemovePath, true, (*Handler).memberRemove, 0, 0, about{
-		summary: "Removes a node from the cluster, for ever.", body: operator.MemberChange{}, result: operator.Changed{},
-		statuses: []int{404, 422, 503},
-	}},
-	{operator.MemberAddPath, true, (*Handler).memberAdd, 0, 0, about{
-		summary: "Adds a node to the cluster, which votes once it has what the others have.", body: operator.MemberChange{},
-		result: operator.Changed{}, statuses: []int{422, 503},
-	}},
-	{operator.ReloadPath, true, (*Handler).reload, 0, 0, about{
-		summary: "Reads the configuration again.",
-		body:    operator.Change{}, result: operator.Changed{}, statuses: []int{409, 422, 503},
-	}},
+	{operator.OverviewPath, false, (*Handler).overview, nil, 0, 0},
+	{operator.EventsPath, false, (*Handler).events, nil, 0, 0},
+	{operator.PoliciesPath, false, (*Handler).policies, nil, 0, 0},
+	{operator.RulesPath, false, (*Handler).rules, nil, 0, 0},
+	{operator.KeysPath, false, (*Handler).keys, []string{inPolicy, "n"}, usualKeys, mostKeys},
+	{operator.KeyPath, false, (*Handler).key, []string{inPolicy, inKey}, 0, 0},
+	{operator.SearchPath, false, (*Handler).search, []string{inWord, "n"}, usualMentions, MostRefusals},
+	{operator.LockoutsPath, false, (*Handler).lockouts, []string{inPolicy, "n"}, usualLockouts, mostLockouts},
+	{operator.OverridesPath, false, (*Handler).overrides, nil, 0, 0},
+	{operator.RefusalsPath, false, (*Handler).refusals, []string{inPolicy, inKey, "n"}, usualRefusals, MostRefusals},
+	{operator.RefusalPath, false, (*Handler).refusal, []string{"id"}, 0, 0},
+	{operator.ReportPath, false, (*Handler).report, []string{inPolicy}, 0, 0},
+	{operator.ConfigurationPath, false, (*Handler).configuration, nil, 0, 0},
+	{operator.ReplicasPath, false, (*Handler).replicas, nil, 0, 0},
+	{operator.MembersPath, false, (*Handler).members, nil, 0, 0},
+	{operator.AuditPath, false, (*Handler).audit, []string{"n"}, 100, adminguard.MostAudited},
+	{operator.ExplainPath, true, (*Handler).explain, nil, 0, 0},
+	{operator.UnlockPath, true, (*Handler).unlock, nil, 0, 0},
+	{operator.OverridePath, true, (*Handler).override, nil, 0, 0},
+	{operator.RestorePath, true, (*Handler).restore, nil, 0, 0},
+	{operator.ResetPath, true, (*Handler).reset, nil, 0, 0},
+	{operator.MemberRemovePath, true, (*Handler).memberRemove, nil, 0, 0},
+	{operator.MemberAddPath, true, (*Handler).memberAdd, nil, 0, 0},
+	{operator.ReloadPath, true, (*Handler).reload, nil, 0, 0},
 }
 
 var byPath = func() map[string]*page {
@@ -214,7 +149,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return wrongMethod(w, r, "GET, HEAD")
 	default:
-		if c.values, p = parameters(r, at.about.query...); p == nil && at.most > 0 {
+		if c.values, p = parameters(r, at.query...); p == nil && at.most > 0 {
 			c.n, p = count(c.values, at.usual, at.most)
 		}
 		if p != nil {
