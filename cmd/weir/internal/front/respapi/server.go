@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -54,47 +55,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// check puts defaults in place of what is zero.
-func (o *Options) check() error {
-	for _, f := range []struct {
-		name  string
-		value *time.Duration
-		usual time.Duration
-	}{
-		{"IdleTimeout", &o.IdleTimeout, 0},
-		{"ReadTimeout", &o.ReadTimeout, 30 * time.Second},
-		{"WriteTimeout", &o.WriteTimeout, 30 * time.Second},
-	} {
-		if *f.value < 0 {
-			return fmt.Errorf("weir: %s of the RESP server is %v, less than 0", f.name, *f.value)
-		}
-		if *f.value == 0 {
-			*f.value = f.usual
-		}
-	}
-	switch {
-	case o.Limits == nil:
-		return errors.New("weir: Limits of the RESP server is nil")
-	case o.Holds == nil:
-		return errors.New("weir: Holds of the RESP server is nil")
-	case o.MaxConnections < 0:
-		return fmt.Errorf("weir: MaxConnections of the RESP server is %d, less than 0", o.MaxConnections)
-	case o.ConnectionsPerAddress < 0:
-		return fmt.Errorf("weir: ConnectionsPerAddress of the RESP server is %d, less than 0", o.ConnectionsPerAddress)
-	case o.MaxLarge < 0:
-		return fmt.Errorf("weir: MaxLarge of the RESP server is %d, less than 0", o.MaxLarge)
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = 10_000
-	}
-	if o.MaxLarge == 0 {
-		o.MaxLarge = 64 << 20
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+// setDefaults puts defaults in place of what is zero.
+func (o *Options) setDefaults() {
+	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, 30*time.Second), cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.MaxConnections, o.MaxLarge = cmp.Or(o.MaxConnections, 10_000), cmp.Or(o.MaxLarge, 64<<20)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Bounds = o.Bounds.WithDefaults()
-	return nil
 }
 
 // ErrServerClosed is what [Server.Serve] returns after [Server.Shutdown].
@@ -136,9 +102,7 @@ type Server struct {
 
 // New makes a server that does not listen yet.
 func New(o Options) (*Server, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
+	o.setDefaults()
 	s := &Server{
 		o: o, log: o.Logger, password: sha256.Sum256([]byte(o.Password)), started: time.Now(),
 		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),

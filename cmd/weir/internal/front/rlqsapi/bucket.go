@@ -167,14 +167,14 @@ func policyOf(set *policy.Set, name string) *policy.Policy {
 }
 
 // limitOf is the limit that applies, as an account can keep it.
-func (s *Service) limitOf(p *policy.Policy, l *policy.ExplainedLimit) (quotashare.Limit, error) {
+func (s *Service) limitOf(p *policy.Policy, l *policy.ExplainedLimit) (weir.Limit, error) {
 	switch {
 	case l.Failure != "":
-		return quotashare.Limit{}, fmt.Errorf("weir: it cannot be told what to count: %s", l.Failure)
+		return weir.Limit{}, fmt.Errorf("weir: it cannot be told what to count: %s", l.Failure)
 	case l.Cost != 1:
-		return quotashare.Limit{}, fmt.Errorf("weir: a request costs %d: must be 1, as proxies count requests", l.Cost)
+		return weir.Limit{}, fmt.Errorf("weir: a request costs %d: must be 1, as proxies count requests", l.Cost)
 	case p.Consistency.Shared() || p.Durability != policy.DurabilityMemory && !s.o.Alone:
-		return quotashare.Limit{}, fmt.Errorf(
+		return weir.Limit{}, fmt.Errorf(
 			"weir: the limits are shared with other processes (consistency %v, durability %v), and each would assign all of them",
 			p.Consistency, p.Durability)
 	}
@@ -189,24 +189,25 @@ var longestWindows = map[algo.CalendarUnit]time.Duration{
 }
 
 // bucketOf is the token bucket that never admits more than the limit does.
-func bucketOf(l weir.Limit) (quotashare.Limit, error) {
+func bucketOf(l weir.Limit) (weir.Limit, error) {
 	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		return quotashare.Limit{Permits: l.Rate().Permits, Period: l.Rate().Period, Burst: l.Permits()}, nil
+		return l, nil
 	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
-		return inWindow(l.Rate().Permits, l.Rate().Period), nil
+		return inWindow(l.Rate().Permits, l.Rate().Period)
 	case weir.AlgorithmCalendarWindow:
 		if window, ok := longestWindows[l.Calendar().Unit]; ok {
-			return inWindow(l.Permits(), window), nil
+			return inWindow(l.Permits(), window)
 		}
 	case weir.AlgorithmConcurrency:
 	}
-	return quotashare.Limit{}, fmt.Errorf("weir: %v: proxies cannot be assigned a limit of this kind", l)
+	return weir.Limit{}, fmt.Errorf("weir: %v: proxies cannot be assigned a limit of this kind", l)
 }
 
 // inWindow is a bucket of which any window has at most n permits: a tenth of them at once, and the others evenly. Less time than
 // the window passes within it, so less than n + 1 permits do, which is n of whole ones.
-func inWindow(n int64, window time.Duration) quotashare.Limit {
+func inWindow(n int64, window time.Duration) (weir.Limit, error) {
 	burst := max(n/10, 1)
-	return quotashare.Limit{Permits: n - burst + 1, Period: window, Burst: burst}
+	l := weir.TokenBucket(weir.Rate{Permits: n - burst + 1, Period: window}, burst)
+	return l, l.Check()
 }

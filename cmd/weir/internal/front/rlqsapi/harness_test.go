@@ -70,9 +70,7 @@ func servePatiently(t *testing.T, set *policy.Set, o rlqsapi.Options, patience t
 		t.Fatal(err)
 	}
 	o.Limits, o.Logger, o.Clock = s.limits, log, s.clock
-	if s.service, err = rlqsapi.New(o); err != nil {
-		t.Fatal(err)
-	}
+	s.service = rlqsapi.New(o)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,7 @@
 package rlqsapi
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
 	"log/slog"
 	"sync"
 	"time"
@@ -63,52 +62,15 @@ type Service struct {
 	told     int64  // when the log was told of one last
 }
 
-// New returns a service, or an error that names the option that cannot be used.
-func New(o Options) (*Service, error) {
-	if o.MostStreams == 0 {
-		o.MostStreams = 10_000
-	}
-	if o.MostBuckets == 0 {
-		o.MostBuckets = 10_000
-	}
-	switch {
-	case o.Limits == nil:
-		return nil, errors.New("weir: Options.Limits of nil: is required")
-	case o.Logger == nil:
-		return nil, errors.New("weir: Options.Logger of nil: is required")
-	case o.MostStreams < 1 || o.MostStreams > 1_000_000:
-		return nil, fmt.Errorf("weir: Options.MostStreams of %d: must be from 1 to 10^6", o.MostStreams)
-	case o.MostBuckets < 1 || o.MostBuckets > 1_000_000:
-		return nil, fmt.Errorf("weir: Options.MostBuckets of %d: must be from 1 to 10^6", o.MostBuckets)
-	}
-	if o.Clock == nil {
-		o.Clock = processClock{time.Now()}
-	}
+// New returns a service.
+func New(o Options) *Service {
+	o.MostStreams, o.MostBuckets = cmp.Or(o.MostStreams, 10_000), cmp.Or(o.MostBuckets, 10_000)
 	s := &Service{
-		o: o, clock: clock.New(o.Clock), streams: map[*stream]struct{}{}, meters: map[string]*meter{}, warned: map[string]int64{},
-		set: o.Limits.Engine().Set(),
+		o: o, clock: clock.New(o.Clock), patience: cmp.Or(o.Grace, quotashare.DefaultGrace) / 2, streams: map[*stream]struct{}{},
+		meters: map[string]*meter{}, warned: map[string]int64{}, set: o.Limits.Engine().Set(),
 	}
-	ledger, err := quotashare.New(quotashare.Options{Send: s.send, Grace: o.Grace, MostShares: o.MostShares})
-	if err != nil {
-		return nil, err
-	}
-	s.ledger = ledger
-	if s.o.Grace == 0 {
-		s.o.Grace = time.Second
-	}
-	s.patience = s.o.Grace / 2
-	return s, nil
-}
-
-// processClock is the clock of the process.
-type processClock struct{ start time.Time }
-
-// Now implements [weir.Clock].
-func (c processClock) Now() int64 { return int64(time.Since(c.start)) }
-
-// AfterFunc implements [weir.Clock].
-func (processClock) AfterFunc(d time.Duration, f func()) func() bool {
-	return time.AfterFunc(d, f).Stop
+	s.ledger = quotashare.New(quotashare.Options{Send: s.send, Grace: o.Grace, MostShares: o.MostShares})
+	return s
 }
 
 // Close ends all streams: proxies go on with what they were assigned until it expires. It does not wait for them.

@@ -362,10 +362,7 @@ func TestSlowReader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			service, err := rlqsapi.New(rlqsapi.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler), Grace: grace})
-			if err != nil {
-				t.Fatal(err)
-			}
+			service := rlqsapi.New(rlqsapi.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler), Grace: grace})
 			ctx, leave := context.WithCancel(t.Context())
 			p := &slowProxy{ctx: ctx, reports: make(chan *ratelimitquotav3.RateLimitQuotaUsageReports, 1), after: after}
 			p.reports <- usage(id, 0, 1, 0)
@@ -427,26 +424,4 @@ func TestNeverReads(t *testing.T) {
 		}
 	}
 	<-sent
-}
-
-// TestOptionsAreChecked one by one.
-func TestOptionsAreChecked(t *testing.T) {
-	limits, err := live.Fixed(&policy.Set{}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, o := range map[string]rlqsapi.Options{
-		"Options.Limits":      {},
-		"Options.Logger":      {Limits: limits},
-		"Options.MostStreams": {Limits: limits, Logger: slog.Default(), MostStreams: -1},
-		"Options.MostBuckets": {Limits: limits, Logger: slog.Default(), MostBuckets: -1},
-		"Options.Grace":       {Limits: limits, Logger: slog.Default(), Grace: time.Hour},
-	} {
-		if _, err := rlqsapi.New(o); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%v, want %s", err, name)
-		}
-	}
-	if err := limits.Engine().Close(); err != nil {
-		t.Error(err)
-	}
 }

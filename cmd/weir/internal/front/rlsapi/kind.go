@@ -78,10 +78,7 @@ func (k *kind) fields(descriptors bool) (fields ratelimitfields.Fields, names []
 }
 
 func (k *kind) make(s front.Shared) (front.Made, error) {
-	quotas, err := rlqsapi.New(rlqsapi.Options{Limits: s.Limits, Alone: s.Alone, Logger: s.Log})
-	if err != nil {
-		return front.Made{}, err
-	}
+	quotas := rlqsapi.New(rlqsapi.Options{Limits: s.Limits, Alone: s.Alone, Logger: s.Log})
 	fields, names := k.fields(s.Descriptors != nil)
 	server, err := New(Options{
 		Limits: s.Limits, Tree: s.Descriptors, Quotas: quotas, Fields: fields, LimitFields: names,

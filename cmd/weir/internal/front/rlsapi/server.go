@@ -1,9 +1,9 @@
 package rlsapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -65,41 +65,8 @@ type Options struct {
 
 const (
 	defaultConnections = 1_000
-	mostConnections    = 1_000_000
 	defaultStreams     = 1_000
-	mostStreams        = 65_536
 )
-
-// check finds options that cannot be used, and puts the others in place.
-func (o *Options) check() error {
-	if o.MaxConnections == 0 {
-		o.MaxConnections = defaultConnections
-	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = defaultStreams
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	fields := ratelimitfields.Headers{Fields: o.Fields}
-	switch {
-	case o.Limits == nil:
-		return errors.New("weir: Options.Limits is nil: required")
-	case len(o.LimitFields) != 0 && len(o.LimitFields) != limitFields:
-		return fmt.Errorf("weir: Options.LimitFields are %d: must be %d, or none", len(o.LimitFields), limitFields)
-	case o.MaxConnections < 1 || o.MaxConnections > mostConnections:
-		return fmt.Errorf("weir: Options.MaxConnections is %d: must be from 1 to %d", o.MaxConnections, mostConnections)
-	case o.ConnectionsPerAddress < 0:
-		return fmt.Errorf("weir: Options.ConnectionsPerAddress is %d: must be 0 or more", o.ConnectionsPerAddress)
-	case o.IdleTimeout < 0:
-		return fmt.Errorf("weir: Options.IdleTimeout is %v: must be 0 or more", o.IdleTimeout)
-	case o.MaxAge < 0:
-		return fmt.Errorf("weir: Options.MaxAge is %v: must be 0 or more", o.MaxAge)
-	case o.MaxStreams < 1 || o.MaxStreams > mostStreams:
-		return fmt.Errorf("weir: Options.MaxStreams is %d: must be from 1 to %d", o.MaxStreams, mostStreams)
-	}
-	return fields.Check()
-}
 
 // Server answers Envoy and others that speak its protocols. All methods are safe for concurrent use.
 type Server struct {
@@ -115,7 +82,13 @@ type Server struct {
 
 // New makes a server that does not listen yet.
 func New(o Options) (*Server, error) {
-	if err := o.check(); err != nil {
+	o.MaxConnections, o.MaxStreams = cmp.Or(o.MaxConnections, defaultConnections), cmp.Or(o.MaxStreams, defaultStreams)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if n := len(o.LimitFields); n != 0 && n != limitFields {
+		return nil, fmt.Errorf("weir: Options.LimitFields are %d: must be %d, or none", n, limitFields)
+	}
+	fields := ratelimitfields.Headers{Fields: o.Fields}
+	if err := fields.Check(); err != nil {
 		return nil, err
 	}
 	s := &Server{

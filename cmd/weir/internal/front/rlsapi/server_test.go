@@ -36,11 +36,6 @@ import (
 func TestOptions(t *testing.T) {
 	limits := limitsOf(t, usersAndTenants())
 	for want, o := range map[string]rlsapi.Options{
-		"Options.Limits is nil":                   {},
-		"Options.MaxConnections is -1: must be":   {Limits: limits, MaxConnections: -1},
-		"ConnectionsPerAddress is -1: must be":    {Limits: limits, ConnectionsPerAddress: -1},
-		"Options.IdleTimeout is -1s: must be":     {Limits: limits, IdleTimeout: -time.Second},
-		"Options.MaxStreams is 65537: must be":    {Limits: limits, MaxStreams: 65537},
 		"Headers.Fields is 0b1001: must be a com": {Limits: limits, Fields: ratelimitfields.NoFields | ratelimitfields.RateLimit11},
 	} {
 		if _, err := rlsapi.New(o); err == nil || !strings.Contains(err.Error(), want) {

@@ -3,6 +3,8 @@ package quotashare
 import (
 	"math"
 	"slices"
+
+	"github.com/weirhq/weir"
 )
 
 // account is one limit: what of it is free, and who has the rest.
@@ -10,7 +12,7 @@ type account struct {
 	grid
 
 	key   string
-	limit Limit
+	limit weir.Limit
 
 	tokens   int64 // that are free, in units; less than 0, by a token for each share at most, only after the limit was lowered
 	settled  int64 // when tokens was right
@@ -68,7 +70,7 @@ func (a *account) fresh() bool {
 }
 
 // change puts another limit in force. What has been given out stays so.
-func (a *account) change(l Limit, now int64) {
+func (a *account) change(l weir.Limit, now int64) {
 	if l == a.limit {
 		return
 	}

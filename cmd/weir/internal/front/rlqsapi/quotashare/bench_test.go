@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 )
 
@@ -12,11 +13,9 @@ import (
 func BenchmarkReport(b *testing.B) {
 	for _, proxies := range []int{50, 1000, 10_000} {
 		b.Run(fmt.Sprint(proxies), func(b *testing.B) {
-			l, err := quotashare.New(quotashare.Options{Send: func(*quotashare.Share, quotashare.Assignment) {}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			limit := quotashare.Limit{Permits: 100_000, Period: time.Second, Burst: 100_000}
+			l := quotashare.New(quotashare.Options{Send: func(*quotashare.Share, quotashare.Assignment) {}})
+			var err error
+			limit := weir.TokenBucket(weir.Rate{Permits: 100_000, Period: time.Second}, 100_000)
 			shares := make([]*quotashare.Share, proxies)
 			for i := range shares {
 				if shares[i], err = l.Subscribe(i, []quotashare.Need{{Key: "k", Limit: limit}}, false, 0); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 )
 
@@ -56,7 +57,7 @@ var shapes = []struct {
 func TestFleetNeverAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		limit    quotashare.Limit
+		limit    weir.Limit
 		interval time.Duration
 		grace    time.Duration
 		delay    time.Duration
@@ -65,17 +66,17 @@ func TestFleetNeverAboveTheLimit(t *testing.T) {
 		losses   bool
 		least    float64 // part of the limit that is used from the sixth interval after a shift on
 	}{
-		{quotashare.Limit{Permits: 500, Period: time.Second, Burst: 1000}, 5 * time.Second, time.Second, 200 * time.Millisecond, 1.3, false, false, 0.95},
-		{quotashare.Limit{Permits: 500, Period: time.Second, Burst: 500}, 5 * time.Second, time.Second, time.Second, 2, false, true, 0.95},
-		{quotashare.Limit{Permits: 500, Period: time.Second, Burst: 500}, 5 * time.Second, time.Second, 200 * time.Millisecond, 1, true, false, 0.95},
-		{quotashare.Limit{Permits: 500, Period: time.Second, Burst: 1000}, 2 * time.Second, 500 * time.Millisecond, 50 * time.Millisecond, 1.5, false, true, 0.85},
+		{weir.TokenBucket(weir.Rate{Permits: 500, Period: time.Second}, 1000), 5 * time.Second, time.Second, 200 * time.Millisecond, 1.3, false, false, 0.95},
+		{weir.TokenBucket(weir.Rate{Permits: 500, Period: time.Second}, 500), 5 * time.Second, time.Second, time.Second, 2, false, true, 0.95},
+		{weir.TokenBucket(weir.Rate{Permits: 500, Period: time.Second}, 500), 5 * time.Second, time.Second, 200 * time.Millisecond, 1, true, false, 0.95},
+		{weir.TokenBucket(weir.Rate{Permits: 500, Period: time.Second}, 1000), 2 * time.Second, 500 * time.Millisecond, 50 * time.Millisecond, 1.5, false, true, 0.85},
 	} {
-		t.Run(fmt.Sprintf("burst %d every %v demand %v", c.limit.Burst, c.interval, c.demand), func(t *testing.T) {
+		t.Run(fmt.Sprintf("burst %d every %v demand %v", c.limit.Permits(), c.interval, c.demand), func(t *testing.T) {
 			t.Parallel()
 			s := newSimulation(t, 1, c.limit, quotashare.Options{Grace: c.grace})
 			s.delay = func() time.Duration { return time.Duration(s.random.Int64N(int64(c.delay) + 1)) }
 			const proxies, intervals = 50, 7
-			rate := float64(c.limit.Permits) / c.limit.Period.Seconds()
+			rate := float64(c.limit.Rate().Permits) / c.limit.Rate().Period.Seconds()
 			for i := range proxies {
 				p := &proxy{sim: s, interval: c.interval, kind: quotashare.Deny}
 				s.proxies = append(s.proxies, p)

@@ -7,22 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 )
 
 // history has proxies do the worst they can: they save up tokens and spend them at once, messages arrive at the last moment or at
 // once, streams break, proxies crash, come again, and report what they like. pick answers a number below n.
 func history(t testing.TB, pick func(n int) int, steps int) *simulation {
-	limits := []quotashare.Limit{
-		{Permits: 100, Period: time.Second, Burst: 100},
-		{Permits: 10, Period: time.Second, Burst: 1},
-		{Permits: 10, Period: time.Second, Burst: 2},
-		{Permits: 7, Period: time.Second, Burst: 7},
-		{Permits: 1, Period: 3 * time.Second, Burst: 5},
-		{Permits: 1000, Period: time.Minute, Burst: 30},
-		{Permits: 100_000, Period: time.Second, Burst: 20_000},
-		{Permits: 3, Period: 7 * time.Millisecond, Burst: 50},
-		{Permits: 100, Period: 24 * time.Hour, Burst: 100},
+	limits := []weir.Limit{
+		weir.TokenBucket(weir.Rate{Permits: 100, Period: time.Second}, 100),
+		weir.TokenBucket(weir.Rate{Permits: 10, Period: time.Second}, 1),
+		weir.TokenBucket(weir.Rate{Permits: 10, Period: time.Second}, 2),
+		weir.TokenBucket(weir.Rate{Permits: 7, Period: time.Second}, 7),
+		weir.TokenBucket(weir.Rate{Permits: 1, Period: 3 * time.Second}, 5),
+		weir.TokenBucket(weir.Rate{Permits: 1000, Period: time.Minute}, 30),
+		weir.TokenBucket(weir.Rate{Permits: 100_000, Period: time.Second}, 20_000),
+		weir.TokenBucket(weir.Rate{Permits: 3, Period: 7 * time.Millisecond}, 50),
+		weir.TokenBucket(weir.Rate{Permits: 100, Period: 24 * time.Hour}, 100),
 	}
 	grace := []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second, 5 * time.Second}[pick(4)]
 	o := quotashare.Options{
@@ -90,16 +91,16 @@ func history(t testing.TB, pick func(n int) int, steps int) *simulation {
 // greed has proxies spend every token as soon as they have it, or save it up, while they report a demand that shifts from one to
 // another, and now and then lose their streams: then whatever is given out twice is too much at once.
 func greed(t testing.TB, pick func(n int) int, steps int) *simulation {
-	limit := []quotashare.Limit{
-		{Permits: 1000, Period: time.Second, Burst: 300},
-		{Permits: 1000, Period: time.Second, Burst: 1000},
-		{Permits: 100, Period: time.Second, Burst: 20},
-		{Permits: 10, Period: time.Second, Burst: 4},
+	limit := []weir.Limit{
+		weir.TokenBucket(weir.Rate{Permits: 1000, Period: time.Second}, 300),
+		weir.TokenBucket(weir.Rate{Permits: 1000, Period: time.Second}, 1000),
+		weir.TokenBucket(weir.Rate{Permits: 100, Period: time.Second}, 20),
+		weir.TokenBucket(weir.Rate{Permits: 10, Period: time.Second}, 4),
 	}[pick(4)]
 	s := newSimulation(t, 1, limit, quotashare.Options{
 		Grace: time.Duration(1+pick(6)) * 100 * time.Millisecond, FirstTTL: 10 * time.Second,
 	})
-	s.second = quotashare.Limit{Permits: 50, Period: time.Second, Burst: 30}
+	s.second = weir.TokenBucket(weir.Rate{Permits: 50, Period: time.Second}, 30)
 	late, two := pick(3), pick(3)
 	s.delay = func() time.Duration {
 		return []time.Duration{0, s.grace, time.Duration(pick(1000)) * s.grace / 1000}[late]
@@ -130,7 +131,7 @@ func greed(t testing.TB, pick func(n int) int, steps int) *simulation {
 		}
 		for i, p := range s.proxies {
 			if busy>>i&1 == 1 {
-				p.denied += uint64(float64(limit.Permits) * interval.Seconds() / 16)
+				p.denied += uint64(float64(limit.Rate().Permits) * interval.Seconds() / 16)
 			}
 		}
 		for end := s.now + int64(interval/16); s.now < end; {

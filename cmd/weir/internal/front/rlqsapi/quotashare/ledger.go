@@ -1,13 +1,18 @@
 package quotashare
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/weirhq/weir"
 )
+
+// DefaultGrace is that of options without one.
+const DefaultGrace = time.Second
 
 // Options configure a [Ledger].
 type Options struct {
@@ -34,8 +39,8 @@ var ErrTooMany = errors.New("weir: too many quotas are assigned")
 type Need struct {
 	// Key identifies the account. Shares with the same key divide one.
 	Key string
-	// Limit is what it is held to. If the account has another one, that is changed for all.
-	Limit Limit
+	// Limit is what it is held to: a token bucket. If the account has another one, that is changed for all.
+	Limit weir.Limit
 }
 
 // Ledger divides limits among shares. It is not safe for concurrent use. Times are in nanoseconds on any one scale, and must not
@@ -51,48 +56,25 @@ type Ledger struct {
 }
 
 // New returns a ledger without shares.
-func New(o Options) (*Ledger, error) {
-	o.Grace = orDefault(o.Grace, time.Second)
-	o.LongestTTL = orDefault(o.LongestTTL, 2*time.Minute)
-	o.FirstTTL = orDefault(o.FirstTTL, min(30*time.Second, o.LongestTTL))
-	o.Idle = orDefault(o.Idle, 10*time.Minute)
-	if o.MostShares == 0 {
-		o.MostShares = 100_000
-	}
-	switch {
-	case o.Send == nil:
-		return nil, errors.New("weir: Options.Send of nil: is required")
-	case o.Grace < time.Millisecond || o.Grace > time.Minute:
-		return nil, fmt.Errorf("weir: Options.Grace of %v: must be from 1ms to 1m", o.Grace)
-	case o.LongestTTL%time.Second != 0 || o.LongestTTL < time.Second || o.LongestTTL > time.Hour:
-		return nil, fmt.Errorf("weir: Options.LongestTTL of %v: must be whole seconds from 1s to 1h", o.LongestTTL)
-	case o.FirstTTL%time.Second != 0 || o.FirstTTL < time.Second || o.FirstTTL > o.LongestTTL:
-		return nil, fmt.Errorf("weir: Options.FirstTTL of %v: must be whole seconds from 1s to LongestTTL", o.FirstTTL)
-	case o.Idle < time.Second || o.Idle > 24*time.Hour:
-		return nil, fmt.Errorf("weir: Options.Idle of %v: must be from 1s to 24h", o.Idle)
-	case o.MostShares < 1 || o.MostShares > 10_000_000:
-		return nil, fmt.Errorf("weir: Options.MostShares of %d: must be from 1 to 10^7", o.MostShares)
-	}
+func New(o Options) *Ledger {
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
+	o.LongestTTL = cmp.Or(o.LongestTTL, 2*time.Minute)
+	o.FirstTTL = cmp.Or(o.FirstTTL, min(30*time.Second, o.LongestTTL))
+	o.Idle = cmp.Or(o.Idle, 10*time.Minute)
+	o.MostShares = cmp.Or(o.MostShares, 100_000)
 	grace := o.Grace.Milliseconds()
 	if o.Grace%time.Millisecond != 0 {
 		grace++
 	}
-	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, swept: math.MinInt64 / 2}, nil
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
+	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, swept: math.MinInt64 / 2}
 }
 
 // Subscribe begins a share that is held to all of these limits, and assigns something to it at once. Without needs it is told
 // to admit everything or, if deny, nothing.
 func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Share, error) {
 	now := milliseconds(nanos)
-	if err := l.check(needs); err != nil {
-		return nil, err
+	if len(l.shares) >= l.options.MostShares || len(l.accounts) >= 4*l.options.MostShares {
+		return nil, ErrTooMany
 	}
 	s := &Share{
 		Owner: owner, ledger: l, blanket: Allow, reported: now, counted: now, busy: now, since: now, position: len(l.shares),
@@ -110,18 +92,6 @@ func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Sh
 	}
 	l.schedule(s, now)
 	return s, nil
-}
-
-func (l *Ledger) check(needs []Need) error {
-	if len(l.shares) >= l.options.MostShares || len(l.accounts) >= 4*l.options.MostShares {
-		return ErrTooMany
-	}
-	for i := range needs {
-		if err := needs[i].Limit.check(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // join has a share take part in an account.
@@ -168,9 +138,6 @@ func (l *Ledger) SetNeeds(s *Share, needs []Need, deny bool, nanos int64) (*Shar
 		return t, nil
 	}
 	for i := range needs {
-		if err := needs[i].Limit.check(); err != nil {
-			return s, err
-		}
 		s.links[i].account.change(needs[i].Limit, now)
 	}
 	l.divideAll(s, now, 0)

@@ -2,10 +2,10 @@ package quotashare_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 )
 
@@ -21,14 +21,11 @@ func newTold(t *testing.T, o quotashare.Options) *told {
 	t.Helper()
 	l := &told{last: map[any]quotashare.Assignment{}}
 	o.Send = func(s *quotashare.Share, a quotashare.Assignment) { l.last[s.Owner] = a; l.all++ }
-	var err error
-	if l.Ledger, err = quotashare.New(o); err != nil {
-		t.Fatal(err)
-	}
+	l.Ledger = quotashare.New(o)
 	return l
 }
 
-func (l *told) subscribe(t *testing.T, owner string, limit quotashare.Limit) *quotashare.Share {
+func (l *told) subscribe(t *testing.T, owner string, limit weir.Limit) *quotashare.Share {
 	t.Helper()
 	s, err := l.Subscribe(owner, []quotashare.Need{{Key: "k", Limit: limit}}, false, 0)
 	if err != nil {
@@ -37,26 +34,9 @@ func (l *told) subscribe(t *testing.T, owner string, limit quotashare.Limit) *qu
 	return s
 }
 
-func TestOptions(t *testing.T) {
-	send := func(*quotashare.Share, quotashare.Assignment) {}
-	for want, o := range map[string]quotashare.Options{
-		"Options.Send of nil":               {},
-		"Options.Grace of 2m0s":             {Send: send, Grace: 2 * time.Minute},
-		"Options.FirstTTL of 1.5s":          {Send: send, FirstTTL: 1500 * time.Millisecond},
-		"Options.LongestTTL of 2h0m0s":      {Send: send, LongestTTL: 2 * time.Hour},
-		"Options.Idle of 1ms":               {Send: send, Idle: time.Millisecond},
-		"Options.MostShares of -1: must be": {Send: send, MostShares: -1},
-	} {
-		if _, err := quotashare.New(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
+func TestTooManyShares(t *testing.T) {
 	l := newTold(t, quotashare.Options{MostShares: 1})
-	if _, err := l.Subscribe("a", []quotashare.Need{{Key: "k"}}, false, 0); err == nil ||
-		!strings.Contains(err.Error(), "Limit.Permits of 0: must be from 1 to 10^15") {
-		t.Error(err)
-	}
-	l.subscribe(t, "a", quotashare.Limit{Permits: 1, Period: time.Second, Burst: 1})
+	l.subscribe(t, "a", weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Second}, 1))
 	if _, err := l.Subscribe("b", nil, false, 0); !errors.Is(err, quotashare.ErrTooMany) {
 		t.Error(err)
 	}
@@ -65,21 +45,21 @@ func TestOptions(t *testing.T) {
 // TestRatesOfAllSizes: nearly all of a limit is assigned to the only share, and never more, from a permit in some months to the
 // fastest.
 func TestRatesOfAllSizes(t *testing.T) {
-	for _, limit := range []quotashare.Limit{
-		{Permits: 1, Period: 90 * 24 * time.Hour, Burst: 5},
-		{Permits: 100, Period: 24 * time.Hour, Burst: 100},
-		{Permits: 1, Period: time.Second, Burst: 1},
-		{Permits: 7, Period: 13 * time.Millisecond, Burst: 20},
-		{Permits: 1_000_000_000, Period: time.Second, Burst: 1_000_000_000},
-		{Permits: 1_000_000_000, Period: time.Second, Burst: 1_000_000_000_000_000},
-		{Permits: 1, Period: time.Second, Burst: 1_000_000_000_000_000},
+	for _, limit := range []weir.Limit{
+		weir.TokenBucket(weir.Rate{Permits: 1, Period: 90 * 24 * time.Hour}, 5),
+		weir.TokenBucket(weir.Rate{Permits: 100, Period: 24 * time.Hour}, 100),
+		weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Second}, 1),
+		weir.TokenBucket(weir.Rate{Permits: 7, Period: 13 * time.Millisecond}, 20),
+		weir.TokenBucket(weir.Rate{Permits: 1_000_000_000, Period: time.Second}, 1_000_000_000),
+		weir.TokenBucket(weir.Rate{Permits: 1_000_000_000, Period: time.Second}, 1_000_000_000_000_000),
+		weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Second}, 1_000_000_000_000_000),
 	} {
 		l := newTold(t, quotashare.Options{})
 		l.subscribe(t, "a", limit)
 		a := l.last["a"]
 		got := float64(a.TokensPerFill) / float64(a.FillSeconds)
-		if want := float64(limit.Permits) / limit.Period.Seconds(); a.Kind != quotashare.Tokens || got > want || got < 0.7*want ||
-			int64(a.MaxTokens) > limit.Burst {
+		if want := float64(limit.Rate().Permits) / limit.Rate().Period.Seconds(); a.Kind != quotashare.Tokens || got > want || got < 0.7*want ||
+			int64(a.MaxTokens) > limit.Permits() {
 			t.Errorf("%v: %+v, %v a second", limit, a, got)
 		}
 	}
@@ -87,7 +67,7 @@ func TestRatesOfAllSizes(t *testing.T) {
 
 // TestUnusedIsAbandoned: buckets that nobody asks for, and those that are not reported of.
 func TestUnusedIsAbandoned(t *testing.T) {
-	limit := quotashare.Limit{Permits: 100, Period: time.Second, Burst: 100}
+	limit := weir.TokenBucket(weir.Rate{Permits: 100, Period: time.Second}, 100)
 	l := newTold(t, quotashare.Options{Idle: time.Minute, LongestTTL: 30 * time.Second})
 	idle, busy := l.subscribe(t, "idle", limit), l.subscribe(t, "busy", limit)
 	l.subscribe(t, "silent", limit)
@@ -111,8 +91,8 @@ func TestUnusedIsAbandoned(t *testing.T) {
 
 // TestLoweredLimit: all are told at once to use less, in total no more than the new limit.
 func TestLoweredLimit(t *testing.T) {
-	before := quotashare.Limit{Permits: 1000, Period: time.Second, Burst: 1000}
-	after := quotashare.Limit{Permits: 30, Period: time.Minute, Burst: 50}
+	before := weir.TokenBucket(weir.Rate{Permits: 1000, Period: time.Second}, 1000)
+	after := weir.TokenBucket(weir.Rate{Permits: 30, Period: time.Minute}, 50)
 	l := newTold(t, quotashare.Options{})
 	var shares []*quotashare.Share
 	now := time.Duration(0)
@@ -156,7 +136,7 @@ func TestLoweredLimit(t *testing.T) {
 
 // TestTurns: where the burst has too few tokens for all, they take turns.
 func TestTurns(t *testing.T) {
-	limit := quotashare.Limit{Permits: 10, Period: time.Second, Burst: 2}
+	limit := weir.TokenBucket(weir.Rate{Permits: 10, Period: time.Second}, 2)
 	l := newTold(t, quotashare.Options{})
 	owners := []string{"a", "b", "c", "d"}
 	var shares []*quotashare.Share

@@ -1,43 +1,19 @@
 package quotashare
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/weirhq/weir"
 )
 
-// Limit is what an account is held to: a token bucket of Burst tokens that regains Permits in each Period, evenly.
-type Limit struct {
-	// Permits come back in each Period: from 1 to 10^15 in 1 ns to 3660 days, at most 10^9 in a second.
-	Permits int64
-	Period  time.Duration
-	// Burst is how many tokens there are at most: from 1 to 10^15.
-	Burst int64
-}
-
 const (
-	mostPermits = 1_000_000_000_000_000
-	longest     = 3660 * 24 * time.Hour
 	// yearSeconds is the longest fill interval, as proxies take lower rates than a token in a year for that.
 	yearSeconds = 365 * 24 * 3600
 	// fine is of how many steps a rate should consist at least.
 	fine = 10_000
 )
-
-func (l Limit) check() error {
-	switch {
-	case l.Permits < 1 || l.Permits > mostPermits:
-		return fmt.Errorf("weir: Limit.Permits of %d: must be from 1 to 10^15", l.Permits)
-	case l.Period < 1 || l.Period > longest:
-		return fmt.Errorf("weir: Limit.Period of %v: must be from 1ns to 87840h", l.Period)
-	case l.Permits > int64(l.Period):
-		return fmt.Errorf("weir: Limit.Permits of %d in %v: must be at most 10^9 in a second", l.Permits, l.Period)
-	case l.Burst < 1 || l.Burst > mostPermits:
-		return fmt.Errorf("weir: Limit.Burst of %d: must be from 1 to 10^15", l.Burst)
-	}
-	return nil
-}
 
 // grid is a limit in the units in which an account is kept.
 type grid struct {
@@ -50,12 +26,12 @@ type grid struct {
 // fillIntervals are tried in this order.
 var fillIntervals = [...]int64{1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600, yearSeconds}
 
-// newGrid chooses the shortest fill interval in which the rate is a whole number that can be divided finely, or if there
-// is none the shortest in which it can be divided finely, or the longest.
-func newGrid(l Limit) grid {
+// newGrid is that of a token bucket. It chooses the shortest fill interval in which the rate is a whole number that can be divided
+// finely, or if there is none the shortest in which it can be divided finely, or the longest.
+func newGrid(l weir.Limit) grid {
 	seconds := int64(0)
 	for _, s := range fillIntervals {
-		n, exact := l.in(s)
+		n, exact := tokensIn(l.Rate(), s)
 		if n < fine {
 			continue
 		}
@@ -72,19 +48,19 @@ func newGrid(l Limit) grid {
 	if seconds == 0 {
 		seconds = yearSeconds
 	}
-	n, _ := l.in(seconds)
+	n, _ := tokensIn(l.Rate(), seconds)
 	g := grid{seconds: seconds, rate: n, unit: seconds * 1000}
-	g.burst = min(l.Burst, math.MaxInt64/2/g.unit)
+	g.burst = min(l.Permits(), math.MaxInt64/2/g.unit)
 	return g
 }
 
-// in is how many permits come back in so many seconds.
-func (l Limit) in(seconds int64) (n int64, exact bool) {
-	hi, lo := bits.Mul64(uint64(l.Permits), uint64(seconds*int64(time.Second)))
-	if hi >= uint64(l.Period) {
+// tokensIn is how many tokens come back in so many seconds.
+func tokensIn(rate weir.Rate, seconds int64) (n int64, exact bool) {
+	hi, lo := bits.Mul64(uint64(rate.Permits), uint64(seconds*int64(time.Second)))
+	if hi >= uint64(rate.Period) {
 		return math.MaxInt64, false
 	}
-	quotient, rest := bits.Div64(hi, lo, uint64(l.Period))
+	quotient, rest := bits.Div64(hi, lo, uint64(rate.Period))
 	return int64(min(quotient, math.MaxInt64)), rest == 0
 }
 

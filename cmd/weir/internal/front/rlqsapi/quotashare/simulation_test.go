@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
 )
 
@@ -23,8 +24,8 @@ type simulation struct {
 	grace   time.Duration
 	delay   func() time.Duration // of a message, at most grace
 
-	limit    quotashare.Limit
-	second   quotashare.Limit // of those proxies that are held to two
+	limit    weir.Limit
+	second   weir.Limit // of those proxies that are held to two
 	leaks    [2]leak
 	worst    float64
 	admitted int64
@@ -86,14 +87,11 @@ type proxy struct {
 	both            bool
 }
 
-func newSimulation(t testing.TB, seed uint64, l quotashare.Limit, o quotashare.Options) *simulation {
+func newSimulation(t testing.TB, seed uint64, l weir.Limit, o quotashare.Options) *simulation {
 	s := &simulation{t: t, random: rand.New(rand.NewPCG(seed, 7)), limit: l, grace: o.Grace, waking: math.MaxInt64}
 	s.delay = func() time.Duration { return time.Duration(s.random.Int64N(int64(s.grace) + 1)) }
 	o.Send = s.send
-	var err error
-	if s.ledger, err = quotashare.New(o); err != nil {
-		t.Fatal(err)
-	}
+	s.ledger = quotashare.New(o)
 	return s
 }
 
@@ -157,15 +155,15 @@ func (s *simulation) admit(n float64, both bool) {
 }
 
 // keeps checks that a limit is kept, and returns how much of the burst is in use.
-func (s *simulation) keeps(which int, limit quotashare.Limit, n float64) float64 {
+func (s *simulation) keeps(which int, limit weir.Limit, n float64) float64 {
 	l := &s.leaks[which]
-	l.level = max(0, l.level-float64(s.now-l.at)/float64(limit.Period)*float64(limit.Permits)) + n
+	l.level = max(0, l.level-float64(s.now-l.at)/float64(limit.Rate().Period)*float64(limit.Rate().Permits)) + n
 	l.at = s.now
-	if l.level > float64(limit.Burst)*(1+1e-9)+1e-6 {
+	if l.level > float64(limit.Permits())*(1+1e-9)+1e-6 {
 		s.t.Fatalf("limit %d: at %v %.9f tokens too many have been admitted",
-			which, time.Duration(s.now), l.level-float64(limit.Burst))
+			which, time.Duration(s.now), l.level-float64(limit.Permits()))
 	}
-	return l.level / float64(limit.Burst)
+	return l.level / float64(limit.Permits())
 }
 
 // assign is what a proxy does with a message.
