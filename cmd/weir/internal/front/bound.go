@@ -28,6 +28,7 @@ type Bounded struct {
 	all    waiting
 	owners map[netip.Prefix]*owner
 	told   time.Time // when it was logged last that there are too many
+	ended  bool      // a server shuts down: there is no place any more
 
 	refused, evicted int64
 }
@@ -91,6 +92,10 @@ func (b *Bounded) Add(c net.Conn) *Seat {
 	s := &Seat{conn: c, b: b, place: [2]int{-1, -1}}
 	network := networkOf(c.RemoteAddr())
 	b.mu.Lock()
+	if b.ended {
+		b.mu.Unlock()
+		return nil
+	}
 	now := b.now()
 	var leaving *Seat
 	of := b.owners[network]
@@ -424,15 +429,25 @@ func (b *Bounded) now() int64 { return int64(time.Since(b.begun)) }
 // Several listeners may have one bound.
 func (b *Bounded) On(l net.Listener) net.Listener { return boundedListener{l, b} }
 
-// Watch has the bound learn from a server which of its connections are idle. It wraps the ConnState that the server has, and
-// must be called before the server serves, with a listener of [Bounded.On].
+// Watch has the bound learn from a server which of its connections are idle, and the server close in its shutdown those on which
+// nothing was asked, for which it would wait. It must be called before the server serves, with a listener of [Bounded.On].
 func (b *Bounded) Watch(s *http.Server) {
-	before := s.ConnState
-	s.ConnState = func(c net.Conn, state http.ConnState) {
-		changed(c, state)
-		if before != nil {
-			before(c, state)
-		}
+	s.ConnState = changed
+	s.RegisterOnShutdown(b.end)
+}
+
+// end closes the connections on which nothing was asked yet, and gives no place to others any more.
+func (b *Bounded) end() {
+	var leaving []net.Conn
+	b.mu.Lock()
+	b.ended = true
+	for s := b.all.freshBefore(math.MaxInt64); s != nil; s = b.all.freshBefore(math.MaxInt64) {
+		s.leave()
+		leaving = append(leaving, s.conn)
+	}
+	b.mu.Unlock()
+	for _, c := range leaving {
+		_ = c.Close() // the client has gone
 	}
 }
 

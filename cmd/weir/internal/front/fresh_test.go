@@ -18,10 +18,10 @@ import (
 func TestShutdownDoesNotWaitForUnusedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
-		front.NewHTTP(s, nil, nil, slog.New(slog.DiscardHandler))
+		h := front.NewHTTP(s, nil, nil, slog.New(slog.DiscardHandler))
 		l := fronttest.Pipes()
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(l) }()
+		go func() { served <- h.Serve(l) }()
 		conn, err := l.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -25,19 +26,16 @@ func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog
 	s.Handler = endOfChunks(s.Handler)
 	s.TLSConfig = certificates
 	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	closeOnShutdown(s)
-	if bound != nil {
-		bound.Watch(s)
+	if bound == nil {
+		bound = NewBounded(math.MaxInt, 0, log)
 	}
+	bound.Watch(s)
 	return &HTTP{s, bound}
 }
 
 // Serve serves the clients of a listener until the server is shut down. Its time limits hold exactly: see deadlineConn.
 func (h *HTTP) Serve(l net.Listener) error {
-	l = deadlineListener{l}
-	if h.bound != nil {
-		l = h.bound.On(l)
-	}
+	l = h.bound.On(deadlineListener{l})
 	if h.TLSConfig != nil {
 		return h.ServeTLS(l, "", "")
 	}
@@ -130,48 +128,6 @@ func (d *drain) begin() (inFlight int64, idle <-chan struct{}) {
 		d.once.Do(func() { close(d.idle) })
 	}
 	return inFlight, d.idle
-}
-
-// closeOnShutdown makes Shutdown close such connections. It sets the ConnState of s, and must be called before s serves.
-func closeOnShutdown(s *http.Server) {
-	c := freshConnections{open: map[net.Conn]struct{}{}}
-	s.ConnState = c.changed
-	s.RegisterOnShutdown(c.close)
-}
-
-type freshConnections struct {
-	// any is how many are open: a server tells that a connection is new before anything else of it.
-	any atomic.Int64
-
-	mu     sync.Mutex
-	open   map[net.Conn]struct{}
-	closed bool
-}
-
-func (c *freshConnections) changed(conn net.Conn, state http.ConnState) {
-	if state != http.StateNew && c.any.Load() == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer func() { c.any.Store(int64(len(c.open))) }()
-	switch {
-	case state != http.StateNew:
-		delete(c.open, conn)
-	case c.closed:
-		_ = conn.Close() // the client has gone
-	default:
-		c.open[conn] = struct{}{}
-	}
-}
-
-func (c *freshConnections) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for conn := range c.open {
-		_ = conn.Close() // the client has gone
-	}
 }
 
 // endOfChunks makes a connection end with the answer to a request whose body came in chunks. The request may have said how long

@@ -5,9 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
-	"time"
 
 	"github.com/weirhq/weir/internal/regularfile"
 )
@@ -23,26 +21,11 @@ type TLSFiles struct {
 	AdminCA string
 }
 
-const (
-	// every is how often files are looked at, at most.
-	lookEvery = time.Second
-	// mostBytes is how long a file may be.
-	mostBytes = 4 << 20
-)
+// mostBytes is how long a file may be.
+const mostBytes = 4 << 20
 
 // Certificates are those of some files. All methods are safe for concurrent use.
-type Certificates struct {
-	files TLSFiles
-	log   *slog.Logger
-
-	mu     sync.Mutex
-	looked time.Time
-	seen   [tlsFiles]fileVersion
-	config *material
-}
-
-// files is how many there are.
-const tlsFiles = 4
+type Certificates struct{ *Reread[*material] }
 
 // material is what the files say. It is never changed.
 type material struct {
@@ -53,20 +36,16 @@ type material struct {
 	authorities *x509.CertPool
 }
 
-// version reports whether a file is as it was.
-type fileVersion struct {
-	modified time.Time
-	size     int64
-	failed   bool
-}
-
 // LoadCertificates reads the files. The error says which one is wrong.
 func LoadCertificates(f TLSFiles, log *slog.Logger) (*Certificates, error) {
-	c := &Certificates{files: f, log: log, looked: time.Now()}
-	c.seen = f.versions()
-	var err error
-	c.config, err = f.read()
-	return c, err
+	c, err := NewReread(f.read, func(now *material, err error) {
+		if err != nil {
+			log.Error("the certificates cannot be used, those before stay", "error", err.Error())
+			return
+		}
+		log.Info("certificates loaded", "certificate", f.Certificate, "expires", now.config.Certificates[0].Leaf.NotAfter)
+	}, f.Certificate, f.Key, f.ClientCA, f.AdminCA)
+	return &Certificates{c}, err
 }
 
 // Config is for servers of the protocols, as ALPN knows them. Every handshake has the certificates that are in the files then:
@@ -84,7 +63,7 @@ func (c *Certificates) AdminConfig(protocols ...string) *tls.Config {
 // Admin is the name in the certificate of AdminCA that a client has shown, and whether it has. Without a name of its own it is
 // that of the first host, or the number of the certificate.
 func (c *Certificates) Admin(state *tls.ConnectionState) (name string, ok bool) {
-	authorities := c.current().authorities
+	authorities := c.Now().authorities
 	if authorities == nil || len(state.PeerCertificates) == 0 {
 		return "", false
 	}
@@ -118,7 +97,7 @@ func (c *Certificates) configOf(choose func(*material) *tls.Config, protocols []
 		NextProtos: protocols,
 		// One for all handshakes with the same certificates: it has the keys by which clients resume their sessions.
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := choose(c.current())
+			now := choose(c.Now())
 			mu.Lock()
 			defer mu.Unlock()
 			if of != now {
@@ -128,47 +107,8 @@ func (c *Certificates) configOf(choose func(*material) *tls.Config, protocols []
 			return made, nil
 		},
 		// It is never asked, but there has to be one.
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current().config.Certificates[0], nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.Now().config.Certificates[0], nil },
 	}
-}
-
-// current is what the files say.
-func (c *Certificates) current() *material {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if now.Sub(c.looked) < lookEvery {
-		return c.config
-	}
-	c.looked = now
-	seen := c.files.versions()
-	if seen == c.seen {
-		return c.config
-	}
-	c.seen = seen
-	config, err := c.files.read()
-	if err != nil {
-		c.log.Error("the certificates cannot be used, those before stay", "error", err.Error())
-		return c.config
-	}
-	c.config = config
-	c.log.Info("certificates loaded", "certificate", c.files.Certificate, "expires", config.config.Certificates[0].Leaf.NotAfter)
-	return config
-}
-
-func (f *TLSFiles) versions() (seen [tlsFiles]fileVersion) {
-	for i, path := range [tlsFiles]string{f.Certificate, f.Key, f.ClientCA, f.AdminCA} {
-		if path == "" {
-			continue
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			seen[i].failed = true
-			continue
-		}
-		seen[i] = fileVersion{modified: info.ModTime(), size: info.Size()}
-	}
-	return seen
 }
 
 func (f *TLSFiles) read() (*material, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/internal/regularfile"
 	"github.com/weirhq/weir/policy"
@@ -96,7 +97,7 @@ func (f *adminFlags) check(fs *pflag.FlagSet, withTLS, withPages bool) error {
 }
 
 // tokens are those that let in, nil if none do.
-func (f *adminFlags) tokens(log *slog.Logger) (*adminguard.TokenFile, error) {
+func (f *adminFlags) tokens(log *slog.Logger) (*front.Reread[[]adminguard.Token], error) {
 	if f.tokenFile == "" {
 		return nil, nil //nolint:nilnil // no file has no tokens
 	}

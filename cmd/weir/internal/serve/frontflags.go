@@ -114,7 +114,7 @@ func (f *frontFlags) certificates(adminCA string, log *slog.Logger) (certificate
 
 // secrets are what the files of flags have.
 type secrets struct {
-	tokens       *adminguard.TokenFile
+	tokens       *front.Reread[[]adminguard.Token]
 	certificates certificates
 }
 

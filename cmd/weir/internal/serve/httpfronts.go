@@ -135,7 +135,7 @@ func (s *serving) pages() (err error) {
 		LoginFailed: s.loginFailed,
 	}
 	if s.secrets.tokens != nil {
-		guarding.TokensNow = s.secrets.tokens.Tokens
+		guarding.TokensNow = s.secrets.tokens.Now
 	}
 	if o.admin.clientCA != "" {
 		guarding.Certificate = s.secrets.certificates.Admin

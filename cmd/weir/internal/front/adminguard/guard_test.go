@@ -154,7 +154,7 @@ func TestTokensAreReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGuard(t, adminguard.Options{TokensNow: file.Tokens, Rate: weir.PerSecond(1_000_000), Burst: 1_000_000})
+	g := newGuard(t, adminguard.Options{TokensNow: file.Now, Rate: weir.PerSecond(1_000_000), Burst: 1_000_000})
 	bobs := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:7070/v1/status", nil)
 	bobs.Header.Set("Authorization", "Bearer "+other)
 	entered := func() bool {
