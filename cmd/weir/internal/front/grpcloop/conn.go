@@ -132,7 +132,6 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 // serve serves the connection until it ends.
 func (c *conn) serve() {
-	defer c.s.forget(c)
 	defer c.abort()
 	if err := c.nc.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return

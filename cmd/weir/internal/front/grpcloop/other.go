@@ -66,7 +66,7 @@ func (c *conn) serveOther(s *stream) {
 		RemoteAddr: c.nc.RemoteAddr().String(), TLS: c.tls, URL: new(url.URL),
 	}).WithContext(ctx)
 	asRequest(r, c.blocks.fields)
-	c.s.all.Go(func() {
+	c.s.conns.Running.Go(func() {
 		c.s.o.Others.ServeHTTP(response{o}, r)
 		o.finish()
 		cancel()

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 )
 
 // Calls are the unary methods that the loop serves by itself. Its methods are called by several goroutines.
@@ -56,22 +58,17 @@ type Options struct {
 
 // Server serves connections.
 type Server struct {
-	o         Options
-	Waiting   Waiting
-	Unread    Unread
-	config    *tls.Config
-	mu        sync.Mutex
-	listeners []net.Listener
-	conns     map[*conn]struct{}
-	closing   bool
-	all       sync.WaitGroup // connections, and the goroutines of their calls
-	done      chan struct{}  // closed when the server is to end
-	over      chan struct{}  // closed when it has ended
+	o       Options
+	Waiting Waiting
+	Unread  Unread
+	config  *tls.Config
+	conns   *front.Conns[*conn]
+	looked  sync.Once // the first listener is served
 }
 
 // New makes a server.
 func New(o Options) *Server {
-	s := &Server{o: o, conns: make(map[*conn]struct{}), done: make(chan struct{}), over: make(chan struct{}), Waiting: Waiting{
+	s := &Server{o: o, conns: front.NewConns[*conn](o.Log), Waiting: Waiting{
 		Few: 64, Max: 10_000, Patience: 10 * time.Second,
 	}, Unread: Unread{Max: 64 << 20, Own: 256 << 10, Patience: 30 * time.Second}}
 	if o.TLS != nil {
@@ -85,73 +82,12 @@ func New(o Options) *Server {
 
 // Serve serves the clients of a listener, which it closes, until Shutdown: then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		_ = l.Close() // the server has ended before
-		return nil
-	}
-	first := len(s.listeners) == 0
-	s.listeners = append(s.listeners, l)
-	s.mu.Unlock()
-	if first {
-		go s.sweep()
-	}
-	wait := time.Duration(0)
-	for {
-		nc, err := l.Accept()
-		if err != nil {
-			if s.ended() {
-				return nil
-			}
-			var brief interface{ Temporary() bool }
-			if errors.As(err, &brief) && brief.Temporary() {
-				wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-				select {
-				case <-time.After(wait):
-					continue
-				case <-s.done:
-					return nil
-				}
-			}
-			_ = l.Close() // the error above says more
-			return err
+	s.looked.Do(func() { go s.sweep() })
+	return s.conns.Serve(l, func(nc net.Conn) {
+		if c := newConn(s, nc); !s.conns.Add(c, c.serve) {
+			_ = nc.Close() // nothing was asked
 		}
-		wait = 0
-		s.accept(nc)
-	}
-}
-
-func (s *Server) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// accept begins to serve a connection.
-func (s *Server) accept(nc net.Conn) {
-	c := newConn(s, nc)
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		_ = nc.Close() // nothing was asked
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.all.Add(1)
-	s.mu.Unlock()
-	go c.serve()
-}
-
-// forget forgets a connection that has ended.
-func (s *Server) forget(c *conn) {
-	s.mu.Lock()
-	delete(s.conns, c)
-	s.mu.Unlock()
-	s.all.Done()
+	})
 }
 
 // sweepEvery is how often connections are looked at for time limits, which are longer by as much.
@@ -165,10 +101,10 @@ func (s *Server) sweep() {
 	for {
 		select {
 		case <-ticker.C:
-		case <-s.over:
+		case <-s.conns.Over():
 			return
 		}
-		conns = s.open(conns[:0])
+		conns = s.conns.Append(conns[:0])
 		now := time.Now()
 		for _, c := range conns {
 			c.sweep(now)
@@ -177,47 +113,11 @@ func (s *Server) sweep() {
 	}
 }
 
-// open appends the connections.
-func (s *Server) open(to []*conn) []*conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		to = append(to, c)
-	}
-	return to
-}
-
 // Shutdown accepts no more connections, tells clients to go away, and returns when all calls have been answered. What is left
 // when ctx ends is cut off, and its error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closing
-	s.closing = true
-	listeners := s.listeners
-	s.mu.Unlock()
-	if first {
-		close(s.done)
-		go func() {
-			s.all.Wait()
-			close(s.over)
-		}()
-	}
-	for _, l := range listeners {
-		_ = l.Close() // it accepts no more
-	}
-	for _, c := range s.open(nil) {
-		c.leave()
-	}
-	select {
-	case <-s.over:
-		return nil
-	case <-ctx.Done():
-	}
-	for _, c := range s.open(nil) {
-		c.abort()
-	}
-	<-s.over
-	return ctx.Err()
+	_, err := s.conns.Shutdown(ctx, (*conn).leave, (*conn).abort)
+	return err
 }
 
 // ageOf is how long a connection may be open, 0 for ever.

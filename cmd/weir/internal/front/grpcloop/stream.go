@@ -359,7 +359,7 @@ func (c *conn) answer(s *stream, message []byte, fault *FaultError) {
 		ctx, cancel = context.WithCancel(ctx)
 	}
 	s.cancel = cancel
-	c.s.all.Go(func() {
+	c.s.conns.Running.Go(func() {
 		defer cancel()
 		var (
 			reply []byte

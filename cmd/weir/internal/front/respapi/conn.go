@@ -133,7 +133,7 @@ func (c *conn) owes() bool { return c.work != nil && c.w.Len() > 0 }
 
 // serve returns until the connection ends.
 func (c *conn) serve() {
-	defer c.s.gone(c)
+	defer c.seat.Leave()
 	defer c.close()
 	defer func() {
 		if p := recover(); p != nil {
@@ -147,7 +147,7 @@ func (c *conn) serve() {
 	}
 	for !c.ending {
 		if err := c.via.receive(c); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) && c.s.closing.Load() {
+			if errors.Is(err, os.ErrDeadlineExceeded) && c.s.conns.Ending() {
 				c.answerArrived()
 				break
 			}
@@ -317,7 +317,7 @@ func (c *conn) lost(err error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return
-	case errors.Is(err, os.ErrDeadlineExceeded) && !c.s.closing.Load():
+	case errors.Is(err, os.ErrDeadlineExceeded) && !c.s.conns.Ending():
 		c.s.timedOut.Add(1)
 	}
 	if !c.s.log.Enabled(c.s.ctx, slog.LevelDebug) {
@@ -365,7 +365,7 @@ func (c *conn) waitBy() time.Time {
 // setReadDeadline is that of the connection, unless the server shuts down.
 func (c *conn) setReadDeadline(by time.Time) error {
 	err := c.nc.SetReadDeadline(by)
-	if c.s.closing.Load() {
+	if c.s.conns.Ending() {
 		err = c.nc.SetReadDeadline(longAgo)
 	}
 	return err

@@ -5,11 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,9 +61,6 @@ func (o *Options) setDefaults() {
 	o.Bounds = o.Bounds.WithDefaults()
 }
 
-// ErrServerClosed is what [Server.Serve] returns after [Server.Shutdown].
-var ErrServerClosed = errors.New("weir: the RESP server is closed")
-
 // Server answers clients that speak the protocol of Redis. All methods are safe for concurrent use.
 type Server struct {
 	o        Options
@@ -81,13 +76,8 @@ type Server struct {
 	ctx    context.Context
 	cutOff context.CancelFunc
 
-	mu        sync.Mutex // guards what follows
-	listeners map[net.Listener]struct{}
-	conns     map[*conn]struct{}
-	refusing  int            // clients that are told that there are too many
-	running   sync.WaitGroup // goroutines of connections
-
-	closing  atomic.Bool
+	conns    *front.Conns[*conn]
+	refusing atomic.Int64 // clients that are told that there are too many
 	draining atomic.Bool
 	lastID   atomic.Int64
 	large    atomic.Int64
@@ -105,7 +95,7 @@ func New(o Options) (*Server, error) {
 	o.setDefaults()
 	s := &Server{
 		o: o, log: o.Logger, password: sha256.Sum256([]byte(o.Password)), started: time.Now(),
-		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
+		conns: front.NewConns[*conn](o.Logger),
 		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
 	s.ctx, s.cutOff = context.WithCancel(context.Background())
@@ -118,48 +108,8 @@ func New(o Options) (*Server, error) {
 	return s, err
 }
 
-// Serve serves the clients of a listener, which it closes, until [Server.Shutdown]: then it returns [ErrServerClosed].
-func (s *Server) Serve(l net.Listener) error {
-	defer l.Close() //nolint:errcheck // it may be closed already
-	s.mu.Lock()
-	if s.closing.Load() {
-		s.mu.Unlock()
-		return ErrServerClosed
-	}
-	s.listeners[l] = struct{}{}
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.listeners, l)
-		s.mu.Unlock()
-	}()
-	const shortest, longest = 5 * time.Millisecond, time.Second
-	for pause := shortest; ; {
-		nc, err := l.Accept()
-		switch {
-		case err == nil:
-			pause = shortest
-			s.accept(nc)
-			continue
-		case s.closing.Load():
-			return ErrServerClosed
-		case !isTemporary(err):
-			return err
-		}
-		// There are too many open files, for instance.
-		s.log.Warn("a RESP client cannot be accepted", "error", err, "again_in", pause.String())
-		select {
-		case <-time.After(pause):
-		case <-s.ctx.Done():
-		}
-		pause = min(2*pause, longest)
-	}
-}
-
-func isTemporary(err error) bool {
-	temporary, ok := err.(interface{ Temporary() bool })
-	return ok && temporary.Temporary()
-}
+// Serve serves the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
+func (s *Server) Serve(l net.Listener) error { return s.conns.Serve(l, s.accept) }
 
 // accept begins to serve a client.
 func (s *Server) accept(nc net.Conn) {
@@ -168,96 +118,52 @@ func (s *Server) accept(nc net.Conn) {
 		seat: s.bound.Add(nc),
 	}
 	c.info.Store(&nameless)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing.Load() {
+	serve := c.serve
+	if c.seat == nil {
+		serve = c.refuse
+	}
+	if !s.conns.Add(c, serve) {
 		c.seat.Leave()
 		_ = nc.Close()
-		return
 	}
-	if c.seat == nil {
-		s.refuse(nc)
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.running.Go(c.serve)
 }
 
 // mostRefusing is how many clients are told at the same time why they are not served. Others find the connection closed.
 const mostRefusing = 64
 
-// refuse tells a client that there are too many. s.mu is held.
-func (s *Server) refuse(nc net.Conn) {
-	s.rejected.Add(1)
-	if s.refusing == mostRefusing || s.o.TLS != nil {
-		_ = nc.Close()
+// refuse tells a client that there are too many.
+func (c *conn) refuse() {
+	defer c.close()
+	c.s.rejected.Add(1)
+	defer c.s.refusing.Add(-1)
+	if c.s.refusing.Add(1) > mostRefusing || c.s.o.TLS != nil {
 		return
 	}
-	s.refusing++
-	s.running.Go(func() {
-		c := &conn{s: s, nc: nc}
-		_ = nc.SetWriteDeadline(time.Now().Add(lingering))
-		if _, err := nc.Write([]byte("-ERR max number of clients reached\r\n")); err == nil {
-			c.linger()
-		}
-		c.close()
-		s.mu.Lock()
-		s.refusing--
-		s.mu.Unlock()
-	})
-}
-
-// gone notes that a connection has ended.
-func (s *Server) gone(c *conn) {
-	c.seat.Leave()
-	s.mu.Lock()
-	delete(s.conns, c)
-	s.mu.Unlock()
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lingering))
+	if _, err := c.nc.Write([]byte("-ERR max number of clients reached\r\n")); err == nil {
+		c.linger()
+	}
 }
 
 // clients are the connections.
-func (s *Server) clients() []*conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		all = append(all, c)
-	}
-	return all
-}
+func (s *Server) clients() []*conn { return s.conns.Append(nil) }
 
 // Shutdown ends the server: it accepts no more clients, answers the commands that it has received in full, and closes the
 // connections. If ctx ends before, those that are left are cut off, and its error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
-	s.mu.Lock()
-	s.closing.Store(true)
-	for l := range s.listeners {
-		_ = l.Close()
-	}
-	s.mu.Unlock()
 	s.policies.endWaiting()
-	for _, c := range s.clients() {
-		_ = c.plain.SetReadDeadline(longAgo) // those that wait for commands stop
-	}
-	ended := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(ended)
-	}()
 	defer s.cutOff()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
+	left, err := s.conns.Shutdown(ctx,
+		func(c *conn) { _ = c.plain.SetReadDeadline(longAgo) }, // those that wait for commands stop
+		func(c *conn) {
+			s.cutOff()
+			_ = c.plain.Close()
+		})
+	if err != nil {
+		return fmt.Errorf("weir: %d RESP connections were cut off: %w", left, err)
 	}
-	s.cutOff()
-	left := s.clients()
-	for _, c := range left {
-		_ = c.plain.Close()
-	}
-	<-ended
-	return fmt.Errorf("weir: %d RESP connections were cut off: %w", len(left), ctx.Err())
+	return nil
 }
 
 // Drain tells that the server will shut down soon. Everything is still answered; INFO and [Server.Status] say so. Commands in
@@ -269,17 +175,13 @@ func (s *Server) Drain() (inFlight int64) {
 
 // Status tells of the server, for people.
 func (s *Server) Status() map[string]any {
-	s.mu.Lock()
-	connections := len(s.conns)
-	s.mu.Unlock()
-	_, evicted, refused := s.bound.Counts()
 	status := map[string]any{
-		"connections": connections, "connections_total": s.lastID.Load(), "commands": s.answered.Load(),
-		"connections_evicted": evicted, "connections_refused": refused,
+		"connections_total": s.lastID.Load(), "commands": s.answered.Load(),
 		"rejected": s.rejected.Load(), "protocol_errors": s.protocolErrors.Load(), "timeouts": s.timedOut.Load(),
 		"wrong_passwords": s.wrongPasswords.Load(),
 		"draining":        s.draining.Load(),
 	}
+	s.bound.Tell(status)
 	s.throttle.status(status)
 	return status
 }

@@ -3,6 +3,7 @@ package respapi
 import (
 	"crypto/tls"
 	"errors"
+	"net"
 	"os"
 	"time"
 )
@@ -20,8 +21,8 @@ func (c *conn) open() error {
 	if err := plain.SetDeadline(time.Now().Add(c.s.o.ReadTimeout)); err != nil {
 		return err
 	}
-	if c.s.closing.Load() {
-		return ErrServerClosed
+	if c.s.conns.Ending() {
+		return net.ErrClosed
 	}
 	if err := secure.HandshakeContext(c.s.ctx); err != nil {
 		if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && header.Conn != nil {
