@@ -63,7 +63,8 @@ func (s *Conns[C]) Serve(l net.Listener, accept func(nc net.Conn)) error {
 	return nil
 }
 
-// Add serves a connection by a goroutine, until serve returns. It is false if the server ends: then the connection is to be closed.
+// Add serves a connection by a goroutine, until serve returns. It is false if the server ends: then the connection is to be
+// closed.
 func (s *Conns[C]) Add(c C, serve func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

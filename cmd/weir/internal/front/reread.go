@@ -35,7 +35,7 @@ func NewReread[T any](read func() (T, error), told func(now T, err error), paths
 }
 
 // Now is what the files say, which are looked at once a second at most.
-func (f *Reread[T]) Now() T { //nolint:ireturn // it is of the type of the caller
+func (f *Reread[T]) Now() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if time.Since(f.looked) < lookEvery {

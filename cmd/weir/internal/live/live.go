@@ -305,5 +305,26 @@ func (l *Limits) Has(name string) bool {
 // is "".
 func (l *Limits) MayLackKey(name string) bool { return !l.inForce()[name] }
 
+// Policy is the policy with this name, nil if there is none.
+func (l *Limits) Policy(name string) *policy.Policy {
+	set := l.engine.Set()
+	for i := range set.Policies {
+		if set.Policies[i].Name == name {
+			return &set.Policies[i]
+		}
+	}
+	return nil
+}
+
+// PolicyNames are those of all policies.
+func (l *Limits) PolicyNames() []string {
+	set := l.engine.Set()
+	names := make([]string, len(set.Policies))
+	for i := range set.Policies {
+		names[i] = set.Policies[i].Name
+	}
+	return names
+}
+
 // Explain tells how a request would be answered now, without what came from the environment.
 func (l *Limits) Explain(r *policy.Request) policy.Explanation { return l.clean(l.engine.Explain(r)) }

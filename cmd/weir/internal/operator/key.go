@@ -61,8 +61,8 @@ type Override struct {
 	For    float64 `json:"for"`
 	Reason string  `json:"reason,omitempty"`
 	// By is who made it, and Since when. The server sets them.
-	By    string    `json:"by,omitempty"`
-	Since time.Time `json:"since,omitzero"`
+	By    string    `json:"by,omitempty"   set:"server"`
+	Since time.Time `json:"since,omitzero" set:"server"`
 }
 
 // The servers that a change is made in.

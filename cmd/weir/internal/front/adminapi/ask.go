@@ -2,11 +2,9 @@ package adminapi
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirhq/weir"
@@ -21,7 +19,6 @@ const (
 )
 
 const (
-	mostBody      = 64 << 10
 	longestKey    = 1024
 	longestReason = 1024
 	longestPolicy = 128
@@ -30,48 +27,17 @@ const (
 	acceptedReason = "must be at most 1024 bytes of printable text in UTF-8"
 )
 
-// parameters reads the query of a page, which must have none but those that are accepted, each once. A key is that which is
-// spelled so.
-func parameters(r *http.Request, accepted ...string) (url.Values, *answer.Problem) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, answer.BadField(http.StatusBadRequest, "query", answer.Excerpt(r.URL.RawQuery),
-			"must be parameters such as policy=login&key=192.0.2.1")
+// keyIn makes the parameter key, if there is one, the key that is spelled so.
+func keyIn(values url.Values) *answer.Problem {
+	if !values.Has(inKey) {
+		return nil
 	}
-	for name, all := range values {
-		switch {
-		case len(accepted) == 0:
-			return nil, answer.BadField(http.StatusBadRequest, "parameter", answer.Excerpt(name),
-				"must not be there: there are none")
-		case !slices.Contains(accepted, name):
-			return nil, answer.BadField(http.StatusBadRequest, "parameter", answer.Excerpt(name),
-				"must be "+strings.Join(accepted, " or "))
-		case len(all) != 1:
-			return nil, answer.BadField(http.StatusBadRequest, name, "", "must be there once")
-		}
+	key := operator.KeyOf(values.Get(inKey))
+	if len(key) > longestKey {
+		return answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
 	}
-	if values.Has(inKey) {
-		key := operator.KeyOf(values.Get(inKey))
-		if len(key) > longestKey {
-			return nil, answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
-		}
-		values.Set(inKey, key)
-	}
-	return values, nil
-}
-
-// count is the parameter n.
-func count(values url.Values, usual, most int) (int, *answer.Problem) {
-	text := values.Get("n")
-	if text == "" {
-		return usual, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, answer.BadField(http.StatusBadRequest, "n", answer.Excerpt(text),
-			fmt.Sprintf("must be a whole number from 1 to %d", most))
-	}
-	return n, nil
+	values.Set(inKey, key)
+	return nil
 }
 
 // policyNamed is the problem with the name of a policy, nil if there is one with it.
@@ -79,11 +45,7 @@ func (h *Handler) policyNamed(name string) *answer.Problem {
 	if h.o.Limits.Has(name) {
 		return nil
 	}
-	set := h.o.Limits.Engine().Set()
-	names := make([]string, len(set.Policies))
-	for i := range set.Policies {
-		names[i] = set.Policies[i].Name
-	}
+	names := h.o.Limits.PolicyNames()
 	slices.Sort(names)
 	if name == "" {
 		p := answer.BadField(http.StatusBadRequest, inPolicy, "", "must be the name of a policy")

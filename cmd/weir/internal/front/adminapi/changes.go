@@ -221,12 +221,11 @@ func detailOf(o *policy.Override) string {
 
 // overriding are the limits of a policy with those in place of them that were asked for.
 func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Limit, *answer.Problem) {
-	set := h.o.Limits.Engine().Set()
-	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
-	if at < 0 {
+	of := h.o.Limits.Policy(name)
+	if of == nil {
 		return nil, h.policyNamed(name)
 	}
-	limits := slices.Clone(set.Policies[at].Limits)
+	limits := slices.Clone(of.Limits)
 	names := make([]string, len(limits))
 	for i := range limits {
 		names[i] = limits[i].Name

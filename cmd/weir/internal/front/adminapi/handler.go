@@ -144,13 +144,16 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	c := &call{w: w, r: r}
 	switch {
 	case at.post && r.Method != http.MethodPost:
-		return wrongMethod(w, r, "POST")
+		return answer.WrongMethod(w, r, "POST")
 	case at.post:
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return wrongMethod(w, r, "GET, HEAD")
+		return answer.WrongMethod(w, r, "GET, HEAD")
 	default:
-		if c.values, p = parameters(r, at.query...); p == nil && at.most > 0 {
-			c.n, p = count(c.values, at.usual, at.most)
+		if c.values, p = answer.Parameters(r, at.query...); p == nil {
+			p = keyIn(c.values)
+		}
+		if p == nil && at.most > 0 {
+			c.n, p = answer.Count(c.values, "n", at.usual, at.most)
 		}
 		if p != nil {
 			return p
@@ -179,12 +182,6 @@ func missing() *answer.Problem {
 		names = append(names, method+pages[i].path)
 	}
 	return answer.PlainProblem(http.StatusNotFound, "there is no such page; there are %s", strings.Join(names, ", "))
-}
-
-func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *answer.Problem {
-	w.Header().Set("Allow", allowed)
-	return answer.BadField(http.StatusMethodNotAllowed, "method", answer.Excerpt(r.Method),
-		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
 }
 
 // explain serves POST admin.ExplainPath.

@@ -115,7 +115,7 @@ func (h *Handler) together(
 	defer v.Release()
 	for i := range checks {
 		if v.Unknown(i) { // it was removed meanwhile
-			return false, d, unknownPolicy(checks[i].Policy, h.policyNames())
+			return false, d, unknownPolicy(checks[i].Policy, h.limits.PolicyNames())
 		}
 	}
 	d = v.Decision()
@@ -179,7 +179,7 @@ func (h *Handler) oneByOne(
 			engine.Take(q, v)
 		}
 		if v.Unknown(0) { // it was removed meanwhile; what the checks before it have taken stays taken
-			return false, binding, unknownPolicy(a.Policy, h.policyNames())
+			return false, binding, unknownPolicy(a.Policy, h.limits.PolicyNames())
 		}
 		if i > 0 {
 			m.answer = append(m.answer, ',')

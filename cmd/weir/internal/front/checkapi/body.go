@@ -1,9 +1,6 @@
 package checkapi
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -11,14 +8,11 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
-const (
-	maxBody      = 64 << 10
-	maxBatchBody = 1 << 20
-)
+const maxBatchBody = 1 << 20
 
 // ask reads what a body asks.
 func ask[T any](r *http.Request, x *exchange, d *dialect[T], to *T) *answer.Problem {
-	return askUpTo(r, x, x.space[:0], maxBody, d, to)
+	return askUpTo(r, x, x.space[:0], answer.MaxBody, d, to)
 }
 
 // askUpTo reads what a body of at most so many bytes asks, which begins in space.
@@ -26,7 +20,7 @@ func askUpTo[T any](r *http.Request, x *exchange, space []byte, most int, d *dia
 	if p := contentProblem(r); p != nil {
 		return p
 	}
-	body, p := readBody(r, space, most)
+	body, p := answer.ReadBody(r, space, most)
 	if p != nil {
 		return p
 	}
@@ -35,35 +29,6 @@ func askUpTo[T any](r *http.Request, x *exchange, space []byte, most int, d *dia
 		return badBody(err)
 	}
 	return nil
-}
-
-// readBody reads the body into space, or into a larger one, if it has no more than most bytes.
-func readBody(r *http.Request, space []byte, most int) ([]byte, *answer.Problem) {
-	if r.ContentLength > int64(most) {
-		return nil, tooLarge(most)
-	}
-	body := space
-	for {
-		if len(body) == cap(body) {
-			if len(body) > most {
-				return nil, tooLarge(most)
-			}
-			body = append(make([]byte, 0, min(max(4*cap(body), 512), most+1)), body...)
-		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return body, nil
-		default:
-			return nil, &answer.Problem{Status: http.StatusBadRequest, Detail: "the body could not be read: " + err.Error()}
-		}
-	}
-}
-
-func tooLarge(most int) *answer.Problem {
-	return newProblem(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
 }
 
 // sameOrigin knows requests that a page of another origin makes a browser send.
@@ -89,12 +54,12 @@ func contentProblem(r *http.Request) *answer.Problem {
 			return nil
 		case kind == "application/x-www-form-urlencoded":
 			if err := sameOrigin.Check(r); err != nil {
-				return newProblem(http.StatusForbidden, "Origin", excerpt([]byte(r.Header.Get("Origin"))),
+				return answer.BadField(http.StatusForbidden, "Origin", answer.Excerpt(r.Header.Get("Origin")),
 					"must be that of the server, or the Content-Type must be application/json")
 			}
 			return nil
 		}
 	}
-	return newProblem(http.StatusUnsupportedMediaType, "Content-Type", excerpt([]byte(r.Header.Get("Content-Type"))),
+	return answer.BadField(http.StatusUnsupportedMediaType, "Content-Type", answer.Excerpt(r.Header.Get("Content-Type")),
 		"must be application/json")
 }

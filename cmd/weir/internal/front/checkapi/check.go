@@ -68,13 +68,13 @@ func (h *Handler) answerTo(w http.ResponseWriter, r *http.Request, x *exchange) 
 		return p
 	}
 	q.of(r.Context(), &x.request)
-	gone := h.decideOn(w, r, &x.request, &x.verdict, way{probe: q.probes(), wait: q.patience()})
+	gone := h.decideOn(r.Context(), w, &x.request, &x.verdict, way{probe: q.probes(), wait: q.patience()})
 	defer x.verdict.Release()
 	if gone {
 		return nil
 	}
 	if x.verdict.Unknown(0) { // it was removed meanwhile
-		return unknownPolicy(q.Policy, h.policyNames())
+		return unknownPolicy(q.Policy, h.limits.PolicyNames())
 	}
 	h.tell(w, &x.verdict, &x.last)
 	// A client that has gone is not told.
@@ -94,7 +94,7 @@ func (h *Handler) named(a *question) *answer.Problem {
 		return badBody(noKey())
 	}
 	if !h.limits.Has(string(a.Policy)) {
-		return unknownPolicy(a.Policy, h.policyNames())
+		return unknownPolicy(a.Policy, h.limits.PolicyNames())
 	}
 	return nil
 }
@@ -143,13 +143,15 @@ type way struct {
 }
 
 // decideOn decides on q. It reports whether the client has gone, who got nothing then.
-func (h *Handler) decideOn(w http.ResponseWriter, r *http.Request, q *policy.Request, v *policy.Verdict, how way) (gone bool) {
+func (h *Handler) decideOn(
+	ctx context.Context, w http.ResponseWriter, q *policy.Request, v *policy.Verdict, how way,
+) (gone bool) {
 	engine := h.limits.Engine()
 	switch {
 	case how.probe:
 		engine.Peek(q, v)
-	case how.wait > 0:
-		return h.wait(w, r, q, v, how)
+	case how.wait > 0 && !h.waiting.Ended():
+		return h.wait(ctx, w, q, v, how)
 	case how.reserve:
 		engine.Reserve(q, v)
 	default:
@@ -177,16 +179,6 @@ func refusal(d weir.Decision) int {
 		return http.StatusForbidden
 	}
 	return http.StatusTooManyRequests
-}
-
-// policyNames are those of all policies.
-func (h *Handler) policyNames() []string {
-	set := h.limits.Engine().Set()
-	names := make([]string, len(set.Policies))
-	for i := range set.Policies {
-		names[i] = set.Policies[i].Name
-	}
-	return names
 }
 
 func unknownPolicy(name []byte, names []string) *answer.Problem {

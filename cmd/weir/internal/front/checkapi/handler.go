@@ -1,7 +1,6 @@
 package checkapi
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -75,16 +74,14 @@ type Handler struct {
 
 	draining atomic.Bool
 	rejected atomic.Int64
-	// waiting ends when nobody waits any more.
-	waiting    context.Context //nolint:containedctx // until EndWaiting
-	endWaiting context.CancelFunc
+	waiting  *holds.Waiting
 }
 
 // NewHandler returns a handler.
 func NewHandler(o Options) *Handler {
 	h := &Handler{
 		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, audit: o.Audit, extra: o.Extra, quotas: o.Quotas,
-		document: o.Document, isReady: o.Ready,
+		document: o.Document, isReady: o.Ready, waiting: holds.NewWaiting(),
 	}
 	if h.document == nil {
 		h.document = openAPI
@@ -92,7 +89,6 @@ func NewHandler(o Options) *Handler {
 	if h.holds == nil {
 		h.holds = holds.New(holds.Options{})
 	}
-	h.waiting, h.endWaiting = context.WithCancel(context.Background())
 	return h
 }
 
@@ -185,12 +181,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 	}
 	if at.get != nil {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return methodProblem(w, r, at.methods())
+			return answer.WrongMethod(w, r, at.methods())
 		}
 		return at.get(h, w, r)
 	}
 	if r.Method != http.MethodPost {
-		return methodProblem(w, r, at.methods())
+		return answer.WrongMethod(w, r, at.methods())
 	}
 	x := begin()
 	defer x.end()

@@ -92,9 +92,3 @@ func Example(address string, set *policy.Set) string {
 	}
 	return fmt.Sprintf("curl -i -d '%s' http://%s%s", body, address, path)
 }
-
-func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *answer.Problem {
-	w.Header().Set("Allow", allowed)
-	return newProblem(http.StatusMethodNotAllowed, "method", excerpt([]byte(r.Method)),
-		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
-}

@@ -14,11 +14,6 @@ func problemWithin(p *answer.Problem, field string) *answer.Problem {
 	return p
 }
 
-// newProblem returns the problem with a part of the request.
-func newProblem(status int, field, value, accepted string) *answer.Problem {
-	return problemOf(status, &fault{field: field, value: value, accepted: accepted})
-}
-
 func problemOf(status int, f *fault) *answer.Problem {
 	return &answer.Problem{Status: status, Detail: f.Error(), Field: f.field, Value: f.value, Accepted: f.accepted}
 }

@@ -1,12 +1,9 @@
 package checkapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -56,12 +53,10 @@ type quotaLimit struct {
 // limitsOf are the limits that a name means: those of a policy, or the one that is named policy/limit.
 func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *answer.Problem) {
 	of, one, single := strings.Cut(name, "/")
-	set := h.limits.Engine().Set()
-	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == of })
-	if at < 0 {
-		return nil, unknownPolicy([]byte(of), h.policyNames())
+	p := h.limits.Policy(of)
+	if p == nil {
+		return nil, unknownPolicy([]byte(of), h.limits.PolicyNames())
 	}
-	p := &set.Policies[at]
 	charges, ok := h.limits.Engine().StoredCharges(of, key)
 	if p.Durability == policy.DurabilityMemory || !ok || len(charges) != len(p.Limits) || h.quotas == nil {
 		return nil, problemOf(http.StatusUnprocessableEntity, &fault{
@@ -86,41 +81,34 @@ func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *answer.Problem) {
 	return all, nil
 }
 
-// asked reads the parameters of a page, of which policy is required. A key is that which is spelled so, as in the admin API.
-func asked(r *http.Request, accepted ...string) (url.Values, *answer.Problem) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, newProblem(http.StatusBadRequest, "query", excerpt([]byte(r.URL.RawQuery)),
-			"must be parameters such as policy=tenant&key=acme")
+// asked reads the parameters of a page about the limits of a key, which is spelled as in the admin API.
+func (h *Handler) asked(
+	r *http.Request, accepted ...string,
+) (limits []quotaLimit, key string, values url.Values, p *answer.Problem) {
+	if values, p = answer.Parameters(r, append(accepted, policyName, keyName)...); p != nil {
+		return nil, "", nil, p
 	}
-	for name, all := range values {
-		if !slices.Contains(accepted, name) {
-			return nil, newProblem(http.StatusBadRequest, "parameter", excerpt([]byte(name)),
-				"must be "+strings.Join(accepted, ", "))
-		}
-		if len(all) != 1 {
-			return nil, newProblem(http.StatusBadRequest, name, "", "must be there once")
-		}
+	key = operator.KeyOf(values.Get(keyName))
+	if p = ofKey(values.Get(policyName), key); p == nil {
+		limits, p = h.limitsOf(values.Get(policyName), key)
 	}
-	if values.Get(policyName) == "" {
-		return nil, newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
+	return limits, key, values, p
+}
+
+// ofKey is what is wrong with a question about limits of a key, nil if nothing is.
+func ofKey(name, key string) *answer.Problem {
+	switch {
+	case name == "":
+		return answer.BadField(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
+	case len(key) > maxKey:
+		return answer.BadField(http.StatusBadRequest, keyName, answer.Excerpt(key), acceptedOptKey)
 	}
-	key := operator.KeyOf(values.Get(keyName))
-	if len(key) > maxKey {
-		return nil, newProblem(http.StatusBadRequest, keyName, excerpt([]byte(key)), acceptedOptKey)
-	}
-	values.Set(keyName, key)
-	return values, nil
+	return nil
 }
 
 // quota serves GET /v1/quota.
 func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := asked(r, policyName, keyName)
-	if p != nil {
-		return p
-	}
-	key := values.Get(keyName)
-	limits, p := h.limitsOf(values.Get(policyName), key)
+	limits, key, _, p := h.asked(r)
 	if p != nil {
 		return p
 	}
@@ -164,18 +152,14 @@ type adjustBody struct {
 // check finds what is wrong with it.
 func (b *adjustBody) check() *answer.Problem {
 	switch {
-	case b.Policy == "":
-		return newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
-	case len(b.Key) > maxKey:
-		return newProblem(http.StatusBadRequest, keyName, excerpt([]byte(b.Key)), acceptedOptKey)
 	case b.Permits == 0 || b.Permits > maxCost || b.Permits < -maxCost:
-		return newProblem(http.StatusBadRequest, "permits", strconv.FormatInt(b.Permits, 10), acceptedPermits)
+		return answer.BadField(http.StatusBadRequest, "permits", strconv.FormatInt(b.Permits, 10), acceptedPermits)
 	case !isSign(b.By):
-		return newProblem(http.StatusBadRequest, "by", excerpt([]byte(b.By)), acceptedSign)
+		return answer.BadField(http.StatusBadRequest, "by", answer.Excerpt(b.By), acceptedSign)
 	case !isSign(b.Reason):
-		return newProblem(http.StatusBadRequest, "reason", excerpt([]byte(b.Reason)), acceptedSign)
+		return answer.BadField(http.StatusBadRequest, "reason", answer.Excerpt(b.Reason), acceptedSign)
 	}
-	return nil
+	return ofKey(b.Policy, b.Key)
 }
 
 // isSign reports whether a text can say who adjusts a quota, or why: it is shown in terminals.
@@ -187,10 +171,15 @@ func isSign(s string) bool {
 
 // adjust serves POST /v1/quota/adjust.
 func (h *Handler) adjust(w http.ResponseWriter, r *http.Request, _ *exchange) *answer.Problem {
-	if p := contentProblem(r); p != nil {
-		return p
+	var body adjustBody
+	p := contentProblem(r)
+	if p == nil {
+		_, p = answer.Body(r, &body)
+		body.Key = operator.KeyOf(body.Key)
 	}
-	body, p := readAdjust(r)
+	if p == nil {
+		p = body.check()
+	}
 	if p != nil {
 		return p
 	}
@@ -250,47 +239,6 @@ func (h *Handler) noteAdjust(entry operator.AuditEntry, err error) {
 	h.audit.Add(entry)
 }
 
-// readAdjust reads the body of an adjustment, and checks it.
-func readAdjust(r *http.Request) (body adjustBody, wrong *answer.Problem) {
-	text, wrong := readBody(r, nil, maxBody)
-	if wrong == nil && !utf8.Valid(text) {
-		wrong = &answer.Problem{
-			Status: http.StatusBadRequest, Detail: `the body must be UTF-8: of a key that is not, the byte e9 is "\\xe9"`,
-		}
-	}
-	if wrong == nil {
-		wrong = decodeAdjust(text, &body)
-		body.Key = operator.KeyOf(body.Key)
-	}
-	if wrong == nil {
-		wrong = body.check()
-	}
-	return body, wrong
-}
-
-// decodeAdjust decodes the body of an adjustment, strictly.
-func decodeAdjust(text []byte, into *adjustBody) *answer.Problem {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		if _, after := decoder.Token(); !errors.Is(after, io.EOF) {
-			err = errors.New("expected nothing after the object")
-		}
-	}
-	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field == "permits" {
-		return newProblem(http.StatusBadRequest, "permits", kind.Value, acceptedPermits)
-	}
-	if err != nil {
-		return &answer.Problem{
-			Status: http.StatusBadRequest,
-			Detail: "the body must be a JSON object with policy, key, permits, by and reason: " +
-				strings.TrimPrefix(err.Error(), "json: "),
-		}
-	}
-	return nil
-}
-
 func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) operator.Adjustment {
 	return operator.Adjustment{
 		Time: a.Time.UTC(), Limit: l.name, Key: operator.SpellKey(key), Permits: a.Permits, Remaining: a.Remaining,
@@ -300,21 +248,11 @@ func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) operator.Adj
 
 // adjustments serves GET /v1/quota/adjustments.
 func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	values, p := asked(r, policyName, keyName, "limit")
+	limits, key, values, p := h.asked(r, "limit")
 	if p != nil {
 		return p
 	}
-	most := usualTrail
-	if text := values.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > mostTrail {
-			return newProblem(http.StatusBadRequest, "limit", excerpt([]byte(text)),
-				fmt.Sprintf("must be a whole number from 1 to %d", mostTrail))
-		}
-		most = n
-	}
-	key := values.Get(keyName)
-	limits, p := h.limitsOf(values.Get(policyName), key)
+	most, p := answer.Count(values, "limit", usualTrail, mostTrail)
 	if p != nil {
 		return p
 	}

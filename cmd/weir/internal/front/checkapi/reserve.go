@@ -23,13 +23,13 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *
 	}
 	q.of(r.Context(), &x.request)
 	v := h.holds.Verdict()
-	if gone := h.decideOn(w, r, &x.request, v, way{reserve: true, wait: q.patience()}); gone {
+	if gone := h.decideOn(r.Context(), w, &x.request, v, way{reserve: true, wait: q.patience()}); gone {
 		h.holds.Drop(v)
 		return nil
 	}
 	if v.Unknown(0) { // it was removed meanwhile
 		h.holds.Drop(v)
-		return unknownPolicy(q.Policy, h.policyNames())
+		return unknownPolicy(q.Policy, h.limits.PolicyNames())
 	}
 	header := w.Header()
 	h.fields.Tell(header, v, &x.last)

@@ -21,15 +21,12 @@ type policyCommands struct {
 	limits    *live.Limits
 	holds     *holds.Holds
 	exchanges sync.Pool
-	// waiting ends when nobody waits any more.
-	waiting    context.Context //nolint:containedctx // until endWaiting
-	endWaiting context.CancelFunc
+	waiting   *holds.Waiting
 }
 
 func newPolicyCommands(o Options) *policyCommands {
-	p := &policyCommands{limits: o.Limits, holds: o.Holds}
+	p := &policyCommands{limits: o.Limits, holds: o.Holds, waiting: holds.NewWaiting()}
 	p.exchanges.New = func() any { return new(policyExchange) }
-	p.waiting, p.endWaiting = context.WithCancel(context.Background())
 	return p
 }
 

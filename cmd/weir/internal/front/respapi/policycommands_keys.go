@@ -49,16 +49,11 @@ const sharedLimits = " are kept for several processes, where nothing can be give
 
 // irrevocable says why nothing can be given back to a policy or its parents, or returns "".
 func (p *policyCommands) irrevocable(name string) string {
-	set := p.limits.Engine().Set()
-	for steps := 0; name != "" && steps <= len(set.Policies); steps++ {
-		at := 0
-		for at < len(set.Policies) && set.Policies[at].Name != name {
-			at++
-		}
-		if at == len(set.Policies) {
+	for range len(p.limits.Engine().Set().Policies) {
+		own := p.limits.Policy(name)
+		if own == nil {
 			return ""
 		}
-		own := &set.Policies[at]
 		if own.Shared() {
 			return "NOREFUND limits of policy " + strconv.Quote(name) + sharedLimits
 		}

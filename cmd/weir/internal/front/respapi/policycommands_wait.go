@@ -2,13 +2,11 @@ package respapi
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -24,37 +22,17 @@ type patient interface {
 	address() netip.Addr
 }
 
-// waiting is [policy.Engine.Wait] or WaitReserve.
-type waiting func(ctx context.Context, r *policy.Request, v *policy.Verdict) error
-
 // wait decides on a request for a client that is ready to wait. It is false if the client has gone, which got nothing then.
 func (p *policyCommands) wait(
-	ctx context.Context, from patient, most time.Duration, r *policy.Request, v *policy.Verdict, how waiting,
+	ctx context.Context, from patient, most time.Duration, r *policy.Request, v *policy.Verdict, how holds.Decide,
 ) (stays bool) {
-	whole := ctx
 	there, leave := context.WithCancel(ctx)
 	defer leave()
-	stop := context.AfterFunc(p.waiting, leave) //nolint:contextcheck // it is that of the server
-	defer stop()
-	left, cancel := context.WithTimeout(there, most)
-	defer cancel()
-	gone := false
-	ready := from.blocks(func() {
-		gone = true
-		leave()
-	})
-	r.Context = there // a store may take longer to answer than the client waits for permits
-	err := how(left, r, v)
+	ready := from.blocks(leave)
+	stays = p.waiting.For(there, most, r, v, how)
 	ready()
 	r.Context = nil
-	switch {
-	case err == nil || errors.Is(err, weir.ErrRefused): // the verdict says so
-		return true
-	case gone || whole.Err() != nil:
-		return false
-	}
-	answer.Close(v)
-	return true
+	return stays
 }
 
 // address implements patient.

@@ -152,7 +152,7 @@ func (s *Server) clients() []*conn { return s.conns.Append(nil) }
 // connections. If ctx ends before, those that are left are cut off, and its error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
-	s.policies.endWaiting()
+	s.policies.waiting.End()
 	defer s.cutOff()
 	left, err := s.conns.Shutdown(ctx,
 		func(c *conn) { _ = c.plain.SetReadDeadline(longAgo) }, // those that wait for commands stop

@@ -26,8 +26,8 @@ type grid struct {
 // fillIntervals are tried in this order.
 var fillIntervals = [...]int64{1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600, yearSeconds}
 
-// newGrid is that of a token bucket. It chooses the shortest fill interval in which the rate is a whole number that can be divided
-// finely, or if there is none the shortest in which it can be divided finely, or the longest.
+// newGrid is that of a token bucket. It chooses the shortest fill interval in which the rate is a whole number that can be
+// divided finely, or if there is none the shortest in which it can be divided finely, or the longest.
 func newGrid(l weir.Limit) grid {
 	seconds := int64(0)
 	for _, s := range fillIntervals {

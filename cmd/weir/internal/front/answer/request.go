@@ -1,0 +1,219 @@
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
+)
+
+// WrongMethod is the problem with a request by a method that its page does not have.
+func WrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *Problem {
+	w.Header().Set("Allow", allowed)
+	return BadField(http.StatusMethodNotAllowed, "method", Excerpt(r.Method),
+		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
+}
+
+// Parameters reads the query of a request, which must have no parameters but those that are accepted, each once.
+func Parameters(r *http.Request, accepted ...string) (url.Values, *Problem) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, BadField(http.StatusBadRequest, "query", Excerpt(r.URL.RawQuery),
+			"must be parameters such as policy=login&key=192.0.2.1")
+	}
+	for name, all := range values {
+		switch {
+		case len(accepted) == 0:
+			return nil, BadField(http.StatusBadRequest, "parameter", Excerpt(name), "must not be there: there are none")
+		case !slices.Contains(accepted, name):
+			return nil, BadField(http.StatusBadRequest, "parameter", Excerpt(name), "must be "+strings.Join(accepted, " or "))
+		case len(all) != 1:
+			return nil, BadField(http.StatusBadRequest, name, "", "must be there once")
+		}
+	}
+	return values, nil
+}
+
+// Count is a parameter that says how many of something are asked for.
+func Count(values url.Values, name string, usual, most int) (int, *Problem) {
+	text := values.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, BadField(http.StatusBadRequest, name, Excerpt(text), fmt.Sprintf("must be a whole number from 1 to %d", most))
+	}
+	return n, nil
+}
+
+// ReadBody reads a body into space, or into a larger one, if it has no more than most bytes.
+func ReadBody(r *http.Request, space []byte, most int) ([]byte, *Problem) {
+	tooLarge := func() *Problem {
+		return BadField(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
+	}
+	if r.ContentLength > int64(most) {
+		return nil, tooLarge()
+	}
+	body := space
+	for {
+		if len(body) == cap(body) {
+			if len(body) > most {
+				return nil, tooLarge()
+			}
+			body = append(make([]byte, 0, min(max(4*cap(body), 512), most+1)), body...)
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return body, nil
+		default:
+			return nil, PlainProblem(http.StatusBadRequest, "the body could not be read: %s", err)
+		}
+	}
+}
+
+// MaxBody is how many bytes the body of a request has at most.
+const MaxBody = 64 << 10
+
+// Body reads the JSON object of a POST into v, strictly, and returns its text. Members of v with the tag set:"server" are told
+// to nobody.
+func Body(r *http.Request, v any) ([]byte, *Problem) {
+	text, p := ReadBody(r, nil, MaxBody)
+	if p != nil {
+		return nil, p
+	}
+	if !utf8.Valid(text) || halves(text) {
+		return nil, PlainProblem(http.StatusBadRequest,
+			`the body must be UTF-8: of a key that is not, the byte e9 is \xe9, in JSON "\\xe9"`)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(v)
+	if err == nil {
+		if _, after := decoder.Token(); !errors.Is(after, io.EOF) {
+			err = errors.New("expected nothing after the object")
+		}
+	}
+	if err != nil {
+		return nil, notAccepted(err, v)
+	}
+	return text, nil
+}
+
+// halves reports whether a text of JSON has an escape for half a character, which would be read as another character.
+func halves(text []byte) bool {
+	for rest := text; ; {
+		at := bytes.IndexByte(rest, '\\')
+		if at < 0 || at+1 >= len(rest) {
+			return false
+		}
+		rest = rest[at:]
+		if rest[1] != 'u' {
+			rest = rest[2:]
+			continue
+		}
+		switch first, second := escaped(rest), escaped(rest[min(len(rest), len(`\uffff`)):]); {
+		case !utf16.IsSurrogate(first):
+			rest = rest[2:]
+		case utf16.DecodeRune(first, second) == unicode.ReplacementChar:
+			return true
+		default:
+			rest = rest[2*len(`\uffff`):]
+		}
+	}
+}
+
+// escaped is the number of an escape at the beginning of a text, 0 if there is none.
+func escaped(text []byte) rune {
+	if len(text) < len(`\uffff`) || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(text[2:len(`\uffff`)]), 16, 16) // 0 if it is none
+	return rune(n)
+}
+
+// notAccepted says why a body is none that v can be read from, in the words of JSON.
+func notAccepted(err error, v any) *Problem {
+	const must = "the body must be a JSON object"
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		value, _, _ := strings.Cut(wrong.Value, " ") // behind it is the number
+		if wrong.Field == "" {
+			return PlainProblem(http.StatusBadRequest, "%s, not %s", must, inJSON(value))
+		}
+		return BadField(http.StatusBadRequest, wrong.Field, "", "must be "+kindInJSON(wrong.Type)+", not "+inJSON(value))
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
+		known := members(v)
+		accepted := "is not known: there are " + strings.Join(known, ", ")
+		if nearest, ok := flags.Nearest(strings.Trim(name, `"`), known); ok {
+			accepted += fmt.Sprintf("; did you mean %q?", nearest)
+		}
+		return BadField(http.StatusBadRequest, "member", Excerpt(strings.Trim(name, `"`)), accepted)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return PlainProblem(http.StatusBadRequest, "%s, and is empty", must)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return PlainProblem(http.StatusBadRequest, "%s, and ends within it", must)
+	default:
+		return PlainProblem(http.StatusBadRequest, "%s: %s", must, text)
+	}
+}
+
+// inJSON is a kind of value with its article.
+func inJSON(kind string) string {
+	switch kind {
+	case "array", "object":
+		return "an " + kind
+	case "bool":
+		return "true or false"
+	default:
+		return "a " + kind
+	}
+}
+
+// kindInJSON is the kind of value that a type is read from, with an example where it is not plain.
+func kindInJSON(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Int64:
+		return "a whole number"
+	case reflect.Map:
+		return `an object such as {"1m": "100/min"}`
+	case reflect.Struct:
+		return "an object"
+	default:
+		return "a string"
+	}
+}
+
+// members are the names of what v can be read from, but for those that the server sets.
+func members(v any) []string {
+	var names []string
+	for field := range reflect.TypeOf(v).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Tag.Get("set") == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
