@@ -21,6 +21,7 @@ type step struct {
 	held    []*table.Shard // those that are locked
 	gates   []int          // parts whose states are in gates, in the order in which these are locked
 	saved   []uint64       // states as they were
+	moved   bool           // keys were added, so that others may be elsewhere in the table
 	wrong   error          // why the charges cannot be worked on, nil if they can, and
 	wrongAt int            // which one it is
 }
@@ -268,7 +269,7 @@ func (s *step) pass() (found probe, at int) {
 	if s.act == peekAll {
 		return s.peek(-1), 0
 	}
-	s.saved = s.saved[:0]
+	s.saved, s.moved = s.saved[:0], false
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.took, p.added, p.forgiven = false, false, 0
@@ -323,14 +324,14 @@ func (s *step) debited() {
 	}
 }
 
-// peek asks the limits of all parts but one what they would answer.
+// peek asks the limits of all parts but one what they would answer. Those before it have been undone.
 func (s *step) peek(except int) probe {
 	for i := range s.parts {
 		p := &s.parts[i]
 		if i == except {
 			continue
 		}
-		if p.gate == nil {
+		if known := i < except && !s.moved && p.slot != nil && p.settled(); p.gate == nil && !known {
 			if p.find(); p.inGate() {
 				return probeInGate
 			}
@@ -358,12 +359,15 @@ func (s *step) take(p *stepPart) probe {
 	if known {
 		p.saved = len(s.saved)
 		s.saved = append(s.saved, p.slot.State()...)
-		if p.takeAdopted(p.decision, p.n, s.reserve); granted && !p.decision.Allowed {
-			p.adopt() // which changes nothing unless the clock stands elsewhere
+		if p.takeAdopted(p.decision, p.n, s.reserve); granted && !p.decision.Allowed && p.terms.elsewhere(p.slot.State(), p.now) {
+			p.adopt()
 			p.takeAdopted(p.decision, p.n, s.reserve)
 		}
-	} else if !p.take(p.decision, p.n, s.reserve) {
-		return probeFull
+	} else {
+		s.moved = true // even if there turns out to be no room
+		if !p.take(p.decision, p.n, s.reserve) {
+			return probeFull
+		}
 	}
 	p.took = p.decision.Allowed && p.n > 0
 	p.added = p.took && !known
@@ -390,6 +394,7 @@ func (s *step) debit(p *stepPart) probe {
 		p.saved = len(s.saved)
 		s.saved = append(s.saved, p.slot.State()...)
 	case p.n > 0:
+		s.moved = true
 		if p.added = p.add(); !p.added {
 			return probeFull
 		}
@@ -420,6 +425,11 @@ func (s *step) undo(parts int) {
 	for i := parts - 1; i >= 0; i-- {
 		p := &s.parts[i]
 		if !p.took {
+			continue
+		}
+		if !s.moved && p.slot.Tag() == p.terms.tag {
+			// It became fresh at this time before, too, and since then its shard was locked: that it is due need not be said again.
+			copy(p.slot.State(), s.saved[p.saved:])
 			continue
 		}
 		p.find()

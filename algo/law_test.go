@@ -36,6 +36,12 @@ func TestTableLawIsTheAlgorithm(t *testing.T) {
 				now += r.Int64N(1 + int64(b.FillTime())>>r.IntN(20))
 				n := 1 + r.Int64N(1+burst>>r.IntN(12))
 
+				for _, n := range []int64{0, n, burst, burst + 1} {
+					if got, want := law.Peek(words, now, n), b.Peek(state, now, n); got != want {
+						t.Fatalf("%+v, step %d at %d: peek of %d permits: %+v, want %+v", b, step, now, n, got, want)
+					}
+				}
+
 				got := law.Take(words, now, n)
 				next, want := b.Take(state, now, n)
 

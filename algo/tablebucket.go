@@ -59,6 +59,28 @@ func (l *spanBucket) Take(words []uint64, now, n int64) (r Result) {
 	return r
 }
 
+func (l *spanBucket) Peek(words []uint64, now, n int64) (r Result) {
+	if uint64(n-1) >= uint64(l.most) {
+		return l.law.Peek(words, now, n)
+	}
+	b := &l.algorithm
+	x := span{int64(words[0]) - now, int64(words[1])}
+	if x.ns < 0 {
+		x = span{}
+	}
+	want := b.step
+	if n > 1 {
+		want, _ = b.cost(n)
+	}
+	if end := b.add(x, want); b.full.less(end) {
+		r.RetryAfter = b.sub(end, b.full).ceil()
+	} else {
+		r.Allowed = true
+	}
+	r.Remaining, r.ResetAfter = b.available(x), x.ceil()
+	return r
+}
+
 func (l *spanBucket) Grant(words []uint64, now int64) bool { return l.Take(words, now, 1).Allowed }
 
 func (l *spanBucket) FreshAt(words []uint64) int64 {
@@ -89,6 +111,23 @@ func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
 		r.Allowed = true
 		ns, part := l.layout.split(at + lacks)
 		r.Mark = Mark{At: ns + int64(words[1]), Part: part, Taken: now}
+	}
+	if lacks < l.full {
+		r.Remaining = (l.full - lacks) / l.step
+	}
+	r.ResetAfter = time.Duration(l.ceil(lacks))
+	return r
+}
+
+func (l *unitBucket) Peek(words []uint64, now, n int64) (r Result) {
+	if uint64(n-1) >= uint64(l.algorithm.burst) {
+		return l.law.Peek(words, now, n)
+	}
+	lacks := max(int64(words[0])-now*l.num, 0)
+	if over := lacks + n*l.step - l.full; over > 0 {
+		r.RetryAfter = time.Duration(l.ceil(over))
+	} else {
+		r.Allowed = true
 	}
 	if lacks < l.full {
 		r.Remaining = (l.full - lacks) / l.step
