@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,14 +78,14 @@ type program struct {
 	policies map[string]int
 	rules    map[string]int
 	index    *match.Index
-	uses     [][]use // of each rule
+	uses     []*[]use // of each rule
 }
 
 // use is a Use whose policy was looked up.
 type use struct {
-	*Use
-
 	policy int
+	key    Text
+	cost   Number
 }
 
 // compile checks a set. What it returns refers to a copy of it, in which limits have names.
@@ -117,7 +118,8 @@ func compile(s *Set) (*program, error) {
 		c.parent(p, i)
 	}
 	p.rules = make(map[string]int, len(s.Rules))
-	p.uses = make([][]use, len(s.Rules))
+	p.uses = make([]*[]use, len(s.Rules))
+	usual := map[string]*[]use{}
 	for i := range p.set.Rules {
 		rule := &p.set.Rules[i]
 		rule.Limits, rule.Match = slices.Clone(rule.Limits), rule.Match.clone()
@@ -126,14 +128,16 @@ func compile(s *Set) (*program, error) {
 		}
 		p.rules[rule.Name] = i
 		c.effect(fmt.Sprintf("rule %q: ", rule.Name), rule)
+		uses := make([]use, len(rule.Limits))
 		for j := range rule.Limits {
 			u := &rule.Limits[j]
 			policy, ok := p.policies[u.Policy]
 			if !ok {
 				c.refuse(fmt.Sprintf("rule %q: Limits[%d].Policy", rule.Name, j), strconv.Quote(u.Policy), "the name of a policy")
 			}
-			p.uses[i] = append(p.uses[i], use{u, policy})
+			uses[j] = use{policy, u.Key, u.Cost}
 		}
+		p.uses[i] = alikeUses(&uses, usual)
 	}
 	rules := make([]match.Conditions, len(p.set.Rules))
 	for i := range p.set.Rules {
@@ -141,6 +145,23 @@ func compile(s *Set) (*program, error) {
 	}
 	p.index = match.NewIndex(rules)
 	return p, errors.Join(c.errs...)
+}
+
+// alikeUses returns what the first rule had that applies the same policies, if they have their own keys and costs: thousands of
+// rules then have few different uses, which are at hand.
+func alikeUses(uses *[]use, known map[string]*[]use) *[]use {
+	var policies []byte
+	for _, u := range *uses {
+		if u.key != nil || u.cost != nil {
+			return uses
+		}
+		policies = binary.AppendUvarint(policies, uint64(u.policy))
+	}
+	if first, ok := known[string(policies)]; ok {
+		return first
+	}
+	known[string(policies)] = uses
+	return uses
 }
 
 // match adds the conditions of a rule to those of the index.

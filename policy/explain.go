@@ -249,7 +249,7 @@ func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimi
 		l.Rule = rule.Name
 	}
 	if it.named {
-		l.KeyFrom = namedUse.Key.String()
+		l.KeyFrom = namedKey{}.String()
 	}
 	if role != "candidate" && it.policy.shared {
 		l.Consistency, l.Durability = it.policy.Consistency, it.policy.Durability

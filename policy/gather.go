@@ -125,12 +125,12 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	}
 	final := false
 	for _, n := range w.found {
-		rule := &s.set.Rules[n]
-		if rule.Deny || final && !rule.Exempt {
+		rule := &s.briefs[n]
+		if rule.deny || final && !rule.exempt {
 			continue
 		}
 		told := true
-		if rule.When != nil {
+		if rule.when {
 			var holds bool
 			if holds, told = s.holds(r, n, counting); !holds {
 				continue
@@ -139,20 +139,20 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
 			w.count(s, n)
 		}
-		if rule.Exempt {
+		if rule.exempt {
 			w.items = w.items[:from]
 			return true
 		}
-		final = rule.Final && told // otherwise a request that makes a condition fail would be freed of the rules behind
-		if rule.Afterwards {
+		final = rule.final && told // otherwise a request that makes a condition fail would be freed of the rules behind
+		if rule.afterwards {
 			w.afterwards |= 1 << w.request
 		}
-		if len(s.uses[n]) > 0 {
+		uses := *rule.uses
+		if len(uses) > 0 {
 			s.index.Bind(&r.seen, n)
 		}
-		for i := range s.uses[n] {
-			u := &s.uses[n][i]
-			w.add(s, r, u.policy, n, u.Use)
+		for i := range uses {
+			w.add(s, r, n, &uses[i])
 		}
 	}
 	return false
@@ -167,15 +167,16 @@ func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told boo
 		return holds, true
 	}
 	if counting != nil {
-		s.matched[n].failed.Add(1)
-		counting.warn(&s.matched[n].warned, expressionFailed, "rule", rule.Name, err)
+		count := s.briefs[n].count
+		count.failed.Add(1)
+		counting.warn(&count.warned, expressionFailed, "rule", rule.Name, err)
 	}
 	return !rule.Exempt, false
 }
 
 // count counts that a request matches a rule.
 func (w *work) count(s *snapshot, n int32) {
-	s.matched[n].add()
+	s.briefs[n].count.add()
 	w.counted = append(w.counted, n)
 }
 
@@ -192,19 +193,19 @@ func (v *Verdict) begin(s *snapshot) {
 }
 
 // add adds a policy and its parents. A policy that holds for the request already, with the same key, holds once.
-func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
-	p := &s.live[at]
+func (w *work) add(s *snapshot, r *Request, rule int32, u *use) {
+	p := &s.live[u.policy]
 	key, cost := p.Key, p.Cost
-	if u.Key != nil {
-		key = u.Key
+	if u.key != nil {
+		key = u.key
 	}
-	if u.Cost != nil {
-		cost = u.Cost
+	if u.cost != nil {
+		cost = u.cost
 	}
 	if p.Mode != ModeOff {
 		w.addOne(p, r, rule, key, cost, false)
 	}
-	for at = p.parent; at >= 0; at = p.parent {
+	for at := p.parent; at >= 0; at = p.parent {
 		if p = &s.live[at]; p.Cost != nil {
 			cost = p.Cost // or that of the child, which could exceed it otherwise
 		}
@@ -218,10 +219,9 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	n := len(w.items)
 	w.items = slices.Grow(w.items, 1)[:n+1]
 	it := &w.items[n] // in place, as an item is large
-	*it = item{
-		policy: p, variant: &p.usual, rule: rule, request: w.request, reading: w.reading, joined: -1, from: len(w.keys),
-		named: rule == noRule && !parent,
-	}
+	*it = item{}
+	it.policy, it.variant, it.rule, it.request, it.reading = p, &p.usual, rule, w.request, w.reading
+	it.joined, it.from, it.named = -1, len(w.keys), rule == noRule && !parent
 	of, _ := key.(*native)
 	switch {
 	case key == nil:

@@ -405,9 +405,9 @@ func (s *snapshot) composedKeys() {
 		s.live[i].composed = composed(s.live[i].Key)
 	}
 	for _, uses := range s.uses {
-		for i := range uses {
-			p := &s.live[uses[i].policy]
-			p.composed = p.composed || composed(uses[i].Key)
+		for _, u := range *uses {
+			p := &s.live[u.policy]
+			p.composed = p.composed || composed(u.key)
 		}
 	}
 }

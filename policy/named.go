@@ -68,9 +68,6 @@ func (namedLimit) Limit(r *Request) (l weir.Limit, ok bool, err error) {
 
 func (namedLimit) String() string { return "limit" }
 
-// namedUse applies a policy to a request that names it.
-var namedUse = Use{Key: namedKey{}, Cost: namedCost{}}
-
 // noRule is the place of the rule of a request that names its policy.
 const noRule = -1
 
@@ -87,7 +84,7 @@ func (v *Verdict) gatherNamed(s *snapshot, r *Request) {
 	if r.Named.Afterwards {
 		w.afterwards |= 1 << w.request
 	}
-	w.add(s, r, at, noRule, &namedUse)
+	w.add(s, r, noRule, &use{at, namedKey{}, namedCost{}})
 }
 
 // unknownPolicy is the answer to a request that names a policy which the set does not have.

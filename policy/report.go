@@ -135,7 +135,7 @@ func (e *Engine) Report() Report {
 	}
 	r.Rules = make([]RuleReport, 0, len(s.set.Rules))
 	for i := range s.set.Rules {
-		matched, failed := s.matched[i].sum()
+		matched, failed := s.briefs[i].count.sum()
 		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: matched, Failed: failed})
 	}
 	return r

@@ -72,9 +72,10 @@ func (r *Request) view() *match.View {
 // readAs makes the path that of a reading. 0 is the usual one, and the others are those of readings, from 1 on. It forgets all
 // that was noted of an earlier request.
 func (r *Request) readAs(reading int, others []string) {
-	r.seen = match.View{
-		Protocol: r.Protocol, Method: r.Method, Host: r.Host, Path: r.Path, Route: r.Route, Header: r.Header, Client: r.Client,
-	}
+	v := &r.seen // in place, as a View is large
+	*v = match.View{}
+	v.Protocol, v.Method, v.Host, v.Path, v.Route = r.Protocol, r.Method, r.Host, r.Path, r.Route
+	v.Header, v.Client = r.Header, r.Client
 	if reading > 0 {
 		r.seen.ReadAs(others[reading-1])
 	}

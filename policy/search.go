@@ -124,9 +124,9 @@ func (f *finder) keysOfRules() {
 		f.addKey(i, f.s.live[i].Key)
 	}
 	for _, uses := range f.s.uses {
-		for j := range uses {
-			if uses[j].Key != nil {
-				f.addKey(uses[j].policy, uses[j].Key)
+		for _, u := range *uses {
+			if u.key != nil {
+				f.addKey(u.policy, u.key)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type snapshot struct {
 	version  uint64
 	loaded   time.Time
 	live     []livePolicy
-	matched  []*ruleCount
+	briefs   []ruleBrief
 	lockouts bool // some policy has one
 	denies   bool // some rule denies requests, or would
 	told     bool // some policy has OnDecided
@@ -43,12 +43,21 @@ func (s *snapshot) rule(it *item) *Rule {
 	return &s.set.Rules[it.rule]
 }
 
+// ruleBrief is what requests need of a rule that they match. It is short, so that those of thousands of rules are at hand.
+type ruleBrief struct {
+	count *ruleCount
+	uses  *[]use
+
+	deny, when, exempt, final, afterwards bool
+}
+
 // ruleCount counts for a rule.
 type ruleCount struct {
-	matched, failed atomic.Uint64
-	often           *tally.Tally // instead of matched, of a rule that matches nearly all requests
-	before          *ruleCount   // what it counted before, and requests go on to count that began before
-	warned          atomic.Int64
+	matched atomic.Uint64
+	often   *tally.Tally // instead of matched, of a rule that matches nearly all requests
+	before  *ruleCount   // what it counted before, and requests go on to count that began before
+	failed  atomic.Uint64
+	warned  atomic.Int64
 }
 
 func (c *ruleCount) add() {
@@ -157,17 +166,19 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		s.version = old.version + 1
 	}
 	s.live = make([]livePolicy, len(p.set.Policies))
-	s.matched = make([]*ruleCount, len(p.set.Rules))
+	s.briefs = make([]ruleBrief, len(p.set.Rules))
 	for i := range p.set.Rules {
-		s.matched[i] = new(ruleCount)
+		rule := &p.set.Rules[i]
+		count := new(ruleCount)
 		if old != nil {
-			if at, ok := old.rules[p.set.Rules[i].Name]; ok {
-				s.matched[i] = old.matched[at]
+			if at, ok := old.rules[rule.Name]; ok {
+				count = old.briefs[at].count
 			}
 		}
-		if s.matched[i].often == nil && s.index.MatchesAll(int32(i)) {
-			s.matched[i] = &ruleCount{often: new(tally.Tally), before: s.matched[i]}
+		if count.often == nil && s.index.MatchesAll(int32(i)) {
+			count = &ruleCount{often: new(tally.Tally), before: count}
 		}
+		s.briefs[i] = ruleBrief{count, p.uses[i], rule.Deny, rule.When != nil, rule.Exempt, rule.Final, rule.Afterwards}
 	}
 	for i := range s.live {
 		s.live[i].Policy = &p.set.Policies[i]

@@ -44,8 +44,7 @@ type Conditions struct {
 	routes    []string
 	protocols []string
 
-	has  Kind // the kinds of which there are conditions
-	wild bool // whether a pattern has wildcards with a name
+	has Kind // the kinds of which there are conditions
 }
 
 // hostPattern is a host in lower case, or what a host below a domain ends with, such as ".example.com".

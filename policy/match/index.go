@@ -52,6 +52,7 @@ type node struct {
 // brief is what a rule is checked by first: it is short, so that those of thousands of rules are at hand.
 type brief struct {
 	has     Kind      // that are not empty
+	wild    bool      // whether a pattern has wildcards with a name
 	methods methodSet // all methods of the rule; empty if there is one that is not among those below
 }
 
@@ -85,7 +86,7 @@ func usualMethod(s string) methodSet {
 }
 
 func (c *Conditions) brief() brief {
-	b := brief{has: c.has}
+	b := brief{has: c.has, wild: slices.ContainsFunc(c.paths, func(p *pattern) bool { return p.wild })}
 	for _, s := range c.methods {
 		usual := usualMethod(s)
 		if usual == 0 {
@@ -106,7 +107,6 @@ func NewIndex(rules []Conditions) *Index {
 		if slices.Contains(c.methods, "GET") && !slices.Contains(c.methods, "HEAD") {
 			c.methods = append(slices.Clip(c.methods), "HEAD") // servers run the handler of GET for it
 		}
-		c.wild = slices.ContainsFunc(c.paths, func(p *pattern) bool { return p.wild })
 		x.briefs[i] = c.brief()
 		all[i] = int32(i)
 	}
@@ -200,8 +200,8 @@ func (x *Index) check(rule int32, v *View, known Kind, found []int32) []int32 {
 // Bind makes [View.PathValue] that of the first pattern of the rule that the path matches. It is looked for when it is needed.
 func (x *Index) Bind(v *View, rule int32) {
 	v.pattern, v.unbound = nil, nil
-	if c := &x.rules[rule]; c.wild {
-		v.unbound = c
+	if x.briefs[rule].wild {
+		v.unbound = &x.rules[rule]
 	}
 }
 
