@@ -54,6 +54,7 @@ type stepPart struct {
 // prepare works out what does not depend on other parts.
 func (s *step) prepare(p *stepPart) {
 	p.hash, p.full, p.gate, p.attempts = p.of.hash(p.key), false, nil, 0
+	p.k.states.Touch(p.hash)
 	if p.plan != nil {
 		p.terms = p.plan.current()
 	} else if p.bring(p.of.choose(p.key)); p.terms == nil {
@@ -138,7 +139,6 @@ const (
 // run does all parts as one step. It returns false, and has done nothing, if their cells cannot be locked together: a key that is
 // in a gate stands in several charges, or gates come and go all the time.
 func (s *step) run() bool {
-	s.touch() // while shards are locked and the clock is read
 	s.sort()
 	s.gates = s.gates[:0]
 	for attempts, distinct := 0, true; distinct && attempts < mostGateAttempts; {

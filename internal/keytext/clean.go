@@ -24,7 +24,7 @@ func IsCleanPath[S string | []byte](p S) bool {
 		return len(p) == 1 && p[0] == '*'
 	}
 	for i := 1; i < len(p); i++ {
-		if c := p[i]; (c == '/' || c == '.') && p[i-1] == '/' && (c == '/' || isDots(p[i:])) {
+		if p[i-1] == '/' && (p[i] == '/' || p[i] == '.' && isDots(p[i:])) {
 			return false
 		}
 	}
@@ -43,6 +43,9 @@ func isDots[S string | []byte](p S) bool {
 // CleanHost is a host in lower case without port, brackets and the dot at its end. It allocates only if it is not in lower
 // case.
 func CleanHost(h string) string {
+	if isCleanHost(h) {
+		return h
+	}
 	if strings.HasPrefix(h, "[") {
 		if end := strings.IndexByte(h, ']'); end > 0 {
 			h = h[1:end]
@@ -51,4 +54,14 @@ func CleanHost(h string) string {
 		h = h[:i] // several colons without brackets are an IPv6 address
 	}
 	return strings.ToLower(strings.TrimSuffix(h, "."))
+}
+
+// isCleanHost reports whether a host has nothing that CleanHost might change, which it tells by its bytes.
+func isCleanHost(h string) bool {
+	for i := range len(h) {
+		if c := h[i]; c >= 'A' && c <= '[' || c == ':' || c >= 0x80 {
+			return false
+		}
+	}
+	return h == "" || h[len(h)-1] != '.'
 }

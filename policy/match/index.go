@@ -392,6 +392,9 @@ func (n *node) freeze() {
 	for i := range n.headers {
 		n.headers[i].values.freeze()
 	}
+	for i := range n.clients {
+		n.clients[i].freeze()
+	}
 	if n.paths != nil {
 		n.paths.freeze()
 	}
@@ -412,11 +415,11 @@ func (n *node) header(name string) *textTable {
 func (n *node) network(network netip.Prefix) *networkTable {
 	is4 := network.Addr().Is4()
 	for i := range n.clients {
-		if t := &n.clients[i]; t.bits == network.Bits() && (t.v4 != nil) == is4 {
+		if t := &n.clients[i]; t.bits == network.Bits() && t.is4 == is4 {
 			return t
 		}
 	}
-	t := networkTable{bits: network.Bits()}
+	t := networkTable{bits: network.Bits(), is4: is4}
 	if is4 {
 		t.v4 = map[uint32]slot{}
 	} else {

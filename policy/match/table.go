@@ -3,6 +3,8 @@ package match
 import (
 	"hash/maphash"
 	"maps"
+	"math/bits"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,8 +30,33 @@ type textEntry struct {
 	number int32
 }
 
-// textSeed keeps those who send requests from choosing texts that meet in one place.
-var textSeed = maphash.MakeSeed()
+// textSeed and textKeys keep those who send requests from choosing texts that meet in one place.
+var textSeed, textKeys = maphash.MakeSeed(), [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // chosen once, and told to nobody
+
+// hashText is a hash of s. Most texts are short, and are multiplied at once.
+func hashText(s string) uint64 {
+	var first, last uint64 // all bytes of s
+	switch n := len(s); {
+	case n > 16:
+		return maphash.String(textSeed, s)
+	case n >= 8:
+		first, last = word(s), word(s[n-8:])
+	case n >= 4:
+		first, last = uint64(half(s)), uint64(half(s[n-4:]))
+	case n > 0:
+		first = uint64(s[0]) | uint64(s[n/2])<<8 | uint64(s[n-1])<<16
+	}
+	high, low := bits.Mul64(first^textKeys[0], last^textKeys[1]^uint64(len(s)))
+	return high ^ low
+}
+
+// word is the first 8 bytes of s as a number, and half the first 4.
+func word(s string) uint64 { return uint64(half(s)) | uint64(half(s[4:]))<<32 }
+
+func half(s string) uint32 {
+	_ = s[3]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
 
 func (t *textTable) put(s string, number int32) {
 	if t.filling == nil {
@@ -52,7 +79,7 @@ func (t *textTable) freeze() {
 	t.entries = slices.Repeat([]textEntry{{number: nowhere}}, size)
 	var texts strings.Builder
 	for _, s := range slices.Sorted(maps.Keys(t.filling)) {
-		hash := maphash.String(textSeed, s)
+		hash := hashText(s)
 		i := int(hash) & (size - 1)
 		for t.entries[i].number != nowhere {
 			i = (i + 1) & (size - 1)
@@ -68,7 +95,7 @@ func (t *textTable) get(s string) int32 {
 	if len(t.entries) == 0 || len(s) > t.longest {
 		return nowhere
 	}
-	hash := maphash.String(textSeed, s)
+	hash := hashText(s)
 	high := uint32(hash >> 32)
 	mask := len(t.entries) - 1
 	for i := int(hash) & mask; ; i = (i + 1) & mask {
@@ -135,30 +162,67 @@ func (x *Index) lookHost(n *node, v *View, found []int32) []int32 {
 // networkTable files rules by networks with the same number of bits.
 type networkTable struct {
 	bits int
-	v4   map[uint32]slot   // nil for networks of IPv6
-	v6   map[[16]byte]slot // nil for networks of IPv4
+	is4  bool
+	v4   map[uint32]slot   // until freeze, and
+	set4 []networkEntry    // after it: a power of two, at most half of them in use
+	move uint              // of a hash of 64 bits, to a place there
+	v6   map[[16]byte]slot // of networks of IPv6
+}
+
+// networkEntry is one network of IPv4. That of an unused entry is nowhere.
+type networkEntry struct {
+	network uint32
+	place   slot
 }
 
 func (t *networkTable) put(network netip.Prefix, p slot) {
-	if t.v4 != nil {
+	if t.is4 {
 		t.v4[number4(network.Addr())] = p
 	} else {
 		t.v6[network.Addr().As16()] = p
 	}
 }
 
+func (t *networkTable) freeze() {
+	if !t.is4 {
+		return
+	}
+	size := bits.Len(uint(2*len(t.v4) - 1))
+	t.set4, t.move = slices.Repeat([]networkEntry{{place: nowhere}}, 1<<size), uint(64-size)
+	for _, network := range slices.Sorted(maps.Keys(t.v4)) {
+		i := t.begin(network)
+		for t.set4[i].place != nowhere {
+			i = (i + 1) & (len(t.set4) - 1)
+		}
+		t.set4[i] = networkEntry{network, t.v4[network]}
+	}
+	t.v4 = nil
+}
+
+// begin is where the search for a network begins. An odd factor leaves no two of them alike.
+func (t *networkTable) begin(network uint32) int { return int(uint64(network) * (textKeys[0] | 1) >> t.move) }
+
+// get4 returns the place of the network that an address of IPv4 is in.
+func (t *networkTable) get4(client uint32) slot {
+	network := uint32(uint64(client) >> (32 - t.bits) << (32 - t.bits))
+	for i := t.begin(network); ; i = (i + 1) & (len(t.set4) - 1) {
+		if e := t.set4[i]; e.place == nowhere || e.network == network {
+			return e.place
+		}
+	}
+}
+
 // get returns the place of the network that an address is in. The address is folded and of the kind of the table.
 func (t *networkTable) get(client netip.Addr) slot {
-	p, ok := slot(nowhere), false
-	if t.v4 != nil {
-		p, ok = t.v4[number4(client)>>(32-t.bits)<<(32-t.bits)]
-	} else if network, err := client.Prefix(t.bits); err == nil {
-		p, ok = t.v6[network.Addr().As16()]
+	if t.is4 {
+		return t.get4(number4(client))
 	}
-	if !ok {
-		return nowhere
+	if network, err := client.Prefix(t.bits); err == nil {
+		if p, ok := t.v6[network.Addr().As16()]; ok {
+			return p
+		}
 	}
-	return p
+	return nowhere
 }
 
 func number4(a netip.Addr) uint32 {
@@ -170,7 +234,7 @@ func (x *Index) lookClient(n *node, v *View, found []int32) []int32 {
 	client := clientip.Fold(v.Client)
 	for i := range n.clients {
 		t := &n.clients[i]
-		if client.Is4() != (t.v4 != nil) {
+		if client.Is4() != t.is4 {
 			continue
 		}
 		if p := t.get(client); p != nowhere {
@@ -265,7 +329,7 @@ type pathWalk struct {
 	v     *View
 	path  string
 	known Kind
-	at    *slashes
+	at    slashes
 }
 
 func (x *Index) lookPath(n *node, v *View, found []int32) []int32 {
@@ -273,18 +337,18 @@ func (x *Index) lookPath(n *node, v *View, found []int32) []int32 {
 	if path[0] != '/' { // "*"
 		return found
 	}
-	var at slashes
-	depth := 1
-	for i := 1; i < len(path) && depth <= n.paths.depth; i++ { // most segments are too short for a search to pay
+	var w pathWalk
+	w.x, w.t, w.v, w.path, w.known = x, n.paths, v, path, n.known|Path
+	depth, deepest := 1, n.paths.depth
+	for i := 1; i < len(path) && depth <= deepest; i++ { // most segments are too short for a search to pay
 		if path[i] == '/' {
-			at[depth] = int32(i)
+			w.at[depth] = int32(i)
 			depth++
 		}
 	}
-	if depth <= n.paths.depth {
-		at[depth] = int32(len(path))
+	if depth <= deepest {
+		w.at[depth] = int32(len(path))
 	}
-	w := pathWalk{x, n.paths, v, path, n.known | Path, &at}
 	return w.visit(0, 0, found)
 }
 
