@@ -21,6 +21,7 @@ type cell struct {
 	full  bool   // there is no room for the key, or for its limit
 	now   int64
 
+	spot  table.Spot   // where the key was touched
 	shard *table.Shard // locked, or to be locked together with others: see step
 	slot  table.Slot   // nil if the key is not tracked
 	gate  *keyGate     // locked; nil if the state is in the slot
@@ -34,16 +35,34 @@ type cell struct {
 func (c *cell) lock(latest *atomic.Pointer[terms]) {
 	for {
 		c.shard = c.k.states.Lock(c.hash)
-		if c.find(); !c.inGate() {
-			return
-		}
-		g := c.k.busy[c.shard.Index()][c.hash]
-		c.shard.Unlock()
-		if now, alive := g.arrive(c.terms, latest); alive {
-			c.gate, c.now = g, now
+		if c.find(); !c.inGate() || c.arrive(latest) {
 			return
 		}
 	}
+}
+
+// lockTouched is lock of a key that was touched. It reports whether no caller has locked its state since, or may have.
+func (c *cell) lockTouched() (alone bool) {
+	c.shard, alone = c.spot.Lock(c.hash)
+	if c.slot = c.spot.Find(c.hash); !c.inGate() {
+		return alone
+	}
+	if !c.arrive(nil) {
+		c.lock(nil)
+	}
+	return false
+}
+
+// arrive locks the gate in which the state is in place of the shard. It returns false if the state has left it: then nothing is
+// locked.
+func (c *cell) arrive(latest *atomic.Pointer[terms]) (alive bool) {
+	g := c.k.busy[c.shard.Index()][c.hash]
+	c.shard.Unlock()
+	now, alive := g.arrive(c.terms, latest)
+	if alive {
+		c.gate, c.now = g, now
+	}
+	return alive
 }
 
 // find looks up the slot. It must be called again when a key was added to the table.
@@ -354,25 +373,30 @@ func tallied(allowed bool) int {
 //
 // The process clock is first read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is
 // one that was made then, as no caller has touched the state since; if a caller has, the state knows a later time already. A
-// refusal must not rest on an old time, so it reads the clock again, as does whatever is not plain. A clock that was given can
-// be set forward between the two, and others may have seen that (TestKeyedLinearizable).
+// refusal must not rest on an old time if the state has changed since: so it reads the clock again unless the lock tells that
+// no caller has had it. Whatever is not plain reads it again, too. A clock that was given can be set forward between the two, and
+// others may have seen that (TestKeyedLinearizable).
 func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 	if n < 0 || c.terms == nil {
 		*d = c.k.invalid()
 		return false
 	}
-	c.k.states.Touch(c.hash) // while the clock is read
+	c.spot = c.k.states.Touch(c.hash) // while the clock is read
 	c.now = c.k.now()
 	return c.tryAt(d, n, reserve)
 }
 
-// tryAt is try with a time that the process clock has shown since the call began. A refusal sets the time to a later one.
+// tryAt is try of a key that was touched, with a time that the process clock has shown since. A refusal may set the time to a
+// later one.
 func (c *cell) tryAt(d *Decision, n int64, reserve bool) (added bool) {
 	for attempt := 0; !c.full; attempt++ {
-		c.lock(nil)
+		alone := c.lockTouched()
 		if !reserve && c.gate == nil && c.slot != nil && c.k.clock == nil && c.plain(n) && c.settled() {
-			if c.takeAdopted(d, n, false); !d.Allowed {
-				c.now = c.k.now()
+			c.takeAdopted(d, n, false)
+			if !d.Allowed && (!alone || c.terms.elsewhere(c.slot.State(), c.now)) {
+				if !alone {
+					c.now = clock.Now()
+				}
 				c.adopt() // which changes nothing unless the clock stands elsewhere
 				c.takeAdopted(d, n, false)
 			}
@@ -380,7 +404,7 @@ func (c *cell) tryAt(d *Decision, n int64, reserve bool) (added bool) {
 			c.shard.Unlock()
 			return false
 		}
-		if c.gate == nil {
+		if c.gate == nil && (!alone || c.k.clock != nil || c.slot != nil && !c.settled()) {
 			c.now = c.k.now()
 		}
 		tracked := c.slot != nil

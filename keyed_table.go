@@ -323,14 +323,16 @@ func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
 	if k.base.most == 0 || k.clock != nil || k.closed.Load() { // for the clock, see try
 		return locked, false
 	}
-	k.states.Touch(h) // while the clock is read
-	now := k.now()
+	spot := k.states.Touch(h) // while the clock is read
+	now := clock.Now()
 	law := k.base.law
-	shard := k.states.Lock(h)
-	slot := shard.Find(h)
+	shard, alone := spot.Lock(h)
+	slot := spot.Find(h)
 	switch {
 	case slot == nil:
-		now = k.now() // the key may have been forgotten meanwhile, which was fresh later
+		if !alone {
+			now = clock.Now() // the key may have been forgotten meanwhile, which was fresh later
+		}
 		if slot = shard.Add(h, baseTag, now); slot == nil {
 			v = locked
 			break
@@ -342,7 +344,7 @@ func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
 		shard.Tally[0]++
 	case slot.Tag() != baseTag:
 		v = locked
-	case law.Grant(slot.State(), now) || law.Grant(slot.State(), k.now()):
+	case law.Grant(slot.State(), now) || !alone && law.Grant(slot.State(), clock.Now()):
 		v = taken
 		shard.Tally[0]++
 	case k.base.elsewhere(slot.State(), now):

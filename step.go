@@ -100,7 +100,7 @@ func (s *step) waiting(parts []int) []int {
 func (s *step) touch() {
 	for i := range s.parts {
 		if p := &s.parts[i]; p.terms != nil {
-			p.k.states.Touch(p.hash)
+			p.spot = p.k.states.Touch(p.hash)
 		}
 	}
 }

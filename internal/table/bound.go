@@ -8,7 +8,7 @@ func (h Hash) Fingerprint() uint64 { return (h.a ^ h.b<<tagBits) * 0x9E3779B97F4
 // Bound changes MaxKeys; 0 is no bound. Keys beyond a bound that is lower than before stay until they are forgotten.
 func (t *Table) Bound(maxKeys int64) {
 	for i := range t.shards {
-		t.shards[i].mu.Lock()
+		t.shards[i].lock.lock()
 	}
 	t.max = maxKeys
 	for i := range t.shards {
@@ -23,7 +23,7 @@ func (t *Table) Bound(maxKeys int64) {
 			}
 		}
 		t.due[i].Store(Always)
-		t.shards[i].mu.Unlock()
+		t.shards[i].Unlock()
 	}
 }
 
@@ -43,8 +43,8 @@ func (t *Table) Sharpen(scans int) {
 
 // sharpen looks at the segment whose keys should become fresh first, and reports whether one of them does by then.
 func (s *Shard) sharpen() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.lock()
+	defer s.Unlock()
 	d := s.dir.Load()
 	first := d.segments[0].Load()
 	for at := 0; at < len(d.segments); {

@@ -33,6 +33,7 @@ type modeled struct {
 	now    int64
 	want   map[uint64]entry
 	keys   map[Hash]uint64
+	spots  map[uint64]Spot // of keys that were touched some time ago
 
 	walk   Cursor
 	seen   map[uint64]bool
@@ -44,6 +45,7 @@ func newModeled(t *testing.T, spread func(uint64) Hash, shards int, most, linger
 	m := &modeled{
 		t: t, hash: spread, max: most, linger: linger,
 		want: map[uint64]entry{}, keys: map[Hash]uint64{}, seen: map[uint64]bool{}, stayed: map[uint64]bool{},
+		spots: map[uint64]Spot{},
 	}
 	m.table = New(Options{
 		Words: 2, MaxKeys: most, Shards: shards, Linger: linger, FreshAt: freshAt, Forgotten: m.forgotten,
@@ -75,11 +77,37 @@ func (m *modeled) drop(key uint64) {
 	delete(m.stayed, key)
 }
 
+// touch remembers where a key was at this time, or forgets it again.
+func (m *modeled) touch(key uint64) {
+	if _, known := m.spots[key]; known {
+		delete(m.spots, key)
+	} else {
+		m.spots[key] = m.table.Touch(m.key(key))
+	}
+}
+
+// find locks the shard of a key, and looks it up where it was touched, some time ago perhaps.
+func (m *modeled) find(key uint64, h Hash) (*Shard, Slot) {
+	spot, earlier := m.spots[key]
+	if !earlier {
+		spot = m.table.Touch(h)
+	}
+	delete(m.spots, key)
+	s, alone := spot.Lock(h)
+	slot := spot.Find(h)
+	if again := s.Find(h); (slot == nil) != (again == nil) || slot != nil && &slot[0] != &again[0] {
+		m.t.Fatalf("key %d is at %p where it was touched, and at %p", key, slot, again)
+	}
+	if !alone && !earlier {
+		m.t.Fatalf("key %d was locked by another caller, but there is none", key)
+	}
+	return s, slot
+}
+
 func (m *modeled) put(key uint64, e entry) {
 	h := m.key(key)
-	s := m.table.Lock(h)
+	s, slot := m.find(key, h)
 	defer s.Unlock()
-	slot := s.Find(h)
 	old, known := m.want[key]
 	if (slot != nil) != known {
 		m.t.Fatalf("key %d is there: %v, want %v", key, slot != nil, known)
@@ -209,6 +237,7 @@ func (m *modeled) step(kind byte, key, r uint64) {
 		m.remove(key)
 	case 10:
 		m.now += int64(r % 50)
+		m.touch(key)
 	case 11:
 		m.reclaim()
 	case 12:

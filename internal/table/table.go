@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -95,7 +94,7 @@ type Table struct {
 
 // Shard is the part of a table that one lock guards. It fills a cache line.
 type Shard struct {
-	mu    sync.Mutex
+	lock  lock
 	table *Table
 	dir   atomic.Pointer[directory] // written under the lock, read by Touch without it
 	place uint32                    // where the last Find ended: at the key, or where it would be
@@ -104,7 +103,7 @@ type Shard struct {
 	// Tally is for the owner of the table to count what it likes, under the lock.
 	Tally [2]int64
 
-	_ [16]byte
+	_ [8]byte
 }
 
 // directory has the segments of a shard by the top bits of the hash. A segment that has fewer of them in common stands in it
@@ -180,20 +179,8 @@ func (t *Table) Len() int64 { return t.keys.Load() }
 // Lock returns the shard of the key, locked.
 func (t *Table) Lock(h Hash) *Shard {
 	s := &t.shards[h.a&t.mask]
-	if !s.mu.TryLock() {
-		s.wait()
-	}
+	s.lock.lock()
 	return s
-}
-
-// wait locks a shard that somebody else holds, mostly for some 20 ns: a Mutex would look again after a microsecond only.
-func (s *Shard) wait() {
-	for range 100 {
-		if s.mu.TryLock() {
-			return
-		}
-	}
-	s.mu.Lock()
 }
 
 // IndexOf is the index of the shard that Lock answers.
@@ -201,7 +188,7 @@ func (t *Table) IndexOf(h Hash) int { return int(h.a & t.mask) }
 
 // LockShard returns the shard with this index, locked.
 func (t *Table) LockShard(i int) *Shard {
-	t.shards[i].mu.Lock()
+	t.shards[i].lock.lock()
 	return &t.shards[i]
 }
 
@@ -209,7 +196,7 @@ func (t *Table) LockShard(i int) *Shard {
 func (s *Shard) Index() int { return int(s.index) }
 
 // Unlock unlocks the shard.
-func (s *Shard) Unlock() { s.mu.Unlock() }
+func (s *Shard) Unlock() { s.lock.unlock() }
 
 // Slot is where a key is kept. It is valid until the shard is unlocked or a key is added to it.
 type Slot []uint64
@@ -236,31 +223,62 @@ func (g *segment) slot(i uint64, stride int) Slot {
 	return Slot(g.slots[at : at+stride : at+stride])
 }
 
-// Touch has the processor load where the search for h begins, and takes no lock. Callers that decide on several keys touch all of
-// them first: then the memory answers for all at once, and not for one after the other.
-func (t *Table) Touch(h Hash) {
-	g := t.shards[h.a&t.mask].dir.Load().of(h.a)
-	at := int(g.home(h.b)) * t.stride
-	prefetch(&g.slots[at], &g.slots[min(at+lineWords-1, len(g.slots)-1)])
+// Spot is where the search for a key begins, as it was when Touch was called.
+type Spot struct {
+	shard   *Shard
+	segment *segment
+	home    uint64
+	version uint64 // of the lock
 }
 
-// lineWords is how many words a line of the cache has.
-const lineWords = 8
+// Touch has the processor load where the search for h begins, and takes no lock. Callers that decide on several keys touch all of
+// them first: then the memory answers for all at once, and not for one after the other.
+func (t *Table) Touch(h Hash) Spot {
+	s := &t.shards[h.a&t.mask]
+	version := s.lock.version.Load() // first: who finds it again has found the rest
+	g := s.dir.Load().of(h.a)
+	home := g.home(h.b)
+	prefetch(&g.slots[int(home)*t.stride])
+	return Spot{s, g, home, version}
+}
+
+// Lock returns the shard of h, which was touched, locked. It reports whether nobody has locked it since.
+func (p *Spot) Lock(h Hash) (s *Shard, alone bool) {
+	if p.shard.lock.tryFrom(p.version) {
+		return p.shard, true
+	}
+	p.relock(h)
+	return p.shard, false
+}
+
+//go:noinline
+func (p *Spot) relock(h Hash) {
+	p.shard.lock.lock()
+	p.segment = p.shard.segmentOf(h)
+	p.home = p.segment.home(h.b)
+}
+
+// Find is that of the shard of h, which Lock has locked.
+func (p *Spot) Find(h Hash) Slot { return p.shard.findFrom(p.segment, p.home, h) }
 
 // Find returns the slot of the key, or nil.
 func (s *Shard) Find(h Hash) Slot {
-	g, stride := s.segmentOf(h), s.table.stride
-	for i := g.home(h.b); ; {
-		slot := g.slot(i, stride)
-		if slot[0] == h.a && slot[1]&identity == h.b {
+	g := s.segmentOf(h)
+	return s.findFrom(g, g.home(h.b), h)
+}
+
+func (s *Shard) findFrom(g *segment, home uint64, h Hash) Slot {
+	stride, size := uint64(s.table.stride), g.size
+	for i := home; ; {
+		slot := g.slots[i*stride:]
+		if a := slot[0]; a == h.a && slot[1]&identity == h.b {
 			s.place = uint32(i)
-			return slot
-		}
-		if slot[0] == 0 {
+			return Slot(slot[:stride:stride])
+		} else if a == 0 {
 			s.place = uint32(i)
 			return nil
 		}
-		if i++; i == g.size {
+		if i++; i == size {
 			i = 0
 		}
 	}
@@ -416,9 +434,9 @@ func (t *Table) Reclaim(now int64) bool {
 		at := (first + i) & t.mask
 		for t.due[at].Load() <= now && scans < mostScans {
 			s := &t.shards[at]
-			s.mu.Lock()
+			s.lock.lock()
 			found, searched := s.forgetOne(now)
-			s.mu.Unlock()
+			s.Unlock()
 			if found {
 				t.hand.Store(at)
 				return true

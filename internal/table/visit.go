@@ -24,8 +24,8 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 		return false
 	}
 	s := &t.shards[c.shard]
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.lock()
+	defer s.Unlock()
 	g := s.segmentOf(Hash{a: c.prefix})
 	removed := false
 	for i := range g.size {

@@ -1,0 +1,11 @@
+//go:build !race
+
+package table
+
+import "sync/atomic"
+
+// release stores a version after all that was stored and loaded before, as any store does on this processor. That of sync/atomic
+// is an exchange, which holds up what comes after it as well: 4 ns in each call.
+//
+//go:noescape
+func release(version *atomic.Uint64, v uint64)
