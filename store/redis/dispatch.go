@@ -281,7 +281,14 @@ func (d *dispatcher) one(ctx context.Context, conn *resp.Conn, r *request, until
 		if ctx.Err() != nil { // before the time until which it waits was set
 			conn.Wait(past)
 		}
-		if reply, err := conn.Receive(); err != nil || inFull || !isNoScript(reply.Err()) {
+		var reply resp.Reply
+		var err error
+		if d.inFlight.Load() == 1 { // or the others need the processors more
+			reply, err = conn.ReceiveSoon()
+		} else {
+			reply, err = conn.Receive()
+		}
+		if err != nil || inFull || !isNoScript(reply.Err()) {
 			return reply, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"runtime"
 	"strconv"
 	"time"
 )
@@ -21,6 +22,9 @@ type Conn struct {
 	owed int       // commands whose replies have not been read
 	used time.Time // when it last read
 	err  error     // why it can no longer be used
+
+	poller poller
+	soon   bool // the reply is polled for
 }
 
 const (
@@ -30,7 +34,11 @@ const (
 )
 
 func newConn(conn net.Conn) *Conn {
-	return &Conn{conn: conn, in: make([]byte, 0, firstBuffer), used: time.Now()}
+	c := &Conn{conn: conn, in: make([]byte, 0, firstBuffer), used: time.Now()}
+	if min(runtime.GOMAXPROCS(0), runtime.NumCPU()) > 1 { // or the server could not run while a reply is polled for
+		c.poller.of(conn)
+	}
+	return c
 }
 
 // Begin begins a command of so many arguments, its name included, which follow by Arg.
@@ -75,6 +83,14 @@ func (c *Conn) Wait(until time.Time) { _ = c.conn.SetReadDeadline(until) }
 
 // Owed is how many commands have been added whose replies have not been read.
 func (c *Conn) Owed() int { return c.owed }
+
+// ReceiveSoon is Receive for a caller who does nothing else meanwhile: a reply that may come within microseconds is polled for.
+func (c *Conn) ReceiveSoon() (Reply, error) {
+	c.soon = true
+	r, err := c.Receive()
+	c.soon = false
+	return r, err
+}
 
 // Receive reads the reply to the first command whose reply has not been read. If it does not come in time, the error is a
 // timeout, and it may be read later. After another error the connection can no longer be used.
@@ -132,7 +148,7 @@ func (c *Conn) read() error {
 	default:
 		c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
 	}
-	n, err := c.conn.Read(c.in[len(c.in):cap(c.in)])
+	n, err := c.next(c.in[len(c.in):cap(c.in)])
 	c.in = c.in[:len(c.in)+n]
 	if n > 0 {
 		c.used = time.Now()
@@ -146,6 +162,17 @@ func (c *Conn) read() error {
 	}
 	c.err = err
 	return err
+}
+
+// next reads what comes next, which it may poll for.
+func (c *Conn) next(buf []byte) (int, error) {
+	if c.soon {
+		c.soon = false
+		if n, done, err := c.poller.read(buf); done {
+			return n, err
+		}
+	}
+	return c.conn.Read(buf)
 }
 
 // Ended reports whether the server has ended the connection, or has sent what was not asked for, while it was not used.
