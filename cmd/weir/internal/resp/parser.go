@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 )
 
@@ -131,23 +132,28 @@ func (p *Parser) Next(buf []byte) (args [][]byte, n int, err error) {
 // short is how many bytes an argument has whose length is a digit or two, with all that belongs to it, at most.
 const short = len("$99\r\n") + 99 + len("\r\n")
 
+// shortHeader reads the length of an argument that has a digit or two, and returns it with the length of the header: 0 if it is
+// another one.
+func shortHeader(b *[5]byte) (size, n int) {
+	first, rest := b[1]-'0', b[2:]
+	switch {
+	case b[0] != '$' || first > 9:
+	case rest[0] == '\r' && rest[1] == '\n':
+		return int(first), 4
+	case first > 0 && rest[0]-'0' <= 9 && string(rest[1:]) == "\r\n":
+		return int(10*first + rest[0] - '0'), 5
+	}
+	return 0, 0
+}
+
 // shorts takes the short arguments that have arrived as a whole, which most have. It stops where it is not sure of something.
 func (p *Parser) shorts(buf []byte) {
 	pos, left := p.pos, p.left
-	most := min(p.limits.MaxBulk, 99)
-	for ; left > 0 && pos+6 <= len(buf) && pos+short <= p.limits.MaxCommand; left-- {
-		head := buf[pos : pos+6]
-		size, start := int(head[1]-'0'), pos+4
-		if head[2] != '\r' {
-			size, start = size*10+int(head[2]-'0'), pos+5
-			if head[2]-'0' > 9 || head[1] == '0' || head[3] != '\r' || head[4] != '\n' {
-				break
-			}
-		} else if head[3] != '\n' {
-			break
-		}
+	for ; left > 0 && pos+5 <= len(buf) && pos+short <= p.limits.MaxCommand; left-- {
+		size, n := shortHeader((*[5]byte)(buf[pos:]))
+		start := pos + n
 		end := start + size
-		if head[0] != '$' || head[1]-'0' > 9 || size > most || end+2 > len(buf) || buf[end] != '\r' || buf[end+1] != '\n' {
+		if n == 0 || size > p.limits.MaxBulk || end+2 > len(buf) || buf[end] != '\r' || buf[end+1] != '\n' {
 			break
 		}
 		p.args = append(p.args, buf[start:end:end])
@@ -155,6 +161,40 @@ func (p *Parser) shorts(buf []byte) {
 		pos = end + 2
 	}
 	p.pos, p.left = pos, left
+}
+
+// Frame is a command without one of its arguments: the bytes before that, and those behind it. The zero Frame is that of none.
+type Frame struct{ before, after []byte }
+
+// Frame is the command that [Parser.Next] has found last, and which is all of buf, without an argument that is not its name. It
+// is the zero Frame for a line of words. It is valid as long as buf does not change.
+func (p *Parser) Frame(buf []byte, argument int) Frame {
+	if argument >= len(p.starts) { // a line has none
+		return Frame{}
+	}
+	before := p.starts[argument-1] + len(p.args[argument-1]) + len("\r\n")
+	return Frame{buf[:before], buf[p.starts[argument]+len(p.args[argument]):]}
+}
+
+// String shows both parts.
+func (f Frame) String() string { return fmt.Sprintf("%q ... %q", f.before, f.after) }
+
+// Again finds a command with which buf begins, and which is that of a frame with another argument in it. n is how many bytes it
+// has; if it is 0, [Parser.Next] has to say what buf begins with. It returns what that would, in a part of the time.
+func (p *Parser) Again(buf []byte, f Frame) (argument []byte, n int) {
+	at := len(f.before)
+	if at == 0 || at+5 > len(buf) || p.state != atStart || !bytes.Equal(buf[:at], f.before) {
+		return nil, 0
+	}
+	size, head := shortHeader((*[5]byte)(buf[at:]))
+	start := at + head
+	end := start + size
+	n = end + len(f.after)
+	if head == 0 || size > p.limits.MaxBulk || n > min(p.limits.MaxCommand, len(buf)) ||
+		!bytes.Equal(buf[end:n], f.after) {
+		return nil, 0
+	}
+	return buf[start:end:end], n
 }
 
 // array continues an array of bulk strings.

@@ -52,6 +52,9 @@ func parse(t testing.TB, stream []byte, chunk int, l resp.Limits, stranger bool)
 				words = append(words, string(a))
 			}
 			found.commands = append(found.commands, words)
+			for i := 1; i < len(args); i++ {
+				checkAgain(t, p, buf[n:], p.Frame(buf[:n], i), i, l, stranger)
+			}
 			buf = buf[n:]
 		}
 		if len(stream) == 0 {
@@ -61,6 +64,77 @@ func parse(t testing.TB, stream []byte, chunk int, l resp.Limits, stranger bool)
 		n := min(chunk, len(stream))
 		buf = append(buf, stream[:n]...)
 		stream = stream[n:]
+	}
+}
+
+// checkAgain compares what Again finds with what Next does.
+func checkAgain(t testing.TB, p *resp.Parser, buf []byte, f resp.Frame, i int, l resp.Limits, stranger bool) {
+	t.Helper()
+	buf = slices.Clip(bytes.Clone(buf))
+	argument, n := p.Again(buf, f)
+	if n == 0 {
+		return
+	}
+	next := resp.NewParser(l)
+	next.Stranger = stranger
+	args, size, err := next.Next(buf)
+	if err != nil || size != n || !bytes.Equal(args[i], argument) || cap(argument) != len(argument) {
+		t.Fatalf("%q: again %q in %d bytes, want %q in %d, error %v", buf, argument, n, args, size, err)
+	}
+	// Without the argument, it is the command that the frame is of.
+	if next.Frame(buf[:n], i).String() != f.String() {
+		t.Fatalf("%q: %s, want %s", buf, next.Frame(buf[:n], i), f)
+	}
+}
+
+func TestParserFindsACommandAgain(t *testing.T) {
+	command := func(key string) string { return string(resp.AppendCommand(nil, "take", key, "15", "30")) }
+	long := strings.Repeat("x", 41)
+	p := resp.NewParser(resp.Limits{MaxBulk: 40, MaxCommand: 60})
+	first := []byte(command("a"))
+	if _, n, err := p.Next(first); err != nil || n != len(first) {
+		t.Fatal(n, err)
+	}
+	f := p.Frame(first, 1)
+	for _, key := range []string{"", "a", "b", "0123456789", "\r\n$1\r\n", long[:23]} {
+		stream := command(key)
+		for size := range len(stream) {
+			if _, n := p.Again([]byte(stream[:size]), f); n != 0 {
+				t.Errorf("%q: %d bytes", stream[:size], n)
+			}
+		}
+		for _, rest := range []string{"", "*", stream} {
+			if got, n := p.Again([]byte(stream+rest), f); string(got) != key || n != len(stream) {
+				t.Errorf("%q: %q in %d bytes", stream+rest, got, n)
+			}
+		}
+	}
+	for _, other := range []string{
+		command(long[:24]), command(long), string(resp.AppendCommand(nil, "Take", "a", "15", "30")), "take a 15 30\r\n",
+		string(resp.AppendCommand(nil, "take", "a", "15", "31")), string(resp.AppendCommand(nil, "take", "a", "15")),
+		strings.Replace(command("a"), "$1\r\na", "$01\r\na", 1), strings.Replace(command("a"), "$1\r\na", "$:\r\na23456789", 1),
+		strings.Replace(command("a"), "$1\r\na", "$2\r\na", 1), strings.Replace(command("a"), "$1\r\na", "$1\n\ra", 1),
+		strings.Replace(command("a"), "$1\r\na", "+1\r\na", 1), strings.Replace(command("a"), "$1\r\na", "$1/\r\na", 1),
+	} {
+		if got, n := p.Again([]byte(other), f); n != 0 {
+			t.Errorf("%q: %q in %d bytes", other, got, n)
+		}
+	}
+	if _, n := p.Again(first, resp.Frame{}); n != 0 {
+		t.Errorf("%d bytes of no frame", n)
+	}
+	line := []byte("take a 15 30\r\n")
+	if _, n, err := p.Next(line); err != nil || n != len(line) {
+		t.Fatal(n, err)
+	}
+	if f = p.Frame(line, 1); f.String() != (resp.Frame{}).String() {
+		t.Errorf("the frame of a line is %s", f)
+	}
+	if _, n, err := p.Next(first[:6]); err != nil || n != 0 {
+		t.Fatal(n, err)
+	}
+	if _, n := p.Again(first, f); n != 0 {
+		t.Errorf("%d bytes within a command", n)
 	}
 }
 
@@ -179,6 +253,7 @@ func TestParserAllocatesNothing(t *testing.T) {
 func FuzzParser(f *testing.F) {
 	for _, s := range []string{
 		"*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n", "*1\r\n$4\r\nPING\r\nPING\r\n*0\r\n\r\n*-1\r\n", `a "b\x41" 'c\''` + "\r\n",
+		"*2\r\n$1\r\na\r\n$2\r\nbc\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n*2\r\n$1\r\na\r\n$11\r\n01234567890\r\n",
 		"*3\r\n$1\r\na\r\n$2\r\nbc\r\n$0\r\n\r\n*1\r\n$", "*1\r\n$70000\r\n", "\"\n", "*1\r\n$30\r\n012345678901234567890123456789\r\n",
 	} {
 		f.Add([]byte(s), uint8(3), false)

@@ -247,6 +247,10 @@ func TestNumbersOfAllLengths(t *testing.T) {
 			t.Errorf("%d: %q, want %q", n, w.Bytes(), want)
 		}
 	}
+	for n := range int64(10_000) { // all that four digits can be, in both halves of eight
+		check(n)
+		check(n*10_000 + 9999 - n)
+	}
 	check(math.MinInt64)
 	check(math.MaxInt64)
 	for power := int64(1); power <= 1_000_000_000_000_000_000/10; power *= 10 {

@@ -21,7 +21,8 @@ type Writer struct {
 	// Proto is [RESP2] or [RESP3]. Anything but RESP3 is RESP2.
 	Proto int
 
-	b []byte
+	b     []byte
+	start beginning
 }
 
 // Bytes is what was written since the last [Writer.Reset]. It is valid until the next call.

@@ -190,7 +190,13 @@ func (c *conn) answer() bool {
 	full := len(c.in) == cap(c.in)
 	read, commands := 0, int64(0)
 	for !c.ending {
-		args, n, err := c.parser.Next(c.in[read:])
+		in := c.in[read:]
+		if n := c.again(in); n > 0 {
+			read += n
+			commands++
+			continue
+		}
+		args, n, err := c.parser.Next(in)
 		if err != nil {
 			c.decide()
 			c.w.Error(err.Error())
@@ -203,7 +209,7 @@ func (c *conn) answer() bool {
 		}
 		read += n
 		if len(args) > 0 {
-			c.execute(args, read < len(c.in))
+			c.execute(args, in[:n], read < len(c.in))
 			commands++
 		}
 		if c.w.Len() >= coalesced && !c.flush() {
@@ -374,8 +380,8 @@ func (c *conn) setReadDeadline(by time.Time) error {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// execute answers one command, at once or in a batch with others if more has arrived.
-func (c *conn) execute(args [][]byte, more bool) {
+// execute answers one command, whose bytes are in, at once or in a batch with others if more has arrived.
+func (c *conn) execute(args [][]byte, in []byte, more bool) {
 	w := &c.w
 	cmd := c.last
 	if cmd == nil || !bytes.Equal(args[0], c.lastName[:c.lastSize]) {
@@ -383,7 +389,7 @@ func (c *conn) execute(args [][]byte, more bool) {
 			c.last, c.lastSize = cmd, copy(c.lastName[:], args[0])
 		}
 	}
-	if cmd != nil && cmd.plan != nil && (more || c.batch != nil) && c.gather(cmd, args) {
+	if cmd != nil && cmd.plan != nil && (more || c.batch != nil) && c.gather(cmd, args, in) {
 		return
 	}
 	c.decide()
