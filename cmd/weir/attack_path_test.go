@@ -52,7 +52,7 @@ func TestAttackPathConfusion(t *testing.T) {
 		"/assets/..//login/alice", "/assets/%2e%2e/login/alice", "/assets/%2E./login/alice", "/assets/.%2e%2flogin%2falice",
 		"/%6cogin/alice", "/%6C%6F%67%69%6E/%61lice", "/login%2falice", "/login/%2e/alice", "/login/alice?x=/assets/",
 		"/login/alice%3fx",
-		"/login/alice;jsessionid=1", "/login/alice%00", "/login/alice%20", "/login/bob%2f..%2falice",
+		"/login/alice;jsessionid=1", "/login;x/alice", "/assets/..;/login/alice", "/login/alice%00", "/login/alice%20", "/login/bob%2f..%2falice",
 		"http://shop.example/login/alice",
 		"/../login/alice", "/%2e%2e/login/alice", "/login/alice#/assets/", "/login/alice%23", "/login/ALICE",
 		"//assets/../login/alice",
@@ -67,7 +67,7 @@ func TestAttackPathConfusion(t *testing.T) {
 	}
 	// Those are other pages: patterns are exact about case and trailing slashes, as those of net/http are.
 	for _, target := range []string{
-		"/LOGIN/alice", "/login", "/login/alice/", "/login/alice/x", "/assets/login/alice", "/login;x/alice",
+		"/LOGIN/alice", "/login", "/login/alice/", "/login/alice/x", "/assets/login/alice",
 		"/assets/..%00/login/alice",
 	} {
 		if limited(target) {

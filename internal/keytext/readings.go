@@ -13,15 +13,61 @@ import (
 // or once it is decoded until no encoding is left? Is a backslash a slash? Are empty and dot segments resolved (of a path that is
 // split first: also those that are encoded), or left? A slash within a segment is written %2F. Two spellings that differ in
 // nothing but percent-encoding that has no meaning have the same readings. Some servers take "//host/path" for a URL: "/path" is
-// a reading of that as well.
+// a reading of that as well. Servers of Java drop what begins with a semicolon in a segment, its parameters. All readings of what
+// is left are readings, too.
 func Readings(decoded, raw string) []string {
-	if raw == "" && IsCleanPath(decoded) && strings.IndexByte(decoded, '\\') < 0 && !hasEscape(decoded) {
+	if raw == "" && IsCleanPath(decoded) && !strings.ContainsAny(decoded, `\;`) && !hasEscape(decoded) {
 		return nil
 	}
 	if decoded == "" || decoded == "*" {
 		return nil
 	}
 	r := readings{clean: CleanPath(decoded)}
+	r.read(decoded, raw)
+	if sent := withoutParameters(raw); sent != raw {
+		r.add(CleanPath(decodeOnce(sent)))
+		r.read(decodeOnce(sent), sent)
+	}
+	before := decoded
+	for _, text := range [...]string{decoded, decodeAll(decoded)} {
+		if bare := withoutParameters(text); bare != text && bare != before {
+			r.add(CleanPath(bare))
+			r.read(bare, "")
+			before = bare
+		}
+	}
+	return r.others
+}
+
+// withoutParameters is a path without what begins with a semicolon in each segment.
+func withoutParameters(path string) string {
+	if strings.IndexByte(path, ';') < 0 {
+		return path
+	}
+	b := make([]byte, 0, len(path))
+	dropped := false
+	for i := range len(path) {
+		switch path[i] {
+		case ';':
+			dropped = true
+		case '/':
+			dropped = false
+		}
+		if !dropped {
+			b = append(b, path[i])
+		}
+	}
+	return "/" + strings.TrimPrefix(string(b), "/")
+}
+
+// readings collects what differs.
+type readings struct {
+	clean  string
+	others []string
+}
+
+// read adds the readings of a path whose parameters, if it has any, belong to its segments.
+func (r *readings) read(decoded, raw string) {
 	if path, ok := behindAuthority(decoded); ok {
 		r.add(CleanPath(path))
 		if path, ok = behindAuthority(raw); ok {
@@ -38,7 +84,6 @@ func Readings(decoded, raw string) []string {
 			r.add("/" + strings.TrimPrefix(text, "/"))
 		}
 	}
-	return r.others
 }
 
 // behindAuthority returns what follows the authority of a path that begins with two slashes, as a URL without a scheme does.
@@ -50,12 +95,6 @@ func behindAuthority(path string) (rest string, ok bool) {
 		return "/" + path[2+i+1:], true
 	}
 	return "/", true
-}
-
-// readings collects what differs.
-type readings struct {
-	clean  string
-	others []string
 }
 
 func (r *readings) add(path string) {

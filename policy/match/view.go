@@ -118,11 +118,11 @@ func (v *View) ReadAs(reading string) {
 	v.path, v.pathRead, v.pattern, v.unbound = reading, true, nil, nil
 }
 
-// hasSeveralReadings reports whether a clean path has what servers read differently. Most paths are too short for two searches by
+// hasSeveralReadings reports whether a clean path has what servers read differently. Most paths are too short for searches by
 // [strings.IndexByte] to pay.
 func hasSeveralReadings(path string) bool {
 	for i := range len(path) {
-		if c := path[i]; c == '%' || c == '\\' {
+		if c := path[i]; c == '%' || c == '\\' || c == ';' {
 			return true
 		}
 	}
