@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,29 @@ func TestOldFilesAreRemoved(t *testing.T) {
 	open(t, adminguard.AuditOptions{Path: filepath.Join(dir, "audit.log"), Megabytes: 1, Files: 1})
 	if files, err = filepath.Glob(filepath.Join(dir, "*.log")); err != nil || len(files) != 3 {
 		t.Errorf("%q %v", files, err)
+	}
+}
+
+// TestOldFilesOfAnotherClock: what was put aside last is kept, also if the clock has gone back since another file was.
+func TestOldFilesOfAnotherClock(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "audit-2099-01-01T00-00-00.000000000.log"), []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, adminguard.AuditOptions{Path: filepath.Join(dir, "audit.log"), Megabytes: 1, Files: 1})
+	for i := range 6 { // two fit in a file
+		l.Add(operator.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 400_000)})
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "audit-*.log"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q %v", files, err)
+	}
+	var keys []string
+	for _, e := range lines(t, files[0]) {
+		keys = append(keys, e.Key)
+	}
+	if !slices.Equal(keys, []string{"2", "3"}) {
+		t.Errorf("%s has the entries %q", files[0], keys)
 	}
 }
 

@@ -63,10 +63,15 @@ func (r *rotated) open() error {
 	return nil
 }
 
-// putAside gives the file another name, which no file has.
+// putAside gives the file a name behind those of all that were put aside before, also if the clock has gone back since: the first
+// of them are the oldest.
 func (r *rotated) putAside() error {
 	before, after := r.around()
-	for at := time.Now().UTC(); ; at = at.Add(1) {
+	at := time.Now().UTC()
+	if _, last := r.aside(); at.Before(last) {
+		at = last.Add(1)
+	}
+	for ; ; at = at.Add(1) {
 		name := filepath.Join(filepath.Dir(r.path), before+at.Format(asideForm)+after)
 		if _, err := os.Lstat(name); err != nil { // if it is another error, the next call has it too
 			return os.Rename(r.path, name)
@@ -79,21 +84,25 @@ func (r *rotated) removeOld() {
 	if r.kept == 0 {
 		return
 	}
-	dir := filepath.Dir(r.path)
-	entries, _ := os.ReadDir(dir) // by their names
+	aside, _ := r.aside()
+	for _, name := range aside[:max(len(aside)-r.kept, 0)] {
+		_ = os.Remove(filepath.Join(filepath.Dir(r.path), name))
+	}
+}
+
+// aside returns the names of those put aside, in order, and the time in the last of them.
+func (r *rotated) aside() (names []string, last time.Time) {
+	entries, _ := os.ReadDir(filepath.Dir(r.path)) // by their names
 	before, after := r.around()
-	var aside []string
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), before) || !strings.HasSuffix(e.Name(), after) || len(e.Name()) < len(before)+len(after) {
 			continue
 		}
-		if _, err := time.Parse(asideForm, e.Name()[len(before):len(e.Name())-len(after)]); err == nil {
-			aside = append(aside, e.Name())
+		if at, err := time.Parse(asideForm, e.Name()[len(before):len(e.Name())-len(after)]); err == nil {
+			names, last = append(names, e.Name()), at
 		}
 	}
-	for _, name := range aside[:max(len(aside)-r.kept, 0)] {
-		_ = os.Remove(filepath.Join(dir, name))
-	}
+	return names, last
 }
 
 // around returns what is before and after the time in the names of files that were put aside.
