@@ -42,7 +42,7 @@ const (
 	patternFlat      = "of at most 64 segments"
 	patternClean     = "without empty segments, . and ..: paths are compared without them"
 	patternSlash     = "without %2F: paths are compared decoded"
-	patternStar      = "with {name} for a segment, and {name...} or a slash at the end for all below: a star itself is written %2A"
+	patternStar      = "with {name} for a segment, and {name...} or a slash at the end for all below; a star itself is %2A"
 	patternNoQuery   = "without ? and #: expressions look at queries, and in a path these are written %3F and %23"
 	patternWhole     = "with wildcards that are whole segments, such as {id}"
 	patternName      = "with wildcards whose names are letters, digits and _, such as {id}"
