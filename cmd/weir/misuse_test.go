@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -52,6 +51,7 @@ func TestMisuse(t *testing.T) {
 		"config schema now":                   `unexpected argument "now"`,
 		"test":                                `test needs a FILE of tests`,
 		"test x --run (":                      `--run "(": is not a regular expression`,
+		"replay /nowhere/x.log":               `FILE "/nowhere/x.log": no such file or directory: must be an access log`,
 		"replay x.log --limit \x1b[31m":       `--limit "\x1b[31m": must be permits/period`,
 	} {
 		got := weir(t, nil, strings.Fields(args)...)
@@ -66,10 +66,10 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestFailure(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "missing.log")
-	got := weir(t, nil, "replay", missing)
-	if got.status != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, "weir: access log: ") ||
-		!strings.Contains(got.stderr, missing) || strings.Contains(got.stderr, "--help") {
+	const nobody = "http://127.0.0.1:1"
+	got := weir(t, nil, "admin", "policies", "--server", nobody)
+	if got.status != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, "weir: "+nobody+" is not reachable") ||
+		strings.Contains(got.stderr, "--help") {
 		t.Errorf("status %d: %s%s", got.status, got.stdout, got.stderr)
 	}
 }

@@ -2,16 +2,20 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// totalSize is the size of all files together, 0 if it is not known. A file that is not there is an error, so that nothing
-// is done for a name that was misspelt.
+// totalSize is the size of all files together, 0 if it is not known. A file that is not there is an error, and so is a
+// directory, so that nothing is done for a name that was misspelt.
 func totalSize(files []string) (int64, error) {
 	var total int64
 	known := true
@@ -21,8 +25,14 @@ func totalSize(files []string) (int64, error) {
 			continue
 		}
 		info, err := os.Stat(name)
+		if err == nil && info.IsDir() {
+			err = syscall.EISDIR
+		}
 		if err != nil {
-			return 0, fmt.Errorf("weir: access log: %w", err)
+			if failed, ok := errors.AsType[*fs.PathError](err); ok {
+				err = failed.Err
+			}
+			return 0, flags.Errorf("FILE %q: %v: must be an access log, or - for the standard input", name, err)
 		}
 		known = known && info.Mode().IsRegular()
 		total += info.Size()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/replay"
 )
 
@@ -342,7 +343,7 @@ func TestUnreadableFiles(t *testing.T) {
 
 	for _, missing := range []string{filepath.Join(t.TempDir(), "missing.log"), t.TempDir()} {
 		text, err = run(t.Context(), nil, good, missing)
-		if err == nil || !strings.Contains(err.Error(), missing) {
+		if _, misuse := errors.AsType[*flags.Error](err); !misuse || !strings.Contains(err.Error(), missing) || text != "" {
 			t.Errorf("%s: %v\n%s", missing, err, text)
 		}
 	}
