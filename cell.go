@@ -217,17 +217,19 @@ func (c *cell) peek(d *Decision, n int64) {
 		*d = c.gate.decision(c.gate.peek(c.now, n))
 		return
 	}
-	r := c.result(n)
-	c.answer(d, &r)
+	c.foresee(d, n)
 	c.refuseClosed(d)
 }
 
-// result is what the algorithm says, without a gate.
-func (c *cell) result(n int64) algo.Result {
+// foresee fills d with what the algorithm says, without a gate.
+func (c *cell) foresee(d *Decision, n int64) {
+	var r algo.Result
 	if c.slot == nil {
-		return c.terms.fresh(n)
+		r = c.terms.fresh(n)
+	} else {
+		r = c.terms.law.Peek(c.slot.State(), c.now, n)
 	}
-	return c.terms.law.Peek(c.slot.State(), c.now, n)
+	c.answer(d, &r)
 }
 
 // ask fills d with what try would, and takes nothing.

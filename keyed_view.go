@@ -133,8 +133,7 @@ func (c *cell) look() keyState {
 	s := keyState{hash: c.hash}
 	g := c.gate
 	if g == nil {
-		r := c.result(0)
-		c.answer(&s.decision, &r)
+		c.foresee(&s.decision, 0)
 		s.held = c.terms.limit
 		return s
 	}

@@ -51,7 +51,9 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict) {
 			v.bind()
 		}
 	}
-	e.compare(ctx, v, refusing, by)
+	if w.snapshot.compares {
+		e.compare(ctx, v, refusing, by)
+	}
 	if !v.Allowed {
 		v.releaseExtra() // it is not served
 	}

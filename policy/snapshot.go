@@ -25,6 +25,7 @@ type snapshot struct {
 	lockouts bool // some policy has one
 	denies   bool // some rule denies requests, or would
 	told     bool // some policy has OnDecided
+	compares bool // some policy is in shadow, or has a candidate
 }
 
 // policy is the one of a name, nil if there is none.
@@ -210,6 +211,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		}
 		s.lockouts = s.lockouts || live.Lockout != nil
 		s.told = s.told || live.OnDecided != nil
+		s.compares = s.compares || live.Mode == ModeShadow || len(live.candidate) > 0
 	}
 	return s, nil
 }

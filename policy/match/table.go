@@ -200,7 +200,9 @@ func (t *networkTable) freeze() {
 }
 
 // begin is where the search for a network begins. An odd factor leaves no two of them alike.
-func (t *networkTable) begin(network uint32) int { return int(uint64(network) * (textKeys[0] | 1) >> t.move) }
+func (t *networkTable) begin(network uint32) int {
+	return int(uint64(network) * (textKeys[0] | 1) >> t.move)
+}
 
 // get4 returns the place of the network that an address of IPv4 is in.
 func (t *networkTable) get4(client uint32) slot {
