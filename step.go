@@ -447,7 +447,7 @@ func (s *step) undo(parts int) {
 			continue
 		}
 		if !s.moved && p.slot.Tag() == p.terms.tag {
-			// It became fresh at this time before, too, and since then its shard was locked: that it is due need not be said again.
+			// It became fresh at this time before, too, and its shard has been locked since: the table knows when it is due.
 			copy(p.slot.State(), s.saved[p.saved:])
 			continue
 		}

@@ -167,20 +167,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		s.version = old.version + 1
 	}
 	s.live = make([]livePolicy, len(p.set.Policies))
-	s.briefs = make([]ruleBrief, len(p.set.Rules))
-	for i := range p.set.Rules {
-		rule := &p.set.Rules[i]
-		count := new(ruleCount)
-		if old != nil {
-			if at, ok := old.rules[rule.Name]; ok {
-				count = old.briefs[at].count
-			}
-		}
-		if count.often == nil && s.index.MatchesAll(int32(i)) {
-			count = &ruleCount{often: new(tally.Tally), before: count}
-		}
-		s.briefs[i] = ruleBrief{count, p.uses[i], rule.Deny, rule.When != nil, rule.Exempt, rule.Final, rule.Afterwards}
-	}
+	s.abbreviate(old)
 	for i := range s.live {
 		s.live[i].Policy = &p.set.Policies[i]
 	}
@@ -214,6 +201,24 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		s.compares = s.compares || live.Mode == ModeShadow || len(live.candidate) > 0
 	}
 	return s, nil
+}
+
+// abbreviate makes the briefs of all rules. Those that there were before go on to count.
+func (s *snapshot) abbreviate(old *snapshot) {
+	s.briefs = make([]ruleBrief, len(s.set.Rules))
+	for i := range s.set.Rules {
+		rule := &s.set.Rules[i]
+		count := new(ruleCount)
+		if old != nil {
+			if at, ok := old.rules[rule.Name]; ok {
+				count = old.briefs[at].count
+			}
+		}
+		if count.often == nil && s.index.MatchesAll(int32(i)) {
+			count = &ruleCount{often: new(tally.Tally), before: count}
+		}
+		s.briefs[i] = ruleBrief{count, s.uses[i], rule.Deny, rule.When != nil, rule.Exempt, rule.Final, rule.Afterwards}
+	}
 }
 
 func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {

@@ -31,7 +31,7 @@ type textEntry struct {
 }
 
 // textSeed and textKeys keep those who send requests from choosing texts that meet in one place.
-var textSeed, textKeys = maphash.MakeSeed(), [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // chosen once, and told to nobody
+var textSeed, textKeys = maphash.MakeSeed(), [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // told to nobody
 
 // hashText is a hash of s. Most texts are short, and are multiplied at once.
 func hashText(s string) uint64 {
