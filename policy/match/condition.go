@@ -138,7 +138,7 @@ func (c *Conditions) clientHolds(v *View) bool {
 func (c *Conditions) headerHolds(v *View) bool {
 	for i := range c.headers {
 		h := &c.headers[i]
-		if !h.matches(FirstValue(v.Header, h.name)) {
+		if !h.matches(v.field(h.name)) {
 			return false
 		}
 	}

@@ -154,7 +154,7 @@ func (x *Index) look(n *node, v *View, found []int32) []int32 {
 	}
 	for i := range n.headers {
 		h := &n.headers[i]
-		if value, ok := FirstValue(v.Header, h.name); ok {
+		if value, ok := v.field(h.name); ok {
 			if p := h.values.get(value); p != nowhere {
 				found = x.open(p, v, n.known|onHeader, found)
 			}

@@ -1,6 +1,7 @@
 package match
 
 import (
+	"net/http"
 	"net/netip"
 
 	"github.com/weirhq/weir/internal/keytext"
@@ -52,6 +53,18 @@ func FirstValue(h Header, name string) (string, bool) {
 		return values[0], true
 	}
 	return "", false
+}
+
+// field is FirstValue for a name that is known to be in canonical form, which Values of [http.Header] would make sure of for each
+// request.
+func (v *View) field(name string) (string, bool) {
+	if h, ok := v.Header.(http.Header); ok {
+		if values := h[name]; len(values) > 0 {
+			return values[0], true
+		}
+		return "", false
+	}
+	return FirstValue(v.Header, name)
 }
 
 // CleanPath is the path without empty and dot segments, or that of the reading.
