@@ -31,23 +31,24 @@
 -- and the state that the rest of the decision is computed from. After 3 the same follows without the time, which is that of the
 -- record. Nothing is written before it is known that nothing is missing. For several requests, there is a list of replies.
 local spread = unpack
-local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local sub, byte, floor = string.sub, string.byte, math.floor
-local GUARD, MARGIN, MOST, IDLE = 10000000, 1000, 10000, 3600000000
+local call, unpack, pack, byte = redis.call, struct.unpack, struct.pack, string.byte
+local IDLE = 3600000000
 
 -- The request that is most usual, a bucket whose record need only be changed in place, stands before all functions, as to make them
 -- takes as long as to decide it. What is not so is decided below, by what has been read here.
 local clock, found
-if not KEYS[2] and byte(ARGV[2] or ARGV[1], 2) == 84 and (not ARGV[2] or byte(ARGV[1]) == 1) then
-  local now = ARGV[2] and unpack('<d', ARGV[1], 3) or -1
+local key, head, charge = KEYS[1], ARGV[1], ARGV[2]
+if not charge then head, charge = nil, head end
+if not KEYS[2] and byte(charge, 2) == 84 and (not head or byte(head) == 1) then
+  local now = head and unpack('<d', head, 3) or -1
   if now < 0 then
     local t = call('TIME')
     clock = t[1] * 1000000 + t[2]
     now = clock
   end
-  found = call('GET', KEYS[1])
+  found = call('GET', key)
   if found and #found == 58 then
-    local per, limit, num, n, fus, fpart, us, part = unpack('<dddxddddd', ARGV[2] or ARGV[1], 3)
+    local per, limit, num, n, fus, fpart, us, part = unpack('<dddxddddd', charge, 3)
     local alg, was, burst, by, flag, at, w, x, kept = unpack('<BdddBdddd', found)
     if alg == 84 and was == per and burst == limit and by == num and flag == 0 and at <= now and n > 0 then
       w = w - (now - at)
@@ -59,13 +60,15 @@ if not KEYS[2] and byte(ARGV[2] or ARGV[1], 2) == 84 and (not ARGV[2] or byte(AR
       if part > 0 then need = need + 1 end
       if kept >= need and kept - need <= 2 * IDLE then
         local state = pack('<ddd', now, us, part)
-        call('SETRANGE', KEYS[1], '26', state)
+        call('SETRANGE', key, '26', state)
         return '\3\1' .. state
       end
     end
   end
 end
 
+local sub, floor = string.sub, math.floor
+local GUARD, MARGIN, MOST = 10000000, 1000, 10000
 local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
 -- What the argument says that was read last, as those of several requests are often the same.
 local seen, code, header, hlen, behind, limit, window, segments, num, fus, fpart, n, wus, wpart
@@ -231,14 +234,14 @@ end
 
 local several = byte(ARGV[1], 1) == 0
 if not several and not KEYS[2] then -- the usual request, in as few steps as it can be
-  local op, _, now = read(ARGV[2] and ARGV[1])
+  local op, _, now = read(head)
   if op == TAKE then
-    read_charge(ARGV[2] or ARGV[1])
+    read_charge(charge)
     local rec = found
-    if rec == nil then rec = call('GET', KEYS[1]) end
+    if rec == nil then rec = call('GET', key) end
     if not rec or sub(rec, 1, hlen + 1) == header then
       local reply, state, need = taken(rec, rec and hlen + 2, rec and #rec - 8, now)
-      if state then write(call, KEYS[1], rec, header, behind, state, need, now) end
+      if state then write(call, key, rec, header, behind, state, need, now) end
       if reply then return reply end
     end
   end

@@ -112,18 +112,11 @@ func newDispatcher(servers *servers, script, digest string, o Options) (*dispatc
 	return d, nil
 }
 
-// call sends the script with keys and args, and returns its reply. An error says that it may or may not have run.
-func (d *dispatcher) call(ctx context.Context, keys, args []string) (string, error) {
-	return d.callWithin(ctx, d.timeout, keys, args)
-}
-
-// callWithin is call for a caller who waits for so long.
-func (d *dispatcher) callWithin(ctx context.Context, timeout time.Duration, keys, args []string) (string, error) {
+// call sends the script with keys and args, and returns its reply, which it waits for until a time that has not come yet. An error
+// says that it may or may not have run.
+func (d *dispatcher) call(ctx context.Context, until time.Time, keys, args []string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", unavailable(err)
-	}
-	if timeout <= 0 {
-		return "", unavailable(errLate)
 	}
 	if d.inFlight.Add(1) > d.max {
 		d.inFlight.Add(-1)
@@ -134,7 +127,6 @@ func (d *dispatcher) callWithin(ctx context.Context, timeout time.Duration, keys
 	if d.servers.cluster {
 		r.slot = slotOf(keys[0])
 	}
-	until := time.Now().Add(timeout)
 	var before error // why it has not run
 	for redirects := 0; ; {
 		given, err := d.ask(ctx, r, until)
@@ -219,12 +211,11 @@ func (d *dispatcher) direct(ctx context.Context, s *sender, r *request, until ti
 	if !d.usable(s) {
 		return false, false, nil
 	}
-	late := errLate
+	late, began := errLate, until.Add(-d.timeout)
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {
 		until, late = at, context.DeadlineExceeded
 	}
 	stop := interruptedBy(ctx, s.conn)
-	began := time.Now()
 	reply, err := d.one(ctx, s.conn, r, until)
 	if stop != nil && stop() {
 		late = ctx.Err()

@@ -180,9 +180,12 @@ func (s *Store) run(ctx context.Context, p *part, op byte, extra int64, id strin
 	if op == opReserve || op == opSettle {
 		p.full = 1
 	}
-	began := time.Now()
-	for range 3*len(p.charges) + 3 { // more than it can need
-		reply, err := s.dispatch.callWithin(ctx, s.options.Timeout-time.Since(began), s.keys(p), s.arguments(p))
+	until := time.Now().Add(s.options.Timeout)
+	for i := range 3*len(p.charges) + 3 { // more than it can need
+		if i > 0 && !time.Now().Before(until) {
+			return reader{}, unavailable(errLate)
+		}
+		reply, err := s.dispatch.call(ctx, until, s.keys(p), s.arguments(p))
 		if err != nil {
 			return reader{}, err
 		}
@@ -317,7 +320,7 @@ func (s *Store) reset(ctx context.Context, charges []store.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		keys := []string{s.key(c, kindRecord), s.key(c, kindReservations), s.key(c, kindDue)}
-		if _, err := s.dispatch.call(ctx, keys, []string{s.head(opReset, 1, 0, ""), ""}); err != nil {
+		if _, err := s.dispatch.call(ctx, time.Now().Add(s.options.Timeout), keys, []string{s.head(opReset, 1, 0, ""), ""}); err != nil {
 			return err
 		}
 	}

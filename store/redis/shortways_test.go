@@ -48,9 +48,9 @@ func TestShortWays(t *testing.T) {
 	}
 	const parse = "local function parse(h)" // where the short ways are behind it
 	short.rewrite(t, parse, "redis.call('INCR', 'counted:' .. KEYS[1])\n"+parse)
-	const inPlace = "call('SETRANGE', KEYS[1], '26', state)"
+	const inPlace = "call('SETRANGE', key, '26', state)"
 	short.rewrite(t, inPlace, inPlace+"\nredis.call('INCR', 'in place')")
-	long.rewrite(t, "if not KEYS[2] and byte(ARGV[2] or ARGV[1], 2) == 84", "if false")
+	long.rewrite(t, "if not KEYS[2] and byte(charge, 2) == 84", "if false")
 	long.rewrite(t, "if op == TAKE then", "if false then")
 	long.rewrite(t, "if op == TAKE and nk < 2 and not reply then", "if false then")
 	long.rewrite(t, "if op >= DEBIT and not KEYS[2] then", "if false then")

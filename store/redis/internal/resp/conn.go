@@ -20,7 +20,7 @@ type Conn struct {
 	from int    // where in it begins what was not taken
 	scan scanner
 	owed int       // commands whose replies have not been read
-	used time.Time // when it last read
+	used time.Time // when it was last about to be used
 	err  error     // why it can no longer be used
 
 	poller poller
@@ -151,7 +151,6 @@ func (c *Conn) read() error {
 	n, err := c.next(c.in[len(c.in):cap(c.in)])
 	c.in = c.in[:len(c.in)+n]
 	if n > 0 {
-		c.used = time.Now()
 		return nil
 	}
 	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // of a connection itself
@@ -175,20 +174,25 @@ func (c *Conn) next(buf []byte) (int, error) {
 	return c.conn.Read(buf)
 }
 
-// Ended reports whether the server has ended the connection, or has sent what was not asked for, while it was not used.
+// Ended reports, to a caller who is about to use the connection, whether the server has ended it, or has sent what was not asked for,
+// while it was not used.
 func (c *Conn) Ended() bool {
 	const recent = time.Millisecond
 	if c.err != nil || c.unasked() {
 		return true
 	}
-	if time.Since(c.used) < recent {
-		return false
+	now := time.Now()
+	if now.Sub(c.used) >= recent {
+		conn := c.conn
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = t.NetConn()
+		}
+		if conn.SetReadDeadline(time.Time{}) != nil || readable(conn) {
+			return true
+		}
 	}
-	conn := c.conn
-	if t, ok := conn.(*tls.Conn); ok {
-		conn = t.NetConn()
-	}
-	return conn.SetReadDeadline(time.Time{}) != nil || readable(conn)
+	c.used = now
+	return false
 }
 
 // Close ends the connection.
