@@ -151,7 +151,7 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	hash := l.hashOf(c.Policy, c.Key)
 	s := l.shard(hash)
 	now := l.now()
-	s.lock.Lock()
+	lock(&s.lock)
 	defer s.lock.Unlock()
 	e := s.find(hash, c.Policy, c.Key)
 	switch {

@@ -201,7 +201,7 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 	hash := o.hashOf(c.Policy, c.Key)
 	s := o.shard(hash)
 	now := o.now()
-	s.lock.Lock()
+	lock(&s.lock)
 	defer s.lock.Unlock()
 	k, v := o.judgeKnown(hash, c, now, d)
 	if v == verdictGrant {
