@@ -65,6 +65,7 @@ func run(cmd *cobra.Command, o *options) error {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 	}
+	boundGarbage()
 	ctx := cmd.Context()
 	// On a terminal a person reads along: a few lines for people take the place of what is only informative, unless that is asked
 	// for.
