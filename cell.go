@@ -462,7 +462,8 @@ func (c *cell) acquire(ctx context.Context, latest *atomic.Pointer[terms], n int
 	for attempt := 0; !c.full; {
 		c.lock(latest)
 		if c.gate != nil {
-			return c.gate.acquireEntered(ctx, c.now, n, reserve)
+			err = c.gate.acquireEntered(ctx, c.now, n, reserve, &l)
+			return l, err
 		}
 		c.now = k.now()
 		ok := c.take(d, n, reserve)

@@ -300,12 +300,14 @@ func (p *pool) TryReserve(n int64) Lease { return p.TryAcquire(n) }
 // Acquire implements [Acquirer].
 func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
 	if over(ctx) {
-		return p.gate.Acquire(ctx, n)
+		err = p.acquire(ctx, n, false, &l)
+		return l, err
 	}
 	if p.try(&l, n, false) {
 		return l, nil
 	}
-	return p.acquireBegun(ctx, n, false)
+	err = p.acquireBegun(ctx, n, false, &l)
+	return l, err
 }
 
 // Reserve is Acquire: permits are released when the lease ends, whatever it cost.

@@ -226,14 +226,19 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 
 func (g *gate) lease(n int64, d Decision, m algo.Mark, reserve bool, u under) Lease {
 	l := Lease{decision: d, permits: n}
-	if d.Allowed && n > 0 && (reserve || g.returned) {
-		c := l.bind(g.owner, n)
-		c.mark, c.under = m, u
+	g.bind(&l, &m, reserve, &u)
+	return l
+}
+
+// bind gives l the claim on its permits if they may come back.
+func (g *gate) bind(l *Lease, m *algo.Mark, reserve bool, u *under) {
+	if l.decision.Allowed && l.permits > 0 && (reserve || g.returned) {
+		c := l.bind(g.owner, l.permits)
+		c.mark, c.under = *m, *u
 		if g.grants != nil {
 			g.grants.granted(l.claim, l.decision)
 		}
 	}
-	return l
 }
 
 func (g *gate) invalid(n int64) Lease {
@@ -244,56 +249,88 @@ func (g *gate) invalid(n int64) Lease {
 }
 
 // Acquire implements [Acquirer].
-func (g *gate) Acquire(ctx context.Context, n int64) (Lease, error) {
-	return g.acquire(ctx, n, false)
+func (g *gate) Acquire(ctx context.Context, n int64) (l Lease, err error) {
+	err = g.acquire(ctx, n, false, &l)
+	return l, err
 }
 
 // Reserve implements [Acquirer].
-func (g *gate) Reserve(ctx context.Context, n int64) (Lease, error) {
-	return g.acquire(ctx, n, true)
+func (g *gate) Reserve(ctx context.Context, n int64) (l Lease, err error) {
+	err = g.acquire(ctx, n, true, &l)
+	return l, err
 }
 
 // canceled is what a call gets whose context has ended.
-func (g *gate) canceled(ctx context.Context, n int64) (Lease, error) {
-	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: g.limit.Load(), Policy: g.policy}, permits: n}, ended(ctx, n)
+func (g *gate) canceled(ctx context.Context, n int64, l *Lease) error {
+	*l = Lease{decision: Decision{Reason: ReasonCanceled, Limit: g.limit.Load(), Policy: g.policy}, permits: n}
+	return ended(ctx, n)
 }
 
 // ended is the error of a call whose context has ended: it wraps the error of the context and its cause.
 func ended(ctx context.Context, n int64) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
-		return fmt.Errorf("weir: acquire %d permits: %w", n, cause)
+		return &endedError{n, cause}
 	}
 	return fmt.Errorf("weir: acquire %d permits: %w: %w", n, err, cause)
 }
 
-func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error) {
+// endedError is an error that is formatted when it is read: many callers may give up at once.
+type endedError struct {
+	permits int64
+	cause   error
+}
+
+func (e *endedError) Error() string {
+	return fmt.Sprintf("weir: acquire %d permits: %v", e.permits, e.cause)
+}
+
+func (e *endedError) Unwrap() error { return e.cause }
+
+func (g *gate) acquire(ctx context.Context, n int64, reserve bool, l *Lease) error {
 	if over(ctx) && n >= 0 {
-		return g.canceled(ctx, n)
+		return g.canceled(ctx, n, l)
 	}
-	return g.acquireBegun(ctx, n, reserve)
+	return g.acquireBegun(ctx, n, reserve, l)
 }
 
 // acquireBegun is acquire for a call whose ctx had not ended when it began: what is there is tried for before the time counts.
-func (g *gate) acquireBegun(ctx context.Context, n int64, reserve bool) (Lease, error) {
-	if n < 0 {
-		l := g.invalid(n)
-		return l, l.Err()
-	}
-	return g.acquireEntered(ctx, g.enter(), n, reserve)
+func (g *gate) acquireBegun(ctx context.Context, n int64, reserve bool, l *Lease) error {
+	return g.acquireEntered(ctx, g.enter(), n, reserve, l)
 }
 
 // acquireEntered is acquire at time now, under the lock, which it unlocks.
-func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (Lease, error) {
-	r, reason := g.take(now, n)
-	if reason == ReasonLimited {
-		reason = g.admit(ctx, now, n, r)
+//
+// A goroutine begins with a small stack, and growing it costs more than to join the queue. So what is large lies in functions
+// that have returned before the caller waits.
+func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool, l *Lease) error {
+	w, err := g.join(ctx, now, n, reserve, l)
+	if w == nil {
+		return err
 	}
-	if reason != ReasonLimited { // there is nothing to wait for
-		g.count(n, reason == ReasonNone)
-		defer g.unlock()
-		l := g.lease(n, g.decision(r, reason), r.Mark, reserve, g.takenUnder())
-		return l, refusal(l.decision, n, noQueue(reason, g.queueLimit))
+	for {
+		select {
+		case <-w.Value.answer:
+			return g.answered(w, reserve, l)
+		case <-w.Value.tick:
+			g.wake()
+		case <-ctx.Done():
+			if g.withdraw(w) {
+				return g.canceled(ctx, n, l)
+			}
+			<-w.Value.answer
+			return g.answered(w, reserve, l)
+		}
+	}
+}
+
+// join puts a caller into the queue, or, if there is nothing to wait for, returns nil and what acquire does.
+func (g *gate) join(ctx context.Context, now, n int64, reserve bool, l *Lease) (*queue.Waiter[caller], error) {
+	defer g.unlock()
+	if !g.follows(ctx, n) {
+		if waits, err := g.decide(ctx, now, n, reserve, l); !waits {
+			return nil, err
+		}
 	}
 	if g.queue.Len() == 0 {
 		g.meter.replan()
@@ -301,22 +338,49 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	// Not recycled: a channel made in a bubble of testing/synctest must not be used in another.
 	w := &queue.Waiter[caller]{Permits: n, Value: caller{ctx: ctx, answer: make(chan struct{}, 1)}}
 	g.queue.Push(w)
-	g.serve(now)
-	g.unlock()
+	if g.queue.Front() == w {
+		g.serve(now)
+	}
+	if g.timer != nil {
+		w.Value.tick = g.timer.C
+	}
+	return w, nil
+}
 
-	select {
-	case <-w.Value.answer:
-	case <-ctx.Done():
-		if g.withdraw(w) {
-			return g.canceled(ctx, n)
+// follows reports whether a caller must wait because others do, and may, whatever the limit would say to it.
+func (g *gate) follows(ctx context.Context, n int64) bool {
+	if !g.overtakes() || n <= 0 || n > min(g.limit.Load(), g.queueLimit-g.queue.Permits()) {
+		return false
+	}
+	_, ends := ctx.Deadline()
+	return !ends || g.clock != nil
+}
+
+// decide is what acquire does at time now if there is nothing to wait for. Otherwise the caller waits.
+func (g *gate) decide(ctx context.Context, now, n int64, reserve bool, l *Lease) (waits bool, err error) {
+	if n < 0 {
+		*l = g.invalid(n)
+		return false, l.Err()
+	}
+	r, reason := g.take(now, n)
+	if reason == ReasonLimited {
+		if reason = g.admit(ctx, now, n, r); reason == ReasonLimited {
+			return true, nil
 		}
-		<-w.Value.answer
 	}
+	g.count(n, reason == ReasonNone)
+	*l = g.lease(n, g.decision(r, reason), r.Mark, reserve, g.takenUnder())
+	return false, refusal(l.decision, n, noQueue(reason, g.queueLimit))
+}
+
+// answered is what acquire does once w has its answer.
+func (g *gate) answered(w *queue.Waiter[caller], reserve bool, l *Lease) error {
 	if w.Value.decision.Reason == ReasonCanceled {
-		return g.canceled(ctx, n)
+		return g.canceled(w.Value.ctx, w.Permits, l)
 	}
-	l := g.lease(n, w.Value.decision, w.Value.mark, reserve, w.Value.under)
-	return l, l.Err()
+	*l = Lease{decision: w.Value.decision, permits: w.Permits}
+	g.bind(l, &w.Value.mark, reserve, &w.Value.under)
+	return l.Err()
 }
 
 // admit reports whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
@@ -352,9 +416,12 @@ func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
 	if !w.Queued() {
 		return false
 	}
+	first := g.queue.Front() == w
 	g.queue.Remove(w)
 	g.meter.replan()
-	g.serve(now)
+	if first {
+		g.serve(now)
+	}
 	return true
 }
 
@@ -437,7 +504,7 @@ func (g *gate) arm(now, due int64) {
 		}
 		g.stop = g.clock.At(due, g.wake)
 	case g.timer == nil:
-		g.timer = time.AfterFunc(d, g.wake)
+		g.timer = time.NewTimer(d) // which a caller that waits hears
 	default:
 		g.timer.Reset(d)
 	}
@@ -462,8 +529,8 @@ func (g *gate) halt() {
 	}
 }
 
-// wake is called by the timer, perhaps after it has been stopped and set anew: so it is stopped again, or there would be
-// two.
+// wake is called when the time has come, perhaps after the timer has been stopped and set anew: so it is stopped again, or there
+// would be two of a clock.
 func (g *gate) wake() {
 	g.lock()
 	defer g.unlock()

@@ -183,23 +183,27 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // Acquire is Wait with a [Lease], as [Acquirer] has it. Releasing it does nothing: permits come back with time.
 func (l *Limiter) Acquire(ctx context.Context, n int64) (lease Lease, err error) {
 	if over(ctx) {
-		return l.gate.Acquire(ctx, n)
+		err = l.acquire(ctx, n, false, &lease)
+		return lease, err
 	}
 	if l.fast.try(&lease, n, false, false) || l.window.try(&lease, n, false, false) {
 		return lease, nil
 	}
-	return l.acquireBegun(ctx, n, false)
+	err = l.acquireBegun(ctx, n, false, &lease)
+	return lease, err
 }
 
 // Reserve is Wait for a cost that is known later: the lease must end in Commit with what it really cost, or in Cancel.
 func (l *Limiter) Reserve(ctx context.Context, n int64) (lease Lease, err error) {
 	if over(ctx) {
-		return l.gate.Reserve(ctx, n)
+		err = l.acquire(ctx, n, true, &lease)
+		return lease, err
 	}
 	if l.fast.try(&lease, n, true, false) || l.window.try(&lease, n, true, false) {
 		return lease, nil
 	}
-	return l.acquireBegun(ctx, n, true)
+	err = l.acquireBegun(ctx, n, true, &lease)
+	return lease, err
 }
 
 // Peek returns what Take would, and takes nothing. Remaining is what remains now.

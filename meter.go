@@ -11,8 +11,9 @@ import (
 // caller is a caller that waits.
 type caller struct {
 	ctx      context.Context
-	answer   chan struct{} // holds at most one
-	decision Decision      // of the moment of the answer: the limit may be another when the caller wakes up
+	answer   chan struct{}    // holds at most one
+	tick     <-chan time.Time // of the timer of the queue: the caller that hears it serves all; nil if there is none
+	decision Decision         // of the moment of the answer: the limit may be another when the caller wakes up
 	mark     algo.Mark
 	under    under
 }

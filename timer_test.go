@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,4 +219,55 @@ func TestProbeThatCannotBeServedByItsDeadlineIsRefused(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// TestWhoHearsTheTimerMayLeave has callers give up at the very times at which the timer of the queue fires, which one of them
+// hears. Whichever it is, no permit stays behind while another one waits for it.
+func TestWhoHearsTheTimerMayLeave(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, newest := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				b, err := weir.New(weir.TokenBucket(weir.PerSecond(1000), 3), weir.Options{QueueLimit: 1000, NewestFirst: newest})
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Take(3)
+				var served, gone atomic.Int64
+				wait := func() {
+					ctx, cancel := context.WithCancel(t.Context())
+					if rng.IntN(2) == 0 {
+						time.AfterFunc(time.Duration(rng.IntN(60))*time.Millisecond, cancel)
+					}
+					go func() {
+						defer cancel()
+						if b.Wait(ctx, 1) == nil {
+							served.Add(1)
+						} else {
+							gone.Add(1)
+						}
+					}()
+				}
+				for range 50 {
+					wait()
+				}
+				synctest.Wait()
+				time.Sleep(500 * time.Microsecond)
+				for ms := range 200 {
+					if rng.IntN(3) == 0 && ms < 100 {
+						wait()
+					}
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+					if s := b.Stats(); s.Waiters > 0 && s.Available > 0 {
+						t.Fatalf("seed %d, newest first %v, %d ms: %d wait, and %d permits are there", seed, newest, ms, s.Waiters, s.Available)
+					}
+				}
+				s := b.Stats()
+				if s.Waiters != 0 || s.Granted-1 != served.Load() || gone.Load() == 0 {
+					t.Errorf("seed %d: %+v, %d served, %d gone", seed, s, served.Load(), gone.Load())
+				}
+			})
+		}
+	}
 }
