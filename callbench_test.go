@@ -27,6 +27,7 @@ func BenchmarkCall(b *testing.B) {
 		call func()
 	}{
 		{"clock", func() { clock() }},
+		{"clock+count", func() { clock(); words[0].Add(1) }},
 		{"clock+CAS", func() { exchange(0, clock()) }},
 		{"clock+2CAS", func() { now := clock(); exchange(0, now); exchange(1, now) }},
 		{"2CAS", func() { exchange(0, 1); exchange(0, 1) }},

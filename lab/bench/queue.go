@@ -59,9 +59,9 @@ func QueuedLimiters() []Queued {
 	}
 }
 
-// line is the least that would serve waiters in order at a rate: a list of channels, and one timer for all of them. It
-// knows no costs, deadlines or bounds, and whoever gives up stays in the list until its turn. Permits that come while
-// somebody waits are not lost when the timer is late.
+// line is the least that would serve waiters in order at a rate: a list of channels, and one timer for all of them, which
+// one of those who wait hears. It knows no costs, deadlines or bounds, and whoever gives up stays in the list until its
+// turn. Permits that come while somebody waits are not lost when the timer is late.
 type line struct {
 	interval, saved time.Duration // between two permits, and what a full bucket has saved
 	timer           *time.Timer
@@ -81,7 +81,7 @@ type inLine struct {
 func newLine(b budget) (wait func(context.Context) error, stop func()) {
 	interval := time.Duration(float64(b.period) / float64(b.permits))
 	l := &line{interval: interval, saved: time.Duration(b.burst-1) * interval, next: time.Since(epoch) + interval}
-	l.timer = time.AfterFunc(time.Hour, l.wake)
+	l.timer = time.NewTimer(time.Hour)
 	return l.wait, func() { l.timer.Stop() }
 }
 
@@ -94,14 +94,18 @@ func (l *line) wait(ctx context.Context) error {
 		l.serve()
 	}
 	l.mu.Unlock()
-	select {
-	case <-w.served:
-		return nil
-	case <-ctx.Done():
-		l.mu.Lock()
-		w.gone = true
-		l.mu.Unlock()
-		return ctx.Err()
+	for {
+		select {
+		case <-w.served:
+			return nil
+		case <-l.timer.C:
+			l.wake()
+		case <-ctx.Done():
+			l.mu.Lock()
+			w.gone = true
+			l.mu.Unlock()
+			return ctx.Err()
+		}
 	}
 }
 
