@@ -38,9 +38,6 @@ type Bound struct {
 	Text string `json:"text"`
 }
 
-// mostBounds is how many tiers and keys of a policy have bounds of their own that are told.
-const mostBounds = mostListed
-
 // Bounds returns that of each limit of each policy that is shared or durable, in their order. Of tiers and keys there are 20 for
 // a policy.
 func (f *File) Bounds() []Bound {
@@ -49,7 +46,7 @@ func (f *File) Bounds() []Bound {
 		if !p.Shared() || p.Mode == policy.ModeOff {
 			continue
 		}
-		names := limitNames(p.Limits)
+		names := policy.LimitNames(p.Limits)
 		add := func(of string, limits []placedLimit) {
 			for i, l := range limits {
 				b := f.bound(p, l)
@@ -60,20 +57,22 @@ func (f *File) Bounds() []Bound {
 				all = append(all, b)
 			}
 		}
-		add("", p.live.limits)
-		told := 0
-		for _, other := range []struct {
-			what string
-			all  []namedLimits
-		}{{"tier ", p.tiers}, {"key ", p.keys}} {
-			for _, a := range other.all {
-				if told++; told <= mostBounds {
-					add(other.what+yamlread.Shorten(a.name), a.limits)
-				}
-			}
-		}
+		p.each(add)
 	}
 	return all
+}
+
+// each calls f with the limits of a policy, and with those of 20 of its tiers and keys, and what these are for, such as
+// "tier gold".
+func (p *placedPolicy) each(f func(of string, limits []placedLimit)) {
+	f("", p.live.limits)
+	told := 0
+	for i, all := range [][]namedLimits{p.tiers, p.keys} {
+		for _, a := range all[:min(len(all), mostListed-told)] {
+			told++
+			f([]string{"tier ", "key "}[i]+yamlread.Shorten(a.name), a.limits)
+		}
+	}
 }
 
 // bound is that of a limit.

@@ -67,7 +67,7 @@ func line(w io.Writer, label, text string) {
 func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	line(w, "mode", f.show(p.at.Path+".mode", p.Mode.String()))
 	f.explainPreset(w, p)
-	names := limitNames(p.Limits)
+	names := policy.LimitNames(p.Limits)
 	if len(p.live.limits) == 0 {
 		line(w, keyLimits, unset)
 	}
@@ -356,46 +356,6 @@ func wrap(w io.Writer, first, next, text string) {
 		fresh = false
 	}
 	fmt.Fprintln(w)
-}
-
-// limitNames are the names of limits, with those that the engine gives to limits without one.
-func limitNames(all []policy.Limit) []string {
-	names := make([]string, len(all))
-	taken := map[string]bool{}
-	for i, l := range all {
-		names[i] = l.Name
-		taken[l.Name] = true
-	}
-	for i, l := range all {
-		if l.Name != "" {
-			continue
-		}
-		name := windowName(l.Limit)
-		for n := 2; taken[name]; n++ {
-			name = windowName(l.Limit) + "-" + strconv.Itoa(n)
-		}
-		names[i], taken[name] = name, true
-	}
-	return names
-}
-
-// windowName is the window of a limit, or its algorithm.
-func windowName(l weir.Limit) string {
-	switch {
-	case l.Algorithm() == weir.AlgorithmCalendarWindow:
-		return l.Calendar().Unit.String()
-	case l.Rate().Period == 0:
-		return l.Algorithm().String()
-	}
-	for _, unit := range []struct {
-		of   time.Duration
-		name string
-	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
-		if l.Rate().Period%unit.of == 0 {
-			return strconv.FormatInt(int64(l.Rate().Period/unit.of), 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(int64(l.Rate().Period), 10) + "ns"
 }
 
 // newestFirstWord is the order of a queue that serves the last to come first, as a file has it.

@@ -33,23 +33,11 @@ func (f *File) LockoutRates() []LockoutRate {
 		if p.Lockout == nil || p.Mode != policy.ModeEnforce {
 			continue
 		}
-		add := func(of string, limits []placedLimit) {
+		p.each(func(of string, limits []placedLimit) {
 			r := f.lockoutRate(p, limits)
 			r.Policy, r.Of = p.Name, of
 			all = append(all, r)
-		}
-		add("", p.live.limits)
-		told := 0
-		for _, other := range []struct {
-			what string
-			all  []namedLimits
-		}{{"tier ", p.tiers}, {"key ", p.keys}} {
-			for _, a := range other.all {
-				if told++; told <= mostBounds {
-					add(other.what+yamlread.Shorten(a.name), a.limits)
-				}
-			}
-		}
+		})
 	}
 	return all
 }

@@ -313,21 +313,35 @@ func (c *checker) limits(at string, all []Limit) []Limit {
 			names[l.Name] = true
 		}
 	}
-	for i := range all {
-		l := &all[i]
-		if err := l.Check(); err != nil {
+	for i, name := range LimitNames(all) {
+		if err := all[i].Check(); err != nil {
 			c.add(fmt.Errorf("%s[%d]: %w", at, i, err))
 		}
-		if l.Name != "" {
-			continue
-		}
-		name := defaultName(l.Limit)
-		for n := 2; names[name]; n++ {
-			name = defaultName(l.Limit) + "-" + strconv.Itoa(n)
-		}
-		l.Name, names[name] = name, true
+		all[i].Name = name
 	}
 	return all
+}
+
+// LimitNames returns the names of the limits of a policy, with those that the engine gives to limits without one: the window, or
+// the algorithm, and a number where that is not the first.
+func LimitNames(all []Limit) []string {
+	names, taken := make([]string, len(all)), make(map[string]bool, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+		taken[names[i]] = true
+	}
+	for i, name := range names {
+		if name != "" {
+			continue
+		}
+		usual := defaultName(all[i].Limit)
+		name = usual
+		for n := 2; taken[name]; n++ {
+			name = usual + "-" + strconv.Itoa(n)
+		}
+		names[i], taken[name] = name, true
+	}
+	return names
 }
 
 // variants checks limits that take the place of others.
