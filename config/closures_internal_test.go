@@ -127,7 +127,7 @@ func TestClosuresAreCEL(t *testing.T) {
 				f := closure(e.now, tree, (*closures).condition)
 				yes, known := f(r)
 				fast, ok = strconv.FormatBool(yes), known
-				slow = outcome((&celCondition{evaluation: e}).Holds(r))
+				slow = outcome((&celCondition{celValue[bool]{evaluation: e}}).Holds(r))
 			case cel.StringType:
 				f := closure(e.now, tree, (*closures).text)
 				text, known := f(r)

@@ -42,80 +42,64 @@ func (e *evaluation) eval(r *policy.Request) (ref.Val, error) { //nolint:ireturn
 	return nil, fmt.Errorf("weir: expression %q: %w", e.source, err)
 }
 
-// celText is an expression of the type string.
-type celText struct {
+// celValue is an expression of a type.
+type celValue[T any] struct {
 	evaluation
 
-	closure stringOf // nil if only CEL evaluates it, here and below
-	parts   textParts
+	closure func(r *policy.Request) (T, bool) // nil if only CEL evaluates it
+}
+
+// value evaluates it.
+func (v *celValue[T]) value(r *policy.Request) (T, error) {
+	if v.closure != nil {
+		if x, ok := v.closure(r); ok {
+			return x, nil
+		}
+	}
+	out, err := v.eval(r)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	x, ok := out.Value().(T)
+	if !ok {
+		return x, fmt.Errorf("weir: expression %q is no %T", v.source, x)
+	}
+	return x, nil
+}
+
+// celText is an expression of the type string.
+type celText struct {
+	celValue[string]
+
+	parts textParts
 }
 
 // Parts returns what the text is computed from: see [policy.Text].
 func (t *celText) Parts() (parts []policy.Text, all bool) { return t.parts.texts, t.parts.all }
 
 func (t *celText) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
-	if t.closure != nil {
-		if s, ok := t.closure(r); ok {
-			return keytext.AppendPart(b, s), nil
-		}
-	}
-	out, err := t.eval(r)
+	s, err := t.value(r)
 	if err != nil {
 		return b, err
 	}
-	s, ok := out.(types.String)
-	if !ok {
-		return b, fmt.Errorf("weir: expression %q is no string", t.source)
-	}
-	return keytext.AppendPart(b, string(s)), nil
+	return keytext.AppendPart(b, s), nil
 }
 
 // celCondition is an expression of the type bool.
-type celCondition struct {
-	evaluation
+type celCondition struct{ celValue[bool] }
 
-	closure boolOf
-}
-
-func (c *celCondition) Holds(r *policy.Request) (bool, error) {
-	if c.closure != nil {
-		if yes, ok := c.closure(r); ok {
-			return yes, nil
-		}
-	}
-	out, err := c.eval(r)
-	if err != nil {
-		return false, err
-	}
-	yes, ok := out.(types.Bool)
-	if !ok {
-		return false, fmt.Errorf("weir: expression %q is no bool", c.source)
-	}
-	return bool(yes), nil
-}
+func (c *celCondition) Holds(r *policy.Request) (bool, error) { return c.value(r) }
 
 // celNumber is an expression of the type int.
-type celNumber struct {
-	evaluation
-
-	closure intOf
-}
+type celNumber struct{ celValue[int64] }
 
 func (n *celNumber) Int(r *policy.Request) (int64, error) {
-	if n.closure != nil {
-		if i, ok := n.closure(r); ok {
-			return permits(i, n.source, n.secret)
-		}
-	}
-	out, err := n.eval(r)
+	i, err := n.value(r)
 	if err != nil {
 		return 0, err
 	}
-	i, ok := out.(types.Int)
-	if !ok {
-		return 0, fmt.Errorf("weir: expression %q is no int", n.source)
-	}
-	return permits(int64(i), n.source, n.secret)
+	return permits(i, n.source, n.secret)
 }
 
 // permits checks a cost.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirhq/weir/algo"
@@ -276,7 +277,7 @@ func (d *decoder) textExpression(v yamlread.Value, must string) policy.Text { //
 	case c.text != nil:
 		return c.text
 	}
-	return &celText{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).text), c.parts}
+	return &celText{value(d, s, c, (*closures).text), c.parts}
 }
 
 // when reads a condition.
@@ -285,7 +286,7 @@ func (d *decoder) when(v yamlread.Value) policy.Condition { //nolint:ireturn // 
 	if c == nil {
 		return nil
 	}
-	return &celCondition{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).condition)}
+	return &celCondition{value(d, s, c, (*closures).condition)}
 }
 
 // cost reads a number of permits.
@@ -308,7 +309,14 @@ func (d *decoder) cost(v yamlread.Value) policy.Number { //nolint:ireturn // one
 	if number := nativeNumber(c.ast.NativeRep().Expr()); number != nil && !s.FromEnv {
 		return number
 	}
-	return &celNumber{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).number)}
+	return &celNumber{value(d, s, c, (*closures).number)}
+}
+
+// value is a compiled expression, with its closure by one of the methods of closures.
+func value[T any, F ~func(r *policy.Request) (T, bool)](
+	d *decoder, s yamlread.Scalar, c *compiled, by func(c *closures, e ast.Expr) F,
+) celValue[T] {
+	return celValue[T]{d.evaluation(s, c), closure(d.expressions.now, c.ast.NativeRep().Expr(), by)}
 }
 
 func (d *decoder) evaluation(s yamlread.Scalar, c *compiled) evaluation {

@@ -113,7 +113,7 @@ func TestSimpleExpressionsNeverRunCEL(t *testing.T) {
 			t.Errorf("%s is a %T", source, text)
 		}
 		s, c := d.compile(expression(source), "", cel.StringType)
-		slow := &celText{evaluation: d.evaluation(s, c)}
+		slow := &celText{celValue: celValue[string]{evaluation: d.evaluation(s, c)}}
 		for range 300 {
 			r := &policy.Request{
 				Protocol: pick("http", "grpc", ""), Method: pick("GET", "POST", ""), Route: pick("", "r"),
