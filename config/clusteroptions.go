@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"maps"
 	"net"
 	"net/url"
@@ -45,14 +46,10 @@ func (d *decoder) cluster(v yamlread.Value) *Cluster {
 			"endpoints stand beside directory: there must be one of them",
 			"remove directory if there is an etcd cluster, or endpoints if this process is to run etcd itself")
 	case alone:
-		c.File = d.file(file, fileIs, "write /var/lib/weir/limits, for instance")
 		c.where = d.written(file.Path, c.File)
 	case embedded:
-		c.Directory = d.file(directory, "the path of a directory", "write /var/lib/weir, for instance")
 		c.where = d.written(directory.Path, c.Directory)
-	case external:
-		d.endpoints(endpoints, c)
-	default:
+	case !external:
 		o.Missing(keyDirectory,
 			"is missing: a cluster needs directory, where this process runs etcd, the endpoints of an etcd cluster, "+
 				"or file, where this process keeps the limits alone",
@@ -69,8 +66,11 @@ func (d *decoder) cluster(v yamlread.Value) *Cluster {
 		[]string{keyName, keyPeers, "listen", "join"})
 	d.belongs(o, external || !embedded, keyEndpoints, "the etcd of this process has no clients over a network",
 		[]string{keyUsername, keyPassword, "ca_file", "cert_file", "key_file"})
+	d.needs(o, clusterNeeds)
+	if c.CAFile+c.CertFile+c.KeyFile != "" && len(c.Endpoints) > 0 && !overTLS(slices.Values(c.Endpoints)) {
+		d.Wrong(endpoints, "are reached over http, and files for TLS are given", "write https://, or remove the files")
+	}
 	d.ownServer(o, c)
-	d.clusterAccess(o, c)
 	d.nodes(o, c, external)
 	return c
 }
@@ -84,41 +84,31 @@ func (d *decoder) belongs(o *yamlread.Object, fits bool, to, why string, keys []
 	}
 }
 
-// ownServer reads what is about the etcd server of this process.
+// ownServer finds what is wrong with the etcd server of this process.
 func (d *decoder) ownServer(o *yamlread.Object, c *Cluster) {
 	name, named := o.Get(keyName)
-	if named {
-		c.Name, _ = d.Name(name, nodeNameIs, mostLimitName, "=,")
-	}
-	if peers, given := o.Get(keyPeers); given {
-		d.peers(peers, c)
-		_, there := c.Peers[c.Name]
+	_, several := o.Get(keyPeers)
+	if several {
+		names := slices.Sorted(maps.Keys(c.Peers))
 		switch {
-		case len(c.Peers) == 0 || named && c.Name == "":
+		case len(names) == 0 || named && c.Name == "":
 		case !named:
 			o.Missing(keyName, "is missing: with peers, a node needs the name that it has among them",
-				"add name: "+slices.Sorted(maps.Keys(c.Peers))[0]+", for instance")
-		case !there:
-			fix := "there are " + yamlread.Shorten(yamlread.OneOf(slices.Sorted(maps.Keys(c.Peers))))
+				"add name: "+names[0]+", for instance")
+		case !slices.Contains(names, c.Name):
+			fix := "there are " + yamlread.Shorten(yamlread.OneOf(names))
 			if _, env := d.Shown[name.Path]; !env {
-				fix = yamlread.Meant(c.Name, slices.Sorted(maps.Keys(c.Peers)), fix)
+				fix = yamlread.Meant(c.Name, names, fix)
 			}
 			d.Wrong(name, "is none of peers: it must be the name that this node has among them", fix)
 		}
 	}
-	if listen, given := o.Get("listen"); given {
-		c.Listen, _ = d.nodeURL(listen, true)
-		if _, given := o.Get(keyPeers); !given {
-			d.Wrong(listen.OfKey(), "listen belongs to peers: a node that is alone opens no port",
-				"add peers, or remove it")
-		}
+	if listen, given := o.Get("listen"); given && !several {
+		d.Wrong(listen.OfKey(), "listen belongs to peers: a node that is alone opens no port", "add peers, or remove it")
 	}
-	if join, given := o.Get("join"); given {
-		c.Join = d.Boolean(join)
-		if _, given := o.Get(keyPeers); !given && c.Join {
-			d.Wrong(join.OfKey(),
-				"join belongs to peers: there is no cluster that a node alone could join", "add peers, or remove it")
-		}
+	if join, given := o.Get("join"); given && !several && c.Join {
+		d.Wrong(join.OfKey(),
+			"join belongs to peers: there is no cluster that a node alone could join", "add peers, or remove it")
 	}
 }
 
@@ -191,69 +181,14 @@ func (d *decoder) endpoints(v yamlread.Value, c *Cluster) {
 	c.where = strings.Join(shown, ", ")
 }
 
-// clusterAccess reads who we are for an etcd cluster.
-func (d *decoder) clusterAccess(o *yamlread.Object, c *Cluster) {
-	_, named := o.Get(keyUsername)
-	if v, given := o.Get(keyUsername); given {
-		if x, ok := d.Text(v, "a text", "write weir, for instance"); ok {
-			c.Username = x.Text
-		}
-	}
-	password, secret := o.Get(keyPassword)
-	if secret {
-		c.Password = d.secret(password, "ETCD_PASSWORD")
-	}
-	switch {
-	case secret && !named:
-		o.Missing(keyUsername, "is missing: password needs it", "add username: weir, for instance")
-	case named && !secret:
-		o.Missing(keyPassword, "is missing: username needs it", "add password: ${ETCD_PASSWORD}")
-	}
-	d.certificates(o, "", &c.CAFile, &c.CertFile, &c.KeyFile)
-	if c.CAFile+c.CertFile+c.KeyFile != "" && len(c.Endpoints) > 0 && !anySecure(c.Endpoints) {
-		v, _ := o.Get(keyEndpoints)
-		d.Wrong(v, "are reached over http, and files for TLS are given", "write https://, or remove the files")
-	}
-}
-
-func overTLS(peers map[string]string) bool {
-	for _, at := range peers {
+// overTLS reports whether one of several URLs is reached by it.
+func overTLS(urls iter.Seq[string]) bool {
+	for at := range urls {
 		if strings.HasPrefix(at, "https:") {
 			return true
 		}
 	}
 	return false
-}
-
-func anySecure(all []string) bool {
-	for _, at := range all {
-		if strings.HasPrefix(at, "https:") {
-			return true
-		}
-	}
-	return false
-}
-
-// certificates reads the files of TLS.
-func (d *decoder) certificates(o *yamlread.Object, prefix string, authority, certificate, key *string) {
-	for _, f := range []struct {
-		key string
-		to  *string
-	}{{"ca_file", authority}, {"cert_file", certificate}, {"key_file", key}} {
-		if v, given := o.Get(prefix + f.key); given {
-			*f.to = d.file(v, fileIs, fileFix)
-		}
-	}
-	_, certified := o.Get(prefix + "cert_file")
-	_, keyed := o.Get(prefix + "key_file")
-	switch {
-	case certified && !keyed:
-		o.Missing(prefix+"key_file", "is missing: "+prefix+"cert_file needs it",
-			"add "+prefix+"key_file: the file of its key")
-	case keyed && !certified:
-		o.Missing(prefix+"cert_file", "is missing: "+prefix+"key_file needs it",
-			"add "+prefix+"cert_file: the file of its certificate")
-	}
 }
 
 // file reads a path. One that is not absolute is below the directory of the file.
@@ -271,32 +206,16 @@ func (d *decoder) file(v yamlread.Value, must, fix string) string {
 	return filepath.Join(filepath.Dir(d.File()), x.Text)
 }
 
-// nodes reads how the nodes reach each other.
+// nodes finds what is wrong with how the nodes reach each other.
 func (d *decoder) nodes(o *yamlread.Object, c *Cluster, external bool) {
 	address, given := o.Get(keyAddress)
-	switch several := external || len(c.Peers) > 1; {
-	case given:
-		c.Address = d.address(address, false)
+	if given {
 		d.reachable(address, c)
-	case several:
+	} else if external || len(c.Peers) > 1 {
 		o.Missing(keyAddress, "is missing: with other nodes, each needs the host:port that the others forward requests to",
 			"add address: 10.0.0.1:7091, for instance")
 	}
-	if listen, has := o.Get("listen_address"); has {
-		c.ListenAddress = d.address(listen, true)
-		if !given {
-			o.Missing(keyAddress, "is missing: listen_address needs it, as others must know where to go",
-				"add address: 10.0.0.1:7091, for instance")
-		}
-	}
-	d.certificates(o, "peer_", &c.PeerCAFile, &c.PeerCertFile, &c.PeerKeyFile)
-	if _, has := o.Get("peer_ca_file"); has {
-		if _, certified := o.Get("peer_cert_file"); !certified {
-			o.Missing("peer_cert_file", "is missing: peer_ca_file needs it, as each node shows the others a certificate",
-				"add peer_cert_file and peer_key_file")
-		}
-	}
-	if _, has := o.Get("peer_ca_file"); !has && overTLS(c.Peers) {
+	if _, has := o.Get("peer_ca_file"); !has && overTLS(maps.Values(c.Peers)) {
 		o.Missing("peer_ca_file", "is missing: peers are reached over https, and each shows the others a certificate",
 			"add peer_ca_file, peer_cert_file and peer_key_file, or write http://")
 	}

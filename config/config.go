@@ -171,15 +171,11 @@ func isTests(root *yaml.Node) bool {
 // whole reads the whole file.
 func (d *decoder) whole(v yamlread.Value) *File {
 	f := &File{Name: d.File(), Set: &policy.Set{}, shown: d.Shown}
-	o, ok := d.Object(v, fileTable.Kind)
+	o, ok := fill(d, v, fileTable, f)
 	if !ok {
 		return f
 	}
-	if version, given := o.Get("version"); given {
-		d.version(version)
-	} else {
-		o.Missing("version", "is missing: it must be 1", "add version: 1")
-	}
+	d.needs(o, fileNeeds)
 	if store, given := o.Get(keyStore); given {
 		f.Store = d.store(store)
 	}
@@ -209,7 +205,7 @@ func (d *decoder) whole(v yamlread.Value) *File {
 }
 
 // version reads the version of the format.
-func (d *decoder) version(v yamlread.Value) {
+func (d *decoder) version(v yamlread.Value, _ *File) {
 	s, ok := d.Scalar(v, "the version of the format, 1", "write version: 1")
 	if ok && (s.Text != "1" || !s.FromEnv && s.Node.ShortTag() != yamlread.TagInt) {
 		d.Wrong(v, "must be 1, the only version of the format", "write version: 1")

@@ -43,6 +43,8 @@ const (
 	keyExempt    = "exempt"
 	keyDeny      = "deny"
 	keyQueue     = "queue"
+	keyVersion   = "version"
+	keyPolicy    = "policy"
 )
 
 // What tables of keys say often.
@@ -177,6 +179,7 @@ func (s shape) within(words string) shape { return shape{words, s.schema} }
 // The forms of several keys.
 var (
 	permitCount = number(1, algo.MaxPermits, "a number of permits")
+	policyName  = accepting(textual("name of a policy", ""), "the name of a policy", "write the name of a policy", nil)
 	keysAtATime = form[int64]{
 		number(1, 1_000_000_000, "").within("number, 1 to 10^9"), number(1, 1_000_000_000, "a number of keys").read,
 	}
@@ -201,6 +204,45 @@ func choice(words []string, hints map[string]string) form[string] {
 	return form[string]{s, func(d *decoder, v yamlread.Value) (string, bool) { return d.Choice(v, words, hints) }}
 }
 
+// accepting is a text of a shape, which is what must says. Default of accepted: nil, any text is.
+func accepting(s shape, must, fix string, accepted func(text string) bool) form[string] {
+	return form[string]{s, func(d *decoder, v yamlread.Value) (string, bool) {
+		x, ok := d.Text(v, must, fix)
+		if ok && accepted != nil && !accepted(x.Text) {
+			d.Wrong(v, "must be "+must, fix)
+		}
+		return x.Text, ok
+	}}
+}
+
+// path is where a file or a directory is.
+func path(must, fix string) form[string] {
+	return form[string]{textual("path", ""), func(d *decoder, v yamlread.Value) (string, bool) {
+		return d.file(v, must, fix), true
+	}}
+}
+
+// secret is a text that is never shown, and may be in a variable.
+func secret(variable string) form[string] {
+	return form[string]{
+		shape{"text", `{"type": ["string", "number", "boolean"]}`},
+		func(d *decoder, v yamlread.Value) (string, bool) { return d.secret(v, variable), true },
+	}
+}
+
+// need is a key that must be given beside another one, or always if that is "": why, and what to do where it is missing.
+type need struct{ beside, key, why, fix string }
+
+// needs adds a mistake for each key that is missing.
+func (d *decoder) needs(o *yamlread.Object, all []need) {
+	for _, n := range all {
+		_, beside := o.Get(n.beside)
+		if _, given := o.Get(n.key); !given && (beside || n.beside == "") {
+			o.Missing(n.key, "is missing: "+n.why, n.fix)
+		}
+	}
+}
+
 // kindOf is what schema and reference need of a kind.
 type kindOf struct {
 	*yamlread.Kind
@@ -210,46 +252,48 @@ type kindOf struct {
 	text    string // what it is
 	rules   string // what the schema says beside its keys
 	keys    []yamlread.Named
+	needs   []need
 }
 
 // kinds are all of them.
 func kinds() []kindOf {
 	return []kindOf{
-		{fileTable.Kind, "file", "The file", "A configuration file.", fileRules, fileTable.About()},
-		{limitsTable.Kind, keyLimits, "", "Limits: limit, or limits.", limitsRules, limitsTable.About()},
+		{fileTable.Kind, "file", "The file", "A configuration file.", fileRules, fileTable.About(), fileNeeds},
+		{limitsTable.Kind, keyLimits, "", "Limits: limit, or limits.", limitsRules, limitsTable.About(), nil},
 		{
 			policyTable.Kind, "policy", "Policies", "One or several limits with a name, each of which has a state for every key.",
-			policyRules, policyTable.About(),
+			policyRules, policyTable.About(), nil,
 		},
-		{limitTable.Kind, keyLimit, "Limits", "One limit of a policy.", limitRules(), limitTable.About()},
+		{limitTable.Kind, keyLimit, "Limits", "One limit of a policy.", limitRules(), limitTable.About(), nil},
 		{
 			tiersTable.Kind, "tiers", "Tiers", "The tiers of a policy: by chooses one, every other key is the name of a tier.",
-			tiersRules, tiersTable.About(),
+			tiersRules, tiersTable.About(), tiersNeeds,
 		},
-		{queueTable.Kind, keyQueue, "Queue", "Who waits, in which order, for how long.", "{}", queueTable.About()},
+		{queueTable.Kind, keyQueue, "Queue", "Who waits, in which order, for how long.", "{}", queueTable.About(), nil},
 		{
 			lockoutTable.Kind, "lockout", "Lockout", "Locks out a key that is refused again and again.",
-			`{"required": ["refusals", "within", "for"]}`, lockoutTable.About(),
+			"{}", lockoutTable.About(), lockoutNeeds,
 		},
-		{ruleTable.Kind, "rule", "Rules", "Which limits hold for which requests.", ruleRules, ruleTable.About()},
+		{ruleTable.Kind, "rule", "Rules", "Which limits hold for which requests.", ruleRules, ruleTable.About(), nil},
 		{
 			matchTable.Kind, "match", "Match",
-			"What can be told of a request without an expression. Each entry is one value or a list.", "{}", matchTable.About(),
+			"What can be told of a request without an expression. Each entry is one value or a list.", "{}",
+			matchTable.About(), nil,
 		},
 		{
-			useTable.Kind, "use", "Uses of a policy", "A policy with a key or a cost of its own.", `{"required": ["policy"]}`,
-			useTable.About(),
+			useTable.Kind, "use", "Uses of a policy", "A policy with a key or a cost of its own.", "{}", useTable.About(),
+			useNeeds,
 		},
 		{
 			storeTable.Kind, keyStore, "Store", "Where the states of shared policies are kept: url, or addresses.", storeRules,
-			storeTable.About(),
+			storeTable.About(), nil,
 		},
-		{leasedTable.Kind, "leased", "Leased", "Options of leased policies.", "{}", leasedTable.About()},
-		{optimisticTable.Kind, "optimistic", "Optimistic", "Options of optimistic policies.", "{}", optimisticTable.About()},
+		{leasedTable.Kind, "leased", "Leased", "Options of leased policies.", "{}", leasedTable.About(), nil},
+		{optimisticTable.Kind, "optimistic", "Optimistic", "Options of optimistic policies.", "{}", optimisticTable.About(), nil},
 		{
 			clusterTable.Kind, keyCluster, "Cluster",
 			"How this process takes part in a cluster: directory, or endpoints; or that it keeps the limits alone: file.",
-			clusterRules, clusterTable.About(),
+			clusterRules, clusterTable.About(), clusterNeeds,
 		},
 	}
 }

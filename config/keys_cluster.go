@@ -1,6 +1,10 @@
 package config
 
-import "github.com/weirhq/weir/config/yamlread"
+import (
+	"slices"
+
+	"github.com/weirhq/weir/config/yamlread"
+)
 
 var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]string{
 	"dir":         `did you mean "directory"?`,
@@ -17,18 +21,18 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 	"cacert":      `did you mean "ca_file"?`,
 	keyTLS:        `write https:// in endpoints; ca_file, cert_file and key_file are the files`,
 }}, []key[*Cluster]{
-	shown[*Cluster](keyDirectory, textual("path", ""), yamlread.About{
+	read(keyDirectory, path("the path of a directory", "write /var/lib/weir, for instance"), yamlread.About{
 		Text:    "Where the etcd server in this process keeps its data. It is made if it does not exist.",
 		Instead: "this, `endpoints` or `file` is required", Examples: `["/var/lib/weir"]`,
-	}),
-	shown[*Cluster](keyName, textual(
+	}, func(c *Cluster, text string) { c.Directory = text }),
+	custom(keyName, textual(
 		"1 to 64 printable ASCII characters without `=` and comma",
 		`"pattern": "^[^=,]*$"`,
 	), yamlread.About{
 		Text:    "The name that this node has among `peers`.",
 		Instead: "`weir`; required with `peers`", Examples: `["a"]`,
-	}),
-	shown[*Cluster](keyPeers, shape{
+	}, func(d *decoder, v yamlread.Value, c *Cluster) { c.Name, _ = d.Name(v, nodeNameIs, mostLimitName, "=,") }),
+	custom(keyPeers, shape{
 		"mapping of names to URLs, up to 99",
 		`{"type": "object", "minProperties": 1, "maxProperties": 99, "propertyNames": {"pattern": ` +
 			`"^[ -+.-<>-~-]{1,64}$"}, "additionalProperties": {"anyOf": [{"type": "string", "pattern": ` +
@@ -38,67 +42,67 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 			"all nodes.",
 		Instead:  "none: this is the only node, and no port is opened",
 		Examples: `[{"a": "http://10.0.0.1:7090", "b": "http://10.0.0.2:7090", "c": "http://10.0.0.3:7090"}]`,
-	}),
-	shown[*Cluster]("listen", orEnv("URL", `{"type": "string", "pattern": "^https?://[^/@]*:[0-9]+$"}`), yamlread.About{
+	}, (*decoder).peers),
+	custom("listen", orEnv("URL", `{"type": "string", "pattern": "^https?://[^/@]*:[0-9]+$"}`), yamlread.About{
 		Text:    "The URL on which the etcd server of this node listens for those of its peers.",
 		Instead: "its own of `peers`", Examples: `["http://0.0.0.0:7090"]`,
-	}),
-	shown[*Cluster]("join", boolean.shape, yamlread.About{
+	}, func(d *decoder, v yamlread.Value, c *Cluster) { c.Listen, _ = d.nodeURL(v, true) }),
+	read("join", boolean, yamlread.About{
 		Text:    "Whether this node was added to a cluster that exists. Otherwise the nodes of `peers` form it.",
 		Default: no, Examples: yes,
-	}),
-	shown[*Cluster](keyEndpoints, oneOrManyURLs(
+	}, func(c *Cluster, yes bool) { c.Join = yes }),
+	custom(keyEndpoints, oneOrManyURLs(
 		"URL, or a list",
 		`{"type": "string", "pattern": "^https?://[^/@]+:[0-9]+$"}`,
 	), yamlread.About{
 		Text:     "The URLs of an etcd cluster, in place of `directory`.",
 		Examples: `[["https://10.0.0.1:2379", "https://10.0.0.2:2379"]]`,
-	}),
-	shown[*Cluster](keyFile, textual("path", ""), yamlread.About{
+	}, (*decoder).endpoints),
+	read(keyFile, path(fileIs, "write /var/lib/weir/limits, for instance"), yamlread.About{
 		Text: "Where this process alone keeps the limits, without etcd, in place of `directory`. Beside it are " +
 			"`reserve` and `max_keys` only. [What survives a restart](restart.md) has the rest.",
 		Examples: `["/var/lib/weir/limits"]`,
-	}),
-	shown[*Cluster](keyUsername, textual("text", ""), yamlread.About{
+	}, func(c *Cluster, text string) { c.File = text }),
+	read(keyUsername, accepting(textual("text", ""), "a text", "write weir, for instance", nil), yamlread.About{
 		Text:    "The user for `endpoints`.",
 		Instead: unset, Examples: `["weir"]`,
-	}),
-	shown[*Cluster](keyPassword, shape{"text", `{"type": ["string", "number", "boolean"]}`}, yamlread.About{
+	}, func(c *Cluster, text string) { c.Username = text }),
+	read(keyPassword, secret("ETCD_PASSWORD"), yamlread.About{
 		Text:    "The password of the user. It is never shown.",
 		Instead: unset, Examples: `["${ETCD_PASSWORD}"]`,
-	}),
-	shown[*Cluster]("ca_file", textual("path", ""), yamlread.About{
+	}, func(c *Cluster, text string) { c.Password = text }),
+	read("ca_file", path(fileIs, fileFix), yamlread.About{
 		Text:    "The authority by which the servers at `endpoints` are certified.",
 		Instead: "the authorities that the system knows", Examples: `["/etc/weir/etcd-ca.pem"]`,
-	}),
-	shown[*Cluster]("cert_file", textual("path", ""), yamlread.About{
+	}, func(c *Cluster, text string) { c.CAFile = text }),
+	read("cert_file", path(fileIs, fileFix), yamlread.About{
 		Text:    "The certificate that they are shown.",
 		Instead: unset, Examples: `["/etc/weir/etcd.pem"]`,
-	}),
-	shown[*Cluster]("key_file", textual("path", ""), yamlread.About{
+	}, func(c *Cluster, text string) { c.CertFile = text }),
+	read("key_file", path(fileIs, fileFix), yamlread.About{
 		Text:    "The key of `cert_file`.",
 		Instead: unset, Examples: `["/etc/weir/etcd-key.pem"]`,
-	}),
-	shown[*Cluster](keyAddress, orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]+:[0-9]+$"}`), yamlread.About{
+	}, func(c *Cluster, text string) { c.KeyFile = text }),
+	custom(keyAddress, orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]+:[0-9]+$"}`), yamlread.About{
 		Text:    "What the other nodes reach this one by, to forward requests.",
 		Instead: "required with `endpoints`, and with more than one of `peers`", Examples: `["10.0.0.1:7091"]`,
-	}),
-	shown[*Cluster]("listen_address", orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]*:[0-9]+$"}`), yamlread.About{
+	}, func(d *decoder, v yamlread.Value, c *Cluster) { c.Address = d.address(v, false) }),
+	custom("listen_address", orEnv("host:port", `{"type": "string", "pattern": "^[^/@ ]*:[0-9]+$"}`), yamlread.About{
 		Text:    "Where this node listens for them.",
 		Instead: "`address`", Examples: `[":7091"]`,
-	}),
-	shown[*Cluster]("peer_ca_file", textual("path", ""), yamlread.About{
+	}, func(d *decoder, v yamlread.Value, c *Cluster) { c.ListenAddress = d.address(v, true) }),
+	read("peer_ca_file", path(fileIs, fileFix), yamlread.About{
 		Text:    "The authority by which nodes are certified for one another. With it each must show a certificate of it.",
 		Instead: unset, Examples: `["/etc/weir/nodes-ca.pem"]`,
-	}),
-	shown[*Cluster]("peer_cert_file", textual("path", ""), yamlread.About{
+	}, func(c *Cluster, text string) { c.PeerCAFile = text }),
+	read("peer_cert_file", path(fileIs, fileFix), yamlread.About{
 		Text:    "The certificate of this node.",
 		Instead: "none: plain connections", Examples: `["/etc/weir/node.pem"]`,
-	}),
-	shown[*Cluster]("peer_key_file", textual("path", ""), yamlread.About{
+	}, func(c *Cluster, text string) { c.PeerCertFile = text }),
+	read("peer_key_file", path(fileIs, fileFix), yamlread.About{
 		Text:    "The key of `peer_cert_file`.",
 		Instead: unset, Examples: `["/etc/weir/node-key.pem"]`,
-	}),
+	}, func(c *Cluster, text string) { c.PeerKeyFile = text }),
 	custom("prefix",
 		textual("1 to 256 bytes that end in `/`", `"maxLength": 256, "pattern": "/$|\\$\\{[A-Za-z_]"`), yamlread.About{
 			Text:    "Begins the names of all keys in etcd.",
@@ -123,3 +127,24 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 		Default: no, Examples: yes,
 	}, func(c *Cluster, yes bool) { c.Requeue = yes }),
 })
+
+var clusterNeeds = slices.Concat([]need{
+	{keyUsername, keyPassword, "username needs it", "add password: ${ETCD_PASSWORD}"},
+	{keyPassword, keyUsername, "password needs it", "add username: weir, for instance"},
+	{
+		"listen_address", keyAddress, "listen_address needs it, as others must know where to go",
+		"add address: 10.0.0.1:7091, for instance",
+	},
+	{
+		"peer_ca_file", "peer_cert_file", "peer_ca_file needs it, as each node shows the others a certificate",
+		"add peer_cert_file and peer_key_file",
+	},
+}, pairNeeds("cert_file", "key_file"), pairNeeds("peer_cert_file", "peer_key_file"))
+
+// pairNeeds are those of the files of a certificate and of its key.
+func pairNeeds(certificate, key string) []need {
+	return []need{
+		{certificate, key, certificate + " needs it", "add " + key + ": the file of its key"},
+		{key, certificate, key + " needs it", "add " + certificate + ": the file of its certificate"},
+	}
+}

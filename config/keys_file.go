@@ -11,10 +11,10 @@ var fileTable = tableOf(yamlread.Kind{What: "the file", Hints: map[string]string
 	"domain":      elsewhere,
 	"descriptors": elsewhere,
 }, Free: "x-"}, []key[*File]{
-	shown[*File]("version", orEnv("number", `{"const": 1}`), yamlread.About{
+	custom(keyVersion, orEnv("number", `{"const": 1}`), yamlread.About{
 		Text:    "The version of the format: 1.",
 		Instead: required, Examples: `[1]`,
-	}),
+	}, (*decoder).version),
 	shown[*File](keyStore, shape{
 		"URL, or mapping, see [store](#store)",
 		`{"anyOf": [{"type": "string", "pattern": "^(redis|rediss|valkey|valkeys|unix)://"}, {"$ref": "#/$defs/env"}, ` +
@@ -47,6 +47,8 @@ var fileTable = tableOf(yamlread.Kind{What: "the file", Hints: map[string]string
 		Instead: unset, Examples: `[[{"name": "all", "limits": "per-client"}]]`,
 	}),
 })
+
+var fileNeeds = []need{{"", keyVersion, "it must be 1", "add version: 1"}}
 
 // elsewhere is the hint for a reader who takes one configuration for another.
 const elsewhere = "it is one of envoyproxy/ratelimit: " +

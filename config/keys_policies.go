@@ -73,7 +73,7 @@ var policyKeys = []key[*placedPolicy]{
 			"tier. With the tiers at most 65,536.",
 		Instead: unset, Examples: `[{"acme": {"limit": "500/s"}}]`,
 	}),
-	custom("parent", textual("name of a policy", ""), yamlread.About{
+	custom("parent", policyName.shape, yamlread.About{
 		Text: "A policy that applies too, under a key of its own, so that its children together do not exceed it. Of " +
 			"several children the highest cost counts.",
 		Instead: unset, Examples: `["organisation"]`,
@@ -197,6 +197,10 @@ var tiersTable = tableOf(yamlread.Kind{What: "tiers"}, []key[*placedPolicy]{
 	}),
 })
 
+var tiersNeeds = []need{
+	{"", "by", "tiers need an expression that chooses one", `add by: request.headers["x-plan"], for instance`},
+}
+
 var queueTable = tableOf(yamlread.Kind{What: "a queue", Hints: map[string]string{
 	"timeout": `did you mean "max_wait"?`,
 	"size":    `did you mean "limit"?`,
@@ -233,3 +237,9 @@ var lockoutTable = tableOf(yamlread.Kind{What: "a lockout"}, []key[*policy.Locko
 		Default: no, Examples: yes,
 	}, func(l *policy.Lockout, yes bool) { l.InARow = yes }),
 })
+
+var lockoutNeeds = []need{
+	{"", "refusals", "a lockout needs it", "add refusals: 10, for instance"},
+	{"", "within", "a lockout needs it", "add within: 1m, for instance"},
+	{"", "for", "a lockout needs it", "add for: 15m, for instance"},
+}

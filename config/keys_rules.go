@@ -118,7 +118,7 @@ var matchTable = tableOf(yamlread.Kind{What: "match", Hints: map[string]string{
 })
 
 var useTable = tableOf(yamlread.Kind{What: "a use of a policy"}, []key[*placedUse]{
-	shown[*placedUse]("policy", textual("name of a policy", ""), yamlread.About{
+	shown[*placedUse](keyPolicy, textual("name of a policy", ""), yamlread.About{
 		Text:    "The policy.",
 		Instead: required, Examples: `["per-client"]`,
 	}),
@@ -132,3 +132,5 @@ var useTable = tableOf(yamlread.Kind{What: "a use of a policy"}, []key[*placedUs
 		Instead: "the cost of the policy", Examples: `[5, "int(request.headers[\"x-cost\"])"]`,
 	}, func(d *decoder, v yamlread.Value, u *placedUse) { u.Cost = d.cost(v) }),
 })
+
+var useNeeds = []need{{"", keyPolicy, "it names the policy", "add policy: and the name of a policy"}}

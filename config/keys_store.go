@@ -1,10 +1,14 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/config/yamlread"
 )
+
+// storeUser is a user of a store.
+var storeUser = accepting(textual("text", ""), "a text", "write default, for instance", nil)
 
 var storeTable = tableOf(yamlread.Kind{What: "a store", Hints: map[string]string{
 	keyAddress:   `did you mean "addresses"?`,
@@ -25,39 +29,46 @@ var storeTable = tableOf(yamlread.Kind{What: "a store", Hints: map[string]string
 		Text:     "A server, some servers of a cluster, or sentinels.",
 		Examples: `[["10.0.0.1:6379", "10.0.0.2:6379"]]`,
 	}),
-	shown[*Store]("master", textual("name", ""), yamlread.About{
+	read("master", accepting(
+		textual("name", ""), "the name of a set of servers", "write mymaster, for instance", nil,
+	), yamlread.About{
 		Text:    "The set that the sentinels at `addresses` watch.",
 		Instead: "none, they are servers", Examples: `["mymaster"]`,
-	}),
-	shown[*Store](keyTLS, boolean.shape, yamlread.About{
+	}, func(s *Store, text string) { s.Master = text }),
+	read(keyTLS, boolean, yamlread.About{
 		Text:    "Whether the servers at `addresses` are reached over TLS.",
 		Default: no, Examples: yes,
-	}),
-	custom(keyUsername, textual("text", ""), yamlread.About{
+	}, func(s *Store, yes bool) { s.TLS = yes }),
+	read(keyUsername, storeUser, yamlread.About{
 		Text:    "The user.",
 		Instead: "that of `url`, or none", Examples: `["weir"]`,
-	}, func(d *decoder, v yamlread.Value, s *Store) { s.Username = d.user(v) }),
-	custom(keyPassword, shape{"text", `{"type": ["string", "number", "boolean"]}`}, yamlread.About{
+	}, func(s *Store, text string) { s.Username = text }),
+	read(keyPassword, secret("REDIS_PASSWORD"), yamlread.About{
 		Text:    "The password of the user. It is never shown.",
 		Instead: "that of `url`, or none", Examples: `["${REDIS_PASSWORD}"]`,
-	}, func(d *decoder, v yamlread.Value, s *Store) { s.Password = d.secret(v, redisPassword) }),
-	custom("sentinel_username", textual("text", ""), yamlread.About{
+	}, func(s *Store, text string) { s.Password = text }),
+	read("sentinel_username", storeUser, yamlread.About{
 		Text:    "The user for the sentinels.",
 		Instead: unset, Examples: `["weir"]`,
-	}, func(d *decoder, v yamlread.Value, s *Store) { s.SentinelUsername = d.user(v) }),
-	custom("sentinel_password", shape{"text", `{"type": ["string", "number", "boolean"]}`}, yamlread.About{
+	}, func(s *Store, text string) { s.SentinelUsername = text }),
+	read("sentinel_password", secret("REDIS_PASSWORD"), yamlread.About{
 		Text:    "The password for the sentinels. It is never shown.",
 		Instead: unset, Examples: `["${SENTINEL_PASSWORD}"]`,
-	}, func(d *decoder, v yamlread.Value, s *Store) { s.SentinelPassword = d.secret(v, redisPassword) }),
+	}, func(s *Store, text string) { s.SentinelPassword = text }),
 	read("database", number(0, 1<<16-1, "the number of a database"), yamlread.About{
 		Text:    "The number of the database. A cluster has 0 only.",
 		Instead: "that of `url`, or 0", Examples: `[0]`,
 	}, func(s *Store, n int64) { s.Database = int(n) }),
-	custom("prefix",
-		textual("1 to 128 bytes without braces", `"maxLength": 128, "pattern": "^[^{}]*$|\\$\\{[A-Za-z_]"`), yamlread.About{
-			Text:    "Begins the names of all keys. Processes with the same prefix share their limits.",
-			Instead: "`weir:`", Examples: `["weir:"]`,
-		}, (*decoder).storePrefix),
+	read("prefix", accepting(
+		textual("1 to 128 bytes without braces", `"maxLength": 128, "pattern": "^[^{}]*$|\\$\\{[A-Za-z_]"`),
+		"a text of 1 to 128 bytes without braces", "write weir:, for instance",
+		func(text string) bool {
+			return text != "" && len(text) <= mostPrefix && !strings.ContainsAny(text, "{}")
+		},
+	), yamlread.About{
+		Text:    "Begins the names of all keys. Processes with the same prefix share their limits.",
+		Instead: "`weir:`", Examples: `["weir:"]`,
+	}, func(s *Store, text string) { s.Prefix = text }),
 	read("timeout", duration(time.Millisecond, time.Minute), yamlread.About{
 		Text:    "How long a decision waits for the store. Then `fail` of the policy counts.",
 		Default: `"100ms"`, Examples: `["50ms"]`,

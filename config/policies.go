@@ -119,8 +119,8 @@ func (d *decoder) policy(name string, v yamlread.Value) *placedPolicy {
 
 // parent reads the name of another policy.
 func (d *decoder) parent(v yamlread.Value, p *placedPolicy) {
-	if s, ok := d.Text(v, "the name of a policy", "write the name of a policy"); ok {
-		p.Parent, p.parent = s.Text, v
+	if name, ok := policyName.read(d, v); ok {
+		p.Parent, p.parent = name, v
 	}
 }
 
@@ -178,12 +178,9 @@ func (d *decoder) tiers(v yamlread.Value, p *placedPolicy) {
 	if !ok {
 		return
 	}
+	d.needs(o, tiersNeeds)
 	by, given := o.Get("by")
-	switch {
-	case !given:
-		o.Missing("by", "is missing: tiers need an expression that chooses one",
-			`add by: request.headers["x-plan"], for instance`)
-	default:
+	if given {
 		p.TierBy = d.tierBy(by)
 	}
 	p.tiers, p.Tiers = d.alternatives(v, "name: limits", mostTiers, p, []string{"by"})
@@ -294,10 +291,6 @@ func (d *decoder) lockout(v yamlread.Value) *policy.Lockout {
 	if !ok {
 		return nil
 	}
-	for _, needed := range []struct{ key, example string }{{"refusals", "10"}, {"within", "1m"}, {"for", "15m"}} {
-		if _, given := o.Get(needed.key); !given {
-			o.Missing(needed.key, "is missing: a lockout needs it", "add "+needed.key+": "+needed.example+", for instance")
-		}
-	}
+	d.needs(o, lockoutNeeds)
 	return l
 }

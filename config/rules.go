@@ -139,9 +139,9 @@ func (d *decoder) use(v yamlread.Value) (u placedUse, ok bool) {
 	if !ok {
 		return u, false
 	}
-	name, given := o.Get("policy")
-	if !given {
-		o.Missing("policy", "is missing: it names the policy", "add policy: and the name of a policy")
+	d.needs(o, useNeeds)
+	if name, given := o.Get(keyPolicy); !given {
+		return u, false
 	} else if s, ok := d.Text(name, "the name of a policy", "write the name of a policy"); ok {
 		u.Policy, u.at = s.Text, name
 	}

@@ -25,7 +25,6 @@ func Schema() []byte { return slices.Clone(schema()) }
 // What the schema says of kinds beside their keys: which need one another, and which cannot stand together.
 const (
 	fileRules = `{
-	"required": ["version"],
 	"patternProperties": {"^x-": {"description": "Free: a place for anchors."}}
 }`
 	limitsRules = `{
@@ -42,7 +41,6 @@ const (
 		"then": {"properties": {"queue": {"required": ["limit"]}}}}]
 }`
 	tiersRules = `{
-	"required": ["by"],
 	"minProperties": 2,
 	"maxProperties": 65537,
 	"additionalProperties": {"$ref": "#/$defs/limits", "description": "A tier: as many limits as the policy, with the ` +
@@ -66,10 +64,8 @@ const (
 		"name": false, "peers": false, "listen": false, "join": false, "address": false, "listen_address": false,
 		"prefix": false, "ttl": false, "requeue": false}}],
 	"dependentRequired": {"peers": ["directory", "name"], "name": ["directory"], "listen": ["peers"],
-		"username": ["endpoints", "password"], "password": ["endpoints", "username"], "ca_file": ["endpoints"],
-		"cert_file": ["endpoints", "key_file"], "key_file": ["endpoints", "cert_file"], "endpoints": ["address"],
-		"listen_address": ["address"], "peer_ca_file": ["peer_cert_file"], "peer_cert_file": ["address", "peer_key_file"],
-		"peer_key_file": ["address", "peer_cert_file"]},
+		"username": ["endpoints"], "password": ["endpoints"], "ca_file": ["endpoints"], "cert_file": ["endpoints"],
+		"key_file": ["endpoints"], "endpoints": ["address"], "peer_cert_file": ["address"], "peer_key_file": ["address"]},
 	"if": {"properties": {"peers": {"minProperties": 2}}, "required": ["peers"]},
 	"then": {"required": ["address"]},
 	"dependentSchemas": {"join": {"anyOf": [{"required": ["peers"]}, {"properties": {"join": {"not": {"const": true}}},
@@ -151,6 +147,14 @@ var schema = sync.OnceValue(func() []byte {
 			"type": "object", "description": k.text, "additionalProperties": false, "properties": properties,
 		}
 		maps.Copy(definition, object(k.rules))
+		for _, n := range k.needs {
+			in, of := definition, "required"
+			if n.beside != "" {
+				in, of = member(definition, "dependentRequired"), n.beside
+			}
+			all, _ := in[of].([]any)
+			in[of] = append(all, n.key)
+		}
 		if k.name == "use" {
 			definition = map[string]any{
 				"description": "A policy that a rule applies: its name, or a mapping.",
@@ -179,6 +183,16 @@ func object(text string) map[string]any {
 	var o map[string]any
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		panic(fmt.Sprintf("weir: schema: %v in %s", err, text))
+	}
+	return o
+}
+
+// member is an object in an object of JSON, which is made if it is not there.
+func member(of map[string]any, name string) map[string]any {
+	o, ok := of[name].(map[string]any)
+	if !ok {
+		o = map[string]any{}
+		of[name] = o
 	}
 	return o
 }

@@ -85,18 +85,8 @@ func (d *decoder) store(v yamlread.Value) *Store {
 	default:
 		o.Missing("url", "is missing: a store needs url, or addresses", "add url: redis://127.0.0.1:6379, for instance")
 	}
-	d.storeAccess(o, s, hasAddresses)
+	d.storeAccess(o, hasAddresses)
 	return s
-}
-
-// storePrefix reads what begins the names of all keys.
-func (d *decoder) storePrefix(v yamlread.Value, s *Store) {
-	const must, fix = "a text of 1 to 128 bytes without braces", "write weir:, for instance"
-	x, ok := d.Text(v, must, fix)
-	if ok && (x.Text == "" || len(x.Text) > mostPrefix || strings.ContainsAny(x.Text, "{}")) {
-		d.Wrong(v, "must be "+must, fix)
-	}
-	s.Prefix = x.Text
 }
 
 // connections reads how many there are to each server. It is 0 after a mistake.
@@ -144,32 +134,13 @@ func (d *decoder) secret(v yamlread.Value, variable string) string {
 	return x.Text
 }
 
-const redisPassword = "REDIS_PASSWORD"
-
-// user reads the name of a user of a store.
-func (d *decoder) user(v yamlread.Value) string {
-	x, _ := d.Text(v, "a text", "write default, for instance")
-	return x.Text
-}
-
-// storeAccess reads how the servers are reached if not by a URL.
-func (d *decoder) storeAccess(o *yamlread.Object, s *Store, byAddress bool) {
-	for _, key := range []string{"master", keyTLS} {
-		v, given := o.Get(key)
-		switch {
-		case !given:
-		case !byAddress:
-			fix := "write it into url: rediss:// is over TLS"
-			if key == "master" {
-				fix = "write it into url, as ?master_set=name"
-			}
+// storeAccess finds keys that are for the other form of a store.
+func (d *decoder) storeAccess(o *yamlread.Object, byAddress bool) {
+	for key, fix := range map[string]string{
+		"master": "write it into url, as ?master_set=name", keyTLS: "write it into url: rediss:// is over TLS",
+	} {
+		if v, given := o.Get(key); given && !byAddress {
 			d.Wrong(v.OfKey(), key+" belongs to addresses: beside url there must be none", fix)
-		case key == keyTLS:
-			s.TLS = d.Boolean(v)
-		default:
-			if x, ok := d.Text(v, "the name of a set of servers", "write mymaster, for instance"); ok {
-				s.Master = x.Text
-			}
 		}
 	}
 }
