@@ -28,33 +28,48 @@ const (
 // Key says which parts of a request make up its key. The zero Key is none: all requests share one key.
 type Key struct{ parts []part }
 
+// part is a part of a request.
 type part struct {
-	attribute attribute
-	header    string // canonical name
-	v4, v6    int    // bits of a client.net
+	word string // of --by
+	text policy.Text
+	// record appends what an access log has of it, nil if it has nothing.
+	record func(b []byte, rec *accesslog.Record) []byte
 }
 
-type attribute uint8
+// parts are those that are a word alone. The first is the usual key.
+var parts = []part{
+	{clientName, policy.Client(), ofClient(func(b []byte, client netip.Addr) []byte {
+		if client.Is4() {
+			return client.AppendTo(b)
+		}
+		return clientip.Prefixes{}.Mask(client).AppendTo(b) // their default is that of client
+	})},
+	{"client.ip", policy.ClientIP(), ofClient(func(b []byte, client netip.Addr) []byte { return client.AppendTo(b) })},
+	{"path", policy.PathText(), func(b []byte, rec *accesslog.Record) []byte { return appendPath(b, rec.Path) }},
+	{"method", policy.MethodText(), func(b []byte, rec *accesslog.Record) []byte {
+		return keytext.AppendPart(b, rec.Method)
+	}},
+	{"host", policy.HostText(), func(b []byte, rec *accesslog.Record) []byte { return appendHost(b, rec.Host) }},
+}
 
-const (
-	client attribute = iota
-	clientIP
-	clientNet
-	header
-	path
-	method
-	host
-)
-
-var attributes = map[string]attribute{
-	clientName: client, "client.ip": clientIP, clientNetName: clientNet, "path": path, "method": method, "host": host,
+// ofClient appends what is made of the address of a client, or its name where a log has no address.
+func ofClient(of func(b []byte, client netip.Addr) []byte) func(b []byte, rec *accesslog.Record) []byte {
+	return func(b []byte, rec *accesslog.Record) []byte {
+		switch {
+		case rec.Client.IsValid():
+			return of(b, clientip.Fold(rec.Client))
+		case len(rec.ClientName) == 0:
+			return append(b, keytext.Missing...)
+		}
+		return keytext.AppendPart(b, rec.ClientName)
+	}
 }
 
 // The sizes of networks that are usually assigned as a whole.
 const defaultV4Bits, defaultV6Bits = 24, 64
 
 // Client is the key client.
-func Client() Key { return Key{[]part{{attribute: client}}} }
+func Client() Key { return Key{parts[:1:1]} }
 
 // ParseKey reads what --by accepts: none, or one or several of these, joined by commas.
 //
@@ -77,8 +92,8 @@ func ParseKey(s string) (Key, error) {
 		if err != nil {
 			return Key{}, err
 		}
-		if slices.Contains(k.parts, p) {
-			return Key{}, fmt.Errorf("%s stands there twice", p)
+		if slices.ContainsFunc(k.parts, func(other part) bool { return other.word == p.word }) {
+			return Key{}, fmt.Errorf("%s stands there twice", p.word)
 		}
 		k.parts = append(k.parts, p)
 	}
@@ -90,27 +105,22 @@ func parsePart(word string) (part, error) {
 	switch {
 	case name == "header":
 		return parseHeader(argument)
+	case word == clientNetName:
+		return networkPart(word, defaultV4Bits, defaultV6Bits)
 	case name == clientNetName && hasArgument:
 		return parseNet(argument)
 	case word == noneName:
 		return part{}, Errorf("none stands alone")
 	}
-	a, ok := attributes[word]
-	if !ok {
-		return part{}, unknownPart(word)
+	if i := slices.IndexFunc(parts, func(p part) bool { return p.word == word }); i >= 0 {
+		return parts[i], nil
 	}
-	p := part{attribute: a}
-	if a == clientNet {
-		p.v4, p.v6 = defaultV4Bits, defaultV6Bits
-	}
-	return p, nil
+	return part{}, unknownPart(word)
 }
 
 func parseHeader(name string) (part, error) {
-	for i := range len(name) {
-		if c := name[i]; !isToken(c) {
-			return part{}, Errorf("%s is not the name of a header", Quote(name))
-		}
+	if strings.Trim(name, nameBytes) != "" {
+		return part{}, Errorf("%s is not the name of a header", Quote(name))
 	}
 	canonical := http.CanonicalHeaderKey(name)
 	switch canonical {
@@ -119,12 +129,14 @@ func parseHeader(name string) (part, error) {
 	case "Host":
 		return part{}, Errorf("header:Host is written host")
 	}
-	return part{attribute: header, header: canonical}, nil
-}
-
-// isToken reports whether c may stand in the name of a header (RFC 9110, 5.6.2).
-func isToken(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+	p := part{word: "header:" + canonical, text: policy.HeaderText(canonical)}
+	switch canonical {
+	case "Referer":
+		p.record = func(b []byte, rec *accesslog.Record) []byte { return keytext.AppendPart(b, rec.Referer) }
+	case "User-Agent":
+		p.record = func(b []byte, rec *accesslog.Record) []byte { return keytext.AppendPart(b, rec.UserAgent) }
+	}
+	return p, nil
 }
 
 func parseNet(bits string) (part, error) {
@@ -135,7 +147,19 @@ func parseNet(bits string) (part, error) {
 		return part{}, Errorf("client.net:%s: must be the bits of an IPv4 network, 1 to 32, and of an IPv6 network, "+
 			"1 to 128, such as client.net:24/64", strings.Trim(Quote(bits), `"`))
 	}
-	return part{attribute: clientNet, v4: int(v4), v6: int(v6)}, nil
+	word := clientNetName
+	if v4 != defaultV4Bits || v6 != defaultV6Bits {
+		word += fmt.Sprintf(":%d/%d", v4, v6)
+	}
+	return networkPart(word, int(v4), int(v6))
+}
+
+// networkPart is the network of a client.
+func networkPart(word string, v4, v6 int) (part, error) {
+	text, err := policy.ClientNet(v4, v6)
+	return part{word, text, ofClient(func(b []byte, client netip.Addr) []byte {
+		return clientip.Prefixes{IPv4: v4, IPv6: v6}.Mask(client).AppendTo(b)
+	})}, err
 }
 
 func unknownPart(word string) error {
@@ -147,28 +171,6 @@ func unknownPart(word string) error {
 	return Errorf("%s", text)
 }
 
-func (p part) String() string {
-	switch p.attribute {
-	case client:
-		return clientName
-	case clientIP:
-		return "client.ip"
-	case clientNet:
-		if p.v4 == defaultV4Bits && p.v6 == defaultV6Bits {
-			return clientNetName
-		}
-		return fmt.Sprintf("client.net:%d/%d", p.v4, p.v6)
-	case header:
-		return "header:" + p.header
-	case path:
-		return "path"
-	case method:
-		return "method"
-	default:
-		return "host"
-	}
-}
-
 // String is what [ParseKey] reads back to the same Key.
 func (k Key) String() string {
 	if len(k.parts) == 0 {
@@ -176,7 +178,7 @@ func (k Key) String() string {
 	}
 	words := make([]string, len(k.parts))
 	for i, p := range k.parts {
-		words[i] = p.String()
+		words[i] = p.word
 	}
 	return strings.Join(words, ",")
 }
@@ -186,21 +188,6 @@ func keyFlag(p *Key) *Value {
 	v := Of("key", p, Key.String, ParseKey)
 	v.words = []string{clientName, "client.ip", clientNetName, "header:", "path", "method", "host", noneName}
 	return v
-}
-
-// appendClient appends a part that is made of the address of a client, or of its name where a log has no address.
-func (p part) appendClient(b []byte, address netip.Addr, name []byte) []byte {
-	if !address.IsValid() {
-		if len(name) == 0 {
-			return append(b, keytext.Missing...)
-		}
-		return keytext.AppendPart(b, name)
-	}
-	folded := clientip.Fold(address)
-	if p.attribute == clientIP || p.attribute == client && folded.Is4() {
-		return folded.AppendTo(b)
-	}
-	return clientip.Prefixes{IPv4: p.v4, IPv6: p.v6}.Mask(folded).AppendTo(b) // their default is that of client
 }
 
 // escape escapes the last part of b, which starts at start, if k has several.
@@ -214,84 +201,41 @@ func (k Key) escape(b []byte, start int) []byte {
 // Text is the key as a policy has it. The parts of a key are joined by commas; a comma or a backslash within one of several parts
 // is escaped by a backslash, so that different parts never make the same key. Of a part longer than 128 bytes the first 60 and a
 // SHA-256 hash stand for it: keys are bounded however long a header is. A zero address is "-".
-func (k Key) Text() (policy.Text, error) { //nolint:ireturn // a policy wants the interface
-	texts := make([]policy.Text, 0, len(k.parts))
-	for _, p := range k.parts {
-		text, err := p.text()
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, text)
-	}
-	switch len(texts) {
+func (k Key) Text() policy.Text { //nolint:ireturn // a policy wants the interface
+	switch len(k.parts) {
 	case 0:
-		return policy.ConstantText(""), nil
+		return policy.ConstantText("")
 	case 1:
-		return texts[0], nil
-	default:
-		return policy.JoinText(texts...), nil
+		return k.parts[0].text
 	}
-}
-
-func (p part) text() (policy.Text, error) { //nolint:ireturn // as Text
-	switch p.attribute {
-	case client:
-		return policy.Client(), nil
-	case clientIP:
-		return policy.ClientIP(), nil
-	case clientNet:
-		return policy.ClientNet(p.v4, p.v6)
-	case header:
-		return policy.HeaderText(p.header), nil
-	case path:
-		return policy.PathText(), nil
-	case method:
-		return policy.MethodText(), nil
-	default:
-		return policy.HostText(), nil
+	texts := make([]policy.Text, len(k.parts))
+	for i, p := range k.parts {
+		texts[i] = p.text
 	}
+	return policy.JoinText(texts...)
 }
 
 // Set is a configuration of one policy of that name, which holds for all requests.
-func (l *Limit) Set(name string) (*policy.Set, error) {
-	key, err := l.By.Text()
-	if err != nil {
-		return nil, err
-	}
+func (l *Limit) Set(name string) *policy.Set {
 	return &policy.Set{
 		Policies: []policy.Policy{{
-			Name: name, Key: key, MaxKeys: l.MaxKeys,
+			Name: name, Key: l.By.Text(), MaxKeys: l.MaxKeys,
 			Limits: []policy.Limit{{Limit: weir.TokenBucket(l.EffectiveRate(), l.EffectiveBurst())}},
 		}},
 		Rules: []policy.Rule{{Name: name, Limits: []policy.Use{{Policy: name}}}},
-	}, nil
+	}
 }
 
 // AppendRecord appends to b the key of a request in an access log: that which Text had when it was made, as far as the log tells.
 // A client that is logged by its name instead of its address is known by the name. It allocates nothing if b has room, unless the
-// path is percent-encoded or a part is long.
+// path is percent-encoded or a part is long. CheckRecords must have returned nil.
 func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 	for i, p := range k.parts {
 		if i > 0 {
 			b = append(b, keytext.Separator)
 		}
 		start := len(b)
-		switch p.attribute {
-		case client, clientIP, clientNet:
-			b = p.appendClient(b, rec.Client, rec.ClientName)
-		case path:
-			b = appendPath(b, rec.Path)
-		case method:
-			b = keytext.AppendPart(b, rec.Method)
-		case host:
-			b = appendHost(b, rec.Host)
-		case header:
-			if p.header == "Referer" {
-				b = keytext.AppendPart(b, rec.Referer)
-			} else {
-				b = keytext.AppendPart(b, rec.UserAgent)
-			}
-		}
+		b = p.record(b, rec)
 		b = k.escape(b, start)
 	}
 	return b
@@ -300,7 +244,7 @@ func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 // CheckRecords returns an error if k needs what access logs do not have: a header other than Referer and User-Agent.
 func (k Key) CheckRecords() error {
 	for _, p := range k.parts {
-		if p.attribute == header && p.header != "Referer" && p.header != "User-Agent" {
+		if p.record == nil {
 			return BadValue("by", k.String(), "an access log has no header but header:Referer and header:User-Agent")
 		}
 	}

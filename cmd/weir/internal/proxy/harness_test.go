@@ -93,11 +93,7 @@ func limitBy(tb testing.TB, by flags.Key, burst int64) *policy.Engine {
 
 func engine(tb testing.TB, l flags.Limit) *policy.Engine {
 	tb.Helper()
-	set, err := l.Set("default")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	e, err := policy.NewEngine(set, policy.EngineOptions{})
+	e, err := policy.NewEngine(l.Set("default"), policy.EngineOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}

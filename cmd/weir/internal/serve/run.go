@@ -169,11 +169,7 @@ func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Li
 	}
 	_ = limiter.Close() // it is always nil
 	if o.keyed {
-		set, err := o.limit.Set(fixedPolicy)
-		if err != nil {
-			return nil, err
-		}
-		return live.Fixed(set, engine, log)
+		return live.Fixed(o.limit.Set(fixedPolicy), engine, log)
 	}
 	return live.Fixed(&policy.Set{Policies: []policy.Policy{{
 		Name: fixedPolicy, Key: policy.NamedKey(), MaxKeys: o.limit.MaxKeys,

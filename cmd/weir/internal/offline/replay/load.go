@@ -84,10 +84,7 @@ func ofLimit(l *flags.Limit, alone bool) (configuration, error) {
 	if _, err := l.New(limitName, nil); err != nil { // which names the flag
 		return configuration{}, err
 	}
-	set, err := l.Set(limitName)
-	if err != nil {
-		return configuration{}, err
-	}
+	set := l.Set(limitName)
 	c := configuration{
 		name: fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By),
 		set:  set, clock: &manualclock.Clock{},
