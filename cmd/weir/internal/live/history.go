@@ -31,6 +31,11 @@ type Reload struct {
 // note keeps a reload, and tells of it.
 func (l *Limits) note(r *Reload) {
 	l.mu.Lock()
+	if len(r.Mistakes) > 0 {
+		l.refused++
+	} else {
+		l.reloads++
+	}
 	l.history = append(l.history, *r)
 	if len(l.history) > mostHistory {
 		l.history = slices.Clone(l.history[len(l.history)-mostHistory:])

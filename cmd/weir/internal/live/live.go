@@ -76,9 +76,11 @@ type Limits struct {
 
 	text atomic.Pointer[string] // of the files in force
 
-	mu       sync.Mutex // guards attempts and history
-	attempts attempts
-	history  []Reload // the last one last
+	loaded time.Time // for the first time
+
+	mu               sync.Mutex // guards the rest
+	reloads, refused uint64
+	history          []Reload // the last one last
 }
 
 // ErrUnchanged says that a file has the same content as when it was read last.
@@ -117,7 +119,7 @@ func Load(o Options) (*Limits, error) {
 	}
 	l.digest = files.digest()
 	l.keep(&files)
-	l.attempts = attempts{lastAttempt: time.Now()}
+	l.loaded = time.Now()
 	l.warn(parsed.Warnings)
 	return l, nil
 }
@@ -163,12 +165,9 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 		return 0, l.refuse(cause, err)
 	}
 	l.keep(&files)
-	l.mu.Lock()
-	l.attempts.loaded(cause)
-	l.mu.Unlock()
 	version := l.engine.Report().Version
-	l.tell(cause, version, changes)
 	l.note(&Reload{Time: time.Now().UTC(), Cause: cause, Version: version, Changes: l.changed(changes), Count: len(changes)})
+	l.tell(cause, version, changes)
 	l.warn(parsed.Warnings)
 	return len(changes), nil
 }
@@ -216,9 +215,6 @@ func (l *Limits) refuse(cause string, err error) error {
 	for i := range lines {
 		lines[i] = l.secrets.Load().clean(lines[i])
 	}
-	l.mu.Lock()
-	l.attempts.failed(cause, lines)
-	l.mu.Unlock()
 	l.note(&Reload{
 		Time: time.Now().UTC(), Cause: cause, Version: l.engine.Report().Version, Mistakes: lines[:min(len(lines), mostTold)],
 	})

@@ -1,10 +1,6 @@
 package live
 
-import (
-	"time"
-
-	"github.com/weirhq/weir/policy"
-)
+import "github.com/weirhq/weir/policy"
 
 // Status is the state of [Limits].
 type Status struct {
@@ -23,31 +19,16 @@ type Status struct {
 	Mistakes []string `json:"mistakes,omitempty"`
 }
 
-// attempts are what became of configurations after the first one.
-type attempts struct {
-	reloads, refused uint64
-	lastAttempt      time.Time
-	lastCause        string
-	mistakes         []string
-}
-
-func (a *attempts) loaded(cause string) {
-	a.reloads++
-	a.lastAttempt, a.lastCause, a.mistakes = time.Now(), cause, nil
-}
-
-func (a *attempts) failed(cause string, mistakes []string) {
-	a.refused++
-	a.lastAttempt, a.lastCause, a.mistakes = time.Now(), cause, mistakes[:min(len(mistakes), mostTold)]
-}
-
 // Status returns the state.
 func (l *Limits) Status() Status {
 	s := Status{File: l.name(), Report: l.engine.Report()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Reloads, s.Refused, s.LastCause = l.attempts.reloads, l.attempts.refused, l.attempts.lastCause
-	s.Mistakes, s.LastAttempt, s.LastError = l.attempts.mistakes, l.attempts.lastAttempt, ""
+	s.Reloads, s.Refused, s.LastAttempt, s.LastError = l.reloads, l.refused, l.loaded, ""
+	if len(l.history) > 0 {
+		last := &l.history[len(l.history)-1]
+		s.LastAttempt, s.LastCause, s.Mistakes = last.Time, last.Cause, last.Mistakes
+	}
 	if len(s.Mistakes) > 0 {
 		s.LastError = s.Mistakes[0]
 	}
