@@ -2,10 +2,11 @@ package load
 
 import (
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // report is what a run has measured, as it is printed.
@@ -102,7 +103,8 @@ type cpuJSON struct {
 func newReport(o *options, what string, r *run, result *result) *report {
 	t := result.total
 	p := &report{
-		Front: o.front, Request: what, Configuration: configurationOf(o), Versions: versions(),
+		Front: o.front, Request: what, Configuration: configurationOf(o),
+		Versions: versionsJSON{flags.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH},
 		Complete: !result.interrupted && result.failure == nil, ElapsedSeconds: result.elapsed.Seconds(), Requests: t.requests(),
 		Errors: t.counts[failed], ErrorKinds: []kindJSON{}, Reconnects: result.reconnects, Response: latencies(t.response),
 		Notes: []string{}, Generator: cpuJSON{Processors: result.processors},
@@ -152,14 +154,6 @@ func configurationOf(o *options) configurationJSON {
 		c.SecondsAsked = o.duration.Seconds()
 	}
 	return c
-}
-
-func versions() versionsJSON {
-	v := versionsJSON{Weir: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		v.Weir = info.Main.Version
-	}
-	return v
 }
 
 // halves is after how many percentiles the distance to 100 is half as long.

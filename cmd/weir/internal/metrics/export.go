@@ -59,7 +59,8 @@ func newExport(o Options) (*export, error) {
 	}
 	// What is sent is told of the program, besides what OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say, which go before.
 	about, err := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", "weir"),
-		attribute.String("service.version", version())), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
+		attribute.String("service.version", flags.Version())), resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithFromEnv())
 	if err != nil && about == nil {
 		return nil, fmt.Errorf("weir: --otlp-endpoint: %w", err)
 	}

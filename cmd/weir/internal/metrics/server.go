@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
 // family is a metric of the server itself.
@@ -72,15 +74,7 @@ func buildInfo(_ *snapshot, emit emitter) {
 			}
 		}
 	}
-	emit(1, version(), revision, runtime.Version())
-}
-
-// version is that of the program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
+	emit(1, flags.Version(), revision, runtime.Version())
 }
 
 // ofServer are the metrics that every server has.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -82,12 +81,4 @@ func (p *operatorPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // wantsHTML reports whether a browser asks for a page.
 func wantsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
-// programVersion is that of the program.
-func programVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

@@ -3,10 +3,10 @@ package respapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"runtime/debug"
 	"strconv"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
@@ -183,10 +183,4 @@ func hello(c *conn, w *resp.Writer, args [][]byte) {
 }
 
 // weirVersion is that of the program.
-var weirVersion = func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
-}()
+var weirVersion = flags.Version()
