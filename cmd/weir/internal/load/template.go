@@ -5,7 +5,8 @@ import "strings"
 // keyMark stands for the key in what the flags say of a request.
 const keyMark = "{key}"
 
-// template makes requests that differ by their keys. For each length of a key one is encoded, and copied with the key in its places.
+// template makes requests that differ by their keys. One is encoded for each length of a key, and is copied with the key in its
+// places.
 type template struct {
 	encode func(key string) []byte
 	made   []pattern // by the length of the key
