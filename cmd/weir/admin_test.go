@@ -169,7 +169,7 @@ func TestAdminLooks(t *testing.T) {
 		"refusals --policy login": {"login/day  192.0.2.7  POST /login from 192.0.2.7 by http", "5 were noted since the start"},
 		"refusals --key acme":     {id},
 		"refusals --policy gone":  {"none of the refusals that are kept is of these", "no policy gone is in force"},
-		"report --policy login":   {"Policy:", "login", "192.0.2.7"},
+		"report --policy login":   {"policy login", "192.0.2.7"},
 		"overrides":               {"no key is overridden"},
 		"config":                  {"logins", "path /login"},
 		"replicas":                {"no limits are shared"},

@@ -19,7 +19,7 @@ func reasonFlag(cmd *cobra.Command, reason *string, required bool) {
 	if !required {
 		usage = "why, for the audit log, in at most 1024 bytes (default: none)"
 	}
-	cmd.Flags().Var(flags.Text(reason, 1, mostReason), "reason", usage)
+	cmd.Flags().Var(flags.Text(reason, 1, MostReason), "reason", usage)
 	if required {
 		_ = cmd.MarkFlagRequired("reason") // there is such a flag
 	}
@@ -111,11 +111,6 @@ mistakes they are told, and the one before stays in force.`,
 	return cmd
 }
 
-const (
-	shortestOverride = time.Second
-	longestOverride  = 3660 * 24 * time.Hour
-)
-
 // limitFlags returns a flag value that may be repeated: limits by their names.
 func limitFlags(limits map[string]string) *flags.Value {
 	show := func(all map[string]string) string { return OverrideText(&Override{Limits: all}) }
@@ -178,7 +173,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 	cmd.Flags().Var(limitFlags(o.Limits), "limit",
 		"the limit instead, such as '100/s, burst 200'; NAME=100/s where there are several (default: none)")
 	cmd.Flags().BoolVar(&o.Unlimited, "unlimited", false, "let the key pass whatever it asks for")
-	cmd.Flags().Var(flags.Duration(&during, shortestOverride, longestOverride), "for", "for how long, from 1s to 87840h")
+	cmd.Flags().Var(flags.Duration(&during, ShortestOverride, LongestOverride), "for", "for how long, from 1s to 87840h")
 	reasonFlag(cmd, &o.Reason, true)
 	q.changeFlags(cmd)
 	return cmd

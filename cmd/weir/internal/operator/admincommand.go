@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
@@ -32,7 +34,12 @@ in the audit log of the server, with who made it and why.
 	return cmd
 }
 
+// Bounds of what is asked of the admin API, in bytes and as times.
 const (
-	mostWord   = 8192
-	mostReason = 1024
+	MostKey          = 1024
+	MostReason       = 1024
+	ShortestOverride = time.Second
+	LongestOverride  = 3660 * 24 * time.Hour
+
+	mostWord = 8192
 )

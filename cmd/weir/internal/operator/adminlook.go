@@ -164,31 +164,14 @@ the ID is what its client was told in the field Weir-Refusal.`,
 }
 
 func reportCommand() *cobra.Command {
-	q := &question{}
-	cmd := q.command(&cobra.Command{
+	return look(&cobra.Command{
 		Use:   "report",
 		Short: "Print the report of a policy",
 		Long: `report prints the state of a policy: its limits and counts, and the 20 keys under
 the most pressure, those that are locked out first.`,
 		Example: `  weir admin report --policy per-client
   weir admin report --policy per-client --json | jq .top`,
-	}, func(ctx context.Context, c *Client, w io.Writer) error {
-		if q.asJSON {
-			return get(ctx, c, w, q, ReportPath, q.query(), func(io.Writer, terminal.Output, *Report) {})
-		}
-		text, err := c.Text(ctx, ReportPath, q.query())
-		if err != nil {
-			return err
-		}
-		return q.print(w, nil, func(w io.Writer, _ terminal.Output) {
-			for line := range strings.Lines(text) {
-				fmt.Fprintln(w, terminal.Printable(strings.TrimRight(line, "\r\n")))
-			}
-		})
-	})
-	q.thePolicy(cmd)
-	q.serverFlags(cmd)
-	return cmd
+	}, ReportPath, WriteReport, (*question).thePolicy)
 }
 
 func overridesCommand() *cobra.Command {

@@ -94,7 +94,7 @@ func (c *Client) Post(ctx context.Context, path string, body, v any) error {
 
 // ask reads an answer into v.
 func (c *Client) ask(ctx context.Context, method, path string, content []byte, v any) error {
-	answer, err := c.read(ctx, method, path, jsonType, content)
+	answer, err := c.read(ctx, method, path, content)
 	if err != nil {
 		return err
 	}
@@ -105,21 +105,12 @@ func (c *Client) ask(ctx context.Context, method, path string, content []byte, v
 	return nil
 }
 
-// Text returns what a path says as text.
-func (c *Client) Text(ctx context.Context, path string, query url.Values) (string, error) {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	answer, err := c.read(ctx, http.MethodGet, path, "text/plain", nil)
-	return string(answer), err
-}
-
 // read asks, and returns what a successful answer has.
-func (c *Client) read(ctx context.Context, method, path, accept string, content []byte) ([]byte, error) {
+func (c *Client) read(ctx context.Context, method, path string, content []byte) ([]byte, error) {
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	response, err := c.send(ctx, method, path, accept, content)
+	response, err := c.send(ctx, method, path, jsonType, content)
 	if err != nil {
 		return nil, c.unanswered(asked, err)
 	}

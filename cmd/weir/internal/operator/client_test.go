@@ -55,8 +55,6 @@ func TestClientAsks(t *testing.T) {
 		case r.URL.Path == operator.UnlockPath && r.Method == http.MethodPost && r.Header.Get("Content-Type") == "application/json" &&
 			string(body) == `{"policy":"p","key":"k","reason":"r"}`:
 			fmt.Fprint(w, `{"changed":true}`)
-		case r.URL.Path == operator.ReportPath && r.Header.Get("Accept") == "text/plain":
-			fmt.Fprint(w, "policy p\n")
 		default:
 			problem(w, http.StatusNotFound, "what: "+r.URL.String(), "")
 		}
@@ -74,10 +72,6 @@ func TestClientAsks(t *testing.T) {
 	var raw json.RawMessage
 	if err = c.Get(t.Context(), operator.KeyPath, url.Values{"policy": {"p q"}, "key": {"a&b"}}, &raw); err != nil || raw[0] != '{' {
 		t.Errorf("%s, %v", raw, err)
-	}
-	text, err := c.Text(t.Context(), operator.ReportPath, nil)
-	if err != nil || text != "policy p\n" {
-		t.Errorf("%q, %v", text, err)
 	}
 }
 

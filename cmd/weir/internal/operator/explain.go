@@ -59,7 +59,7 @@ type ExplainedLimitJSON struct {
 // ExplanationOf returns the form of e for JSON.
 func ExplanationOf(e *policy.Explanation) *ExplanationJSON {
 	j := &ExplanationJSON{
-		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: secondsOf(e.RetryAfter),
+		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: SecondsOf(e.RetryAfter),
 		Denied: e.Denied, Paths: e.Paths, Rules: e.Rules, Limits: []ExplainedLimitJSON{},
 	}
 	if j.Rules == nil {
@@ -73,13 +73,14 @@ func ExplanationOf(e *policy.Explanation) *ExplanationJSON {
 		j.Limits = append(j.Limits, ExplainedLimitJSON{
 			l.Policy, l.Limit, l.Rule, l.Tier, l.Role, l.Holds, SpellKey(l.Key), l.KeyFrom, l.Cost, l.Failure,
 			l.Before, l.After,
-			l.Decision.Allowed, l.Decision.Reason, secondsOf(l.Decision.RetryAfter), secondsOf(l.Decision.ResetAfter), l.Would,
+			l.Decision.Allowed, l.Decision.Reason, SecondsOf(l.Decision.RetryAfter), SecondsOf(l.Decision.ResetAfter), l.Would,
 		})
 	}
 	return j
 }
 
-func secondsOf(d time.Duration) float64 {
+// SecondsOf is a duration as the API tells it: -1 for never.
+func SecondsOf(d time.Duration) float64 {
 	if d == weir.Never {
 		return -1
 	}

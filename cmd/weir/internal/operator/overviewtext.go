@@ -216,6 +216,13 @@ func writeFields(w io.Writer, v any) {
 	fmt.Fprintf(w, "  %s\n", text)
 }
 
+// WriteReport writes the report of a policy.
+func WriteReport(w io.Writer, out terminal.Output, r *Report) {
+	WritePolicy(w, out, &r.Policy)
+	fmt.Fprintf(w, "\nkeys under the most pressure, at %s:\n", Time(r.Time))
+	keys.write(w, out, &r.Top)
+}
+
 // WritePolicy writes all that is known of a policy, but for its keys.
 func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
 	fmt.Fprintf(w, "%s: %s, kept %s", out.Bold("policy "+terminal.Printable(p.Name)), Mode(p), p.Consistency)
@@ -247,6 +254,9 @@ func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
 	if p.Untracked+p.Full > 0 {
 		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", terminal.Number(p.Untracked),
 			terminal.Number(p.Full))
+	}
+	if p.Forgiven > 0 {
+		fmt.Fprintf(w, "  %s permits beyond the largest debt were forgiven\n", terminal.Number(p.Forgiven))
 	}
 	if p.Unavailable > 0 {
 		fmt.Fprintf(w, "  %s the store could not decide on\n", terminal.Number(p.Unavailable))

@@ -60,7 +60,7 @@ match and which do not, and what each limit has left. It takes nothing.` + ExitS
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(flags.Text(&o.policy, 1, mostKey), "policy", "tell the state of a key of this policy (default: none)")
+	fs.Var(flags.Text(&o.policy, 1, MostKey), "policy", "tell the state of a key of this policy (default: none)")
 	fs.Var(keyFlag(&o.key, 0), "key", `the key, with --policy (default "": that of a policy without keys)`)
 	fs.Var(flags.Int(&o.last, 1, mostLast), "last", "with --policy, how many of the last refusals, from 1 to 4096")
 	o.request.Register(fs)

@@ -19,10 +19,6 @@ const (
 )
 
 const (
-	longestKey    = 1024
-	longestReason = 1024
-	longestPolicy = 128
-
 	acceptedKey    = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
 	acceptedReason = "must be at most 1024 bytes of printable text in UTF-8"
 )
@@ -33,7 +29,7 @@ func keyIn(values url.Values) *answer.Problem {
 		return nil
 	}
 	key := operator.KeyOf(values.Get(inKey))
-	if len(key) > longestKey {
+	if len(key) > operator.MostKey {
 		return answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
 	}
 	values.Set(inKey, key)

@@ -33,7 +33,7 @@ func (h *Handler) change(r *http.Request) (c operator.Change, p *answer.Problem)
 }
 
 func (h *Handler) checkChange(name, key, reason string) *answer.Problem {
-	if len(key) > longestKey {
+	if len(key) > operator.MostKey {
 		return answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
 	}
 	if p := checkReason(reason); p != nil {
@@ -43,7 +43,7 @@ func (h *Handler) checkChange(name, key, reason string) *answer.Problem {
 }
 
 func checkReason(reason string) *answer.Problem {
-	if len(reason) > longestReason || !utf8.ValidString(reason) ||
+	if len(reason) > operator.MostReason || !utf8.ValidString(reason) ||
 		strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return answer.BadField(http.StatusBadRequest, "reason", answer.Excerpt(reason), acceptedReason)
 	}
@@ -152,12 +152,6 @@ func (h *Handler) reload(q *call) (any, *answer.Problem) {
 	return changed, nil
 }
 
-// The bounds of an override, in seconds.
-const (
-	shortestOverride = 1
-	longestOverride  = 3660 * 24 * 60 * 60
-)
-
 // override serves POST admin.OverridePath.
 func (h *Handler) override(q *call) (any, *answer.Problem) {
 	var asked operator.Override
@@ -178,7 +172,7 @@ func (h *Handler) override(q *call) (any, *answer.Problem) {
 			"must not be there, nor since: the server knows")
 	case asked.Unlimited == (len(asked.Limits) > 0):
 		return nil, answer.BadField(http.StatusBadRequest, "limits", "", "must be there, or unlimited true, and not both")
-	case !(asked.For >= shortestOverride && asked.For <= longestOverride):
+	case !(asked.For >= operator.ShortestOverride.Seconds() && asked.For <= operator.LongestOverride.Seconds()):
 		return nil, answer.BadField(http.StatusBadRequest, "for", fmt.Sprint(asked.For), "must be from 1 to 316224000 seconds")
 	}
 	o := &policy.Override{
@@ -286,8 +280,8 @@ func (h *Handler) overrides(_ *call) (any, *answer.Problem) {
 
 func overrideOf(o *policy.Override) operator.Override {
 	a := operator.Override{
-		Policy: o.Policy, Key: operator.SpellKey(o.Key), Unlimited: o.Unlimited, For: seconds(o.For), Reason: o.Reason, By: o.By,
-		Since: o.Since.UTC(),
+		Policy: o.Policy, Key: operator.SpellKey(o.Key), Unlimited: o.Unlimited, For: operator.SecondsOf(o.For),
+		Reason: o.Reason, By: o.By, Since: o.Since.UTC(),
 	}
 	if len(o.Limits) > 0 {
 		a.Limits = make(map[string]string, len(o.Limits))

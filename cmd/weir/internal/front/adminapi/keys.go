@@ -55,15 +55,15 @@ func (h *Handler) keyOf(s *policy.KeyState) operator.Key {
 	k := operator.Key{
 		Policy: s.Policy, Key: operator.SpellKey(s.Key), Named: s.Named, ID: s.ID,
 		Limits:    make([]operator.KeyLimit, len(s.Limits)),
-		LockedFor: seconds(s.LockedFor), RecentRefusals: s.RecentRefusals,
+		LockedFor: operator.SecondsOf(s.LockedFor), RecentRefusals: s.RecentRefusals,
 	}
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		d := &l.Decision
 		k.Limits[i] = operator.KeyLimit{
 			Name: l.Limit, Holds: h.o.Limits.Clean(l.Holds), Tracked: l.Tracked, Allowed: d.Allowed, Reason: d.Reason.String(),
-			Limit: d.Limit, Remaining: d.Remaining, RetryAfter: seconds(d.RetryAfter), ResetAfter: seconds(d.ResetAfter),
-			Queued: l.Queued, Waiters: l.Waiters, Refused: l.Refused,
+			Limit: d.Limit, Remaining: d.Remaining, RetryAfter: operator.SecondsOf(d.RetryAfter),
+			ResetAfter: operator.SecondsOf(d.ResetAfter), Queued: l.Queued, Waiters: l.Waiters, Refused: l.Refused,
 		}
 	}
 	if s.Override != nil {
@@ -87,7 +87,7 @@ func (h *Handler) lockouts(q *call) (any, *answer.Problem) {
 	}
 	all := make([]operator.Lockout, len(locked))
 	for i, l := range locked {
-		all[i] = operator.Lockout{Policy: l.Policy, Key: operator.SpellKey(l.Key), For: seconds(l.For)}
+		all[i] = operator.Lockout{Policy: l.Policy, Key: operator.SpellKey(l.Key), For: operator.SecondsOf(l.For)}
 	}
 	return all, nil
 }

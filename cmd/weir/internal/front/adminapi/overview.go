@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
@@ -40,24 +39,17 @@ func loaded(s *live.Status) operator.Loaded {
 }
 
 func latencyOf(l *policy.Latency) operator.Latency {
+	within := func(part float64) float64 { return operator.SecondsOf(l.Quantile(part)) }
 	a := operator.Latency{
-		Measured: l.Count, P50: seconds(l.Quantile(0.5)), P99: seconds(l.Quantile(0.99)), P999: seconds(l.Quantile(0.999)),
+		Measured: l.Count, P50: within(0.5), P99: within(0.99), P999: within(0.999),
 		Buckets: [][2]float64{},
 	}
 	for _, b := range l.Buckets {
 		if b.Count > 0 {
-			a.Buckets = append(a.Buckets, [2]float64{seconds(b.UpTo), float64(b.Count)})
+			a.Buckets = append(a.Buckets, [2]float64{operator.SecondsOf(b.UpTo), float64(b.Count)})
 		}
 	}
 	return a
-}
-
-// seconds is d as it is told: -1 for never.
-func seconds(d time.Duration) float64 {
-	if d == weir.Never { // also the last bucket of latencies
-		return -1
-	}
-	return d.Seconds()
 }
 
 // policies serves GET admin.PoliciesPath.

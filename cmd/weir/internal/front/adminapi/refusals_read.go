@@ -3,9 +3,7 @@ package adminapi
 import (
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/internal/keytext"
@@ -124,7 +122,7 @@ func (e *refusalEntry) told(id uint64) operator.Refusal {
 		ID: answer.FormatRefusal(id), Time: e.at.UTC(), Protocol: e.of(e.protocol), Method: e.of(e.method),
 		Host: e.of(e.host), Path: e.of(e.path),
 		Limits: make([]operator.RefusedLimit, e.n), Binding: e.bind, Reason: e.reason.String(),
-		RetryAfter: refusalSeconds(e.retry),
+		RetryAfter: operator.SecondsOf(e.retry),
 		Version:    e.version, DeniedBy: e.of(e.deniedBy), Source: e.of(e.deniedAt),
 	}
 	if e.client.IsValid() {
@@ -135,7 +133,7 @@ func (e *refusalEntry) told(id uint64) operator.Refusal {
 		r.Limits[i] = operator.RefusedLimit{
 			Policy: e.of(l.policy), Limit: e.of(l.name), Holds: l.holds(), Rule: e.of(l.rule), Source: e.of(l.source),
 			Key: e.of(l.key), Cost: l.cost, Allowed: l.allowed, Reason: l.reason.String(), Max: l.max, Remaining: l.remaining,
-			RetryAfter: refusalSeconds(l.retry), ResetAfter: refusalSeconds(l.reset),
+			RetryAfter: operator.SecondsOf(l.retry), ResetAfter: operator.SecondsOf(l.reset),
 		}
 	}
 	return r
@@ -151,11 +149,4 @@ func (l *limitEntry) holds() string {
 		return fmt.Sprintf("%d permits, another limit than that of the policy", l.max)
 	}
 	return l.limit.String()
-}
-
-func refusalSeconds(d time.Duration) float64 {
-	if d == weir.Never {
-		return -1
-	}
-	return d.Seconds()
 }

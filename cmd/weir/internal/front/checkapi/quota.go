@@ -27,8 +27,6 @@ const (
 	usualTrail = 100
 	mostTrail  = 1000
 
-	maxKey = 1024
-
 	acceptedPermits = "must be a whole number other than 0, from -10^15 to 10^15: more than 0 gives permits back, less takes them"
 	acceptedSign    = "must be a text of 1 to 256 bytes that can be printed"
 	acceptedOptKey  = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
@@ -100,7 +98,7 @@ func ofKey(name, key string) *answer.Problem {
 	switch {
 	case name == "":
 		return answer.BadField(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
-	case len(key) > maxKey:
+	case len(key) > operator.MostKey:
 		return answer.BadField(http.StatusBadRequest, keyName, answer.Excerpt(key), acceptedOptKey)
 	}
 	return nil

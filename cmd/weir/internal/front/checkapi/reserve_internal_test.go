@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // wantText compares what is said of a body with what can be shown.
@@ -45,7 +46,7 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 		for i := range checks {
 			a := &checks[i]
-			if a.Cost < 0 || a.Cost > maxCost || len(a.Key) > maxKey || a.wait != 0 || a.id != nil || a.expires != 0 ||
+			if a.Cost < 0 || a.Cost > maxCost || len(a.Key) > operator.MostKey || a.wait != 0 || a.id != nil || a.expires != 0 ||
 				a.described != nil && (a.Key != nil || a.Policy != nil || a.described.wait > 0) {
 				t.Fatalf("%q: %+v", body, a)
 			}
@@ -65,7 +66,7 @@ func FuzzDecodeReserve(f *testing.F) {
 		a.expires = holds.DefaultExpiry
 		err := decode(&reserveDialect, &scanner{text: bytes.Clone(body)}, &a)
 		wantText(t, body, err)
-		if err == nil && (a.Cost < 1 || a.Cost > maxCost || len(a.Key) > maxKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
+		if err == nil && (a.Cost < 1 || a.Cost > maxCost || len(a.Key) > operator.MostKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
 			a.wait < 0 || a.wait > holds.MostExpiry || a.id != nil || a.described != nil && (a.Key != nil || a.described.probe)) {
 			t.Fatalf("%q: %+v", body, a)
 		}

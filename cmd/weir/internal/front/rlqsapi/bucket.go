@@ -76,15 +76,27 @@ func requestOf(ctx context.Context, domain string, id *ratelimitquotav3.BucketId
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		r.Path += "/" + k
 	}
-	for _, k := range []string{"remote_address", "client_ip"} {
-		if a, err := netip.ParseAddr(entries[k]); err == nil && !r.Client.IsValid() {
-			r.Client = a.Unmap()
+	for _, k := range []string{"remote_address", "client_ip", "masked_remote_address"} {
+		if r.Client = ClientOf(k, entries[k]); r.Client.IsValid() {
+			break
 		}
 	}
-	if p, err := netip.ParsePrefix(entries["masked_remote_address"]); err == nil && !r.Client.IsValid() {
-		r.Client = p.Addr().Unmap()
-	}
 	return r
+}
+
+// ClientOf is the address of the client, if an entry of a descriptor or of a bucket tells it, the zero Addr otherwise.
+func ClientOf(key, value string) netip.Addr {
+	switch key {
+	case "remote_address", "client_ip":
+		if a, err := netip.ParseAddr(value); err == nil {
+			return a.Unmap()
+		}
+	case "masked_remote_address":
+		if p, err := netip.ParsePrefix(value); err == nil {
+			return p.Addr().Unmap()
+		}
+	}
+	return netip.Addr{}
 }
 
 // lookUp finds what a bucket is held to.

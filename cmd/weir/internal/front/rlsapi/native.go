@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
 )
@@ -55,7 +56,7 @@ func (c *call) native(r *policy.Request, k *known, entries []ratelimitconfig.Ent
 		at -= len("/")
 	}
 	for i := range entries {
-		if r.Client = clientOf(&entries[i]); r.Client.IsValid() {
+		if r.Client = rlqsapi.ClientOf(entries[i].Key, entries[i].Value); r.Client.IsValid() {
 			break
 		}
 	}
@@ -87,18 +88,3 @@ func (c *call) nativeAnew(r *policy.Request, k *known, entries []ratelimitconfig
 
 // maxKnown is how long a known path may be.
 const maxKnown = 256
-
-// clientOf is the address of the client, if an entry tells it.
-func clientOf(e *ratelimitconfig.Entry) netip.Addr {
-	switch e.Key {
-	case "remote_address", "client_ip":
-		if a, err := netip.ParseAddr(e.Value); err == nil {
-			return a.Unmap()
-		}
-	case "masked_remote_address":
-		if p, err := netip.ParsePrefix(e.Value); err == nil {
-			return p.Addr().Unmap()
-		}
-	}
-	return netip.Addr{}
-}

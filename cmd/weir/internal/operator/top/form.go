@@ -115,12 +115,10 @@ func (m *model) subject() *row {
 	return r
 }
 
-const mostReason = 1024
-
 // reason checks why something is done.
 func reason(text string) error {
-	if text == "" || len(text) > mostReason {
-		return fmt.Errorf("reason: has %d bytes: must have from 1 to %d", len(text), mostReason)
+	if text == "" || len(text) > operator.MostReason {
+		return fmt.Errorf("reason: has %d bytes: must have from 1 to %d", len(text), operator.MostReason)
 	}
 	return nil
 }
@@ -257,11 +255,6 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	return m.beginForm(f, 0)
 }
 
-const (
-	shortestOverride = time.Second
-	longestOverride  = 3660 * 24 * time.Hour
-)
-
 // overrideOf is the override that the fields of a form are, and whether a lockout is to end with it.
 func overrideOf(limits []operator.KeyLimit, locked bool, values []string) (o *operator.Override, unlock bool, err error) {
 	o = &operator.Override{Limits: map[string]string{}, Reason: values[len(values)-1]}
@@ -282,7 +275,7 @@ func overrideOf(limits []operator.KeyLimit, locked bool, values []string) (o *op
 		}
 		o.Limits = nil
 	}
-	during := flags.Duration(new(time.Duration), shortestOverride, longestOverride)
+	during := flags.Duration(new(time.Duration), operator.ShortestOverride, operator.LongestOverride)
 	text := values[len(limits)]
 	if err := during.Set(text); err != nil {
 		return nil, false, fmt.Errorf("for %q: %w", text, err)
