@@ -3,7 +3,6 @@
 package adminapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -163,12 +162,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if p != nil || reply == nil {
 		return p
 	}
-	text, err := json.Marshal(reply)
-	if err != nil {
-		return answer.PlainProblem(http.StatusInternalServerError, "%s", err)
-	}
-	write(w, "application/json", append(text, '\n'))
-	return nil
+	return answer.WriteJSON(w, reply)
 }
 
 // missing answers at all other paths.
@@ -188,12 +182,4 @@ func missing() *answer.Problem {
 func (h *Handler) explain(q *call) (any, *answer.Problem) {
 	h.o.Explain(q.w, q.r)
 	return nil, nil
-}
-
-func write(w http.ResponseWriter, kind string, text []byte) {
-	header := w.Header()
-	header.Set("Content-Type", kind)
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(text) // a client that has gone is not told
 }

@@ -37,6 +37,6 @@ func (h *Handler) report(q *call) (any, *answer.Problem) {
 	}
 	var text bytes.Buffer
 	operator.WriteReport(&text, terminal.Output{}, &report)
-	write(q.w, "text/plain; charset=utf-8", text.Bytes())
+	answer.Write(q.w, "text/plain; charset=utf-8", text.Bytes())
 	return nil, nil
 }

@@ -19,6 +19,26 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
+// WriteJSON answers with v.
+func WriteJSON(w http.ResponseWriter, v any) *Problem {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return PlainProblem(http.StatusInternalServerError, "%s", err)
+	}
+	Write(w, "application/json", append(text, '\n'))
+	return nil
+}
+
+// Write answers with a text of a kind, which nobody may keep.
+func Write(w http.ResponseWriter, kind string, text []byte) {
+	header := w.Header()
+	header["Content-Type"] = []string{kind}
+	header["Cache-Control"] = []string{"no-store"}
+	header["X-Content-Type-Options"] = []string{"nosniff"}
+	header["Content-Length"] = []string{strconv.Itoa(len(text))}
+	_, _ = w.Write(text) // a client that has gone is not told
+}
+
 // WrongMethod is the problem with a request by a method that its page does not have.
 func WrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *Problem {
 	w.Header().Set("Allow", allowed)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
@@ -22,7 +21,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request, x *exchange) *
 		return p
 	}
 	e := h.limits.Explain(&x.described.Request)
-	return writeJSON(w, operator.ExplanationOf(&e))
+	return answer.WriteJSON(w, operator.ExplanationOf(&e))
 }
 
 // Explain serves a request that describes another one with why that would be answered as it is. It does not look at who asks.
@@ -53,7 +52,7 @@ func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *answer.Problem
 		return &answer.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	}
 	text = append(append(text[:len(text)-1], ','), more[1:]...)
-	return writeJSON(w, json.RawMessage(text))
+	return answer.WriteJSON(w, json.RawMessage(text))
 }
 
 // reload serves POST /v1/reload.
@@ -62,7 +61,7 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request, _ *exchange) *a
 	if p != nil {
 		return p
 	}
-	return writeJSON(w, struct {
+	return answer.WriteJSON(w, struct {
 		Version uint64 `json:"version"`
 		Changes int    `json:"changes"`
 	}{changed.Version, changed.Changes})
@@ -118,18 +117,3 @@ func Reload(
 
 // APICause is the cause of reloads that somebody has asked for at a page.
 const APICause = "API"
-
-// writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, v any) *answer.Problem {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return &answer.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
-	}
-	text = append(text, '\n')
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	header["Cache-Control"] = []string{"no-store"}
-	header["Content-Length"] = []string{strconv.Itoa(len(text))}
-	_, _ = w.Write(text) // a client that has gone is not told
-	return nil
-}

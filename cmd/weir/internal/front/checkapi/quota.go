@@ -120,7 +120,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *answer.Problem 
 		}
 		reply.Limits = append(reply.Limits, h.quotaOf(l, &state))
 	}
-	return writeJSON(w, &reply)
+	return answer.WriteJSON(w, &reply)
 }
 
 // quotaOf is what is told of a limit.
@@ -213,7 +213,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request, _ *exchange) *a
 	if err != nil {
 		return h.quotaProblem(err)
 	}
-	return writeJSON(w, adjustmentOf(l, body.Key, &done))
+	return answer.WriteJSON(w, adjustmentOf(l, body.Key, &done))
 }
 
 // adjustEntry says who adjusts a quota.
@@ -267,7 +267,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *answer.Pr
 	}
 	slices.SortStableFunc(all, func(a, b operator.Adjustment) int { return b.Time.Compare(a.Time) })
 	name, _, _ := strings.Cut(limits[0].name, "/")
-	return writeJSON(w, operator.QuotaHistory{
+	return answer.WriteJSON(w, operator.QuotaHistory{
 		Policy: name, Key: operator.SpellKey(key), Adjustments: all[:min(len(all), most)],
 	})
 }

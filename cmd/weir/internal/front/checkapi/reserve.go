@@ -90,7 +90,7 @@ func settle(
 			accepted: "must be the id of one that has not expired and was not settled before",
 		})
 	}
-	return writeJSON(w, struct {
+	return answer.WriteJSON(w, struct {
 		ID      string `json:"id"`
 		Settled string `json:"settled"`
 	}{string(q.id), settled})

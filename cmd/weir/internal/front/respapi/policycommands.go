@@ -88,8 +88,18 @@ func (p *policyCommands) end(x *policyExchange) {
 
 // take serves WEIR.TAKE policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds].
 func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer, args [][]byte) {
+	p.decide(ctx, from, w, args, takeOptions)
+}
+
+// peek serves WEIR.PEEK policy key [cost].
+func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte) {
+	p.decide(ctx, nil, w, args, peekOptions)
+}
+
+// decide decides on one request, or only looks, as the options say.
+func (p *policyCommands) decide(ctx context.Context, from patient, w *resp.Writer, args [][]byte, o *options) {
 	a := asked{policy: args[1], key: args[2], cost: 1}
-	if wrong := p.read(&a, args[3:], takeOptions); wrong != "" {
+	if wrong := p.read(&a, args[3:], o); wrong != "" {
 		w.Error(wrong)
 		return
 	}
@@ -99,7 +109,7 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 	x.named.Afterwards = a.afterwards
 	v, r := &x.verdict, &x.request
 	switch {
-	case a.cost == 0:
+	case a.cost == 0 || o == peekOptions:
 		p.limits.Engine().Peek(r, v)
 	case a.wait == 0:
 		p.limits.Engine().Take(r, v)
@@ -117,20 +127,6 @@ func (p *policyCommands) tell(w *resp.Writer, v *policy.Verdict, name []byte) {
 		return
 	}
 	tellVerdict(w, v, name)
-}
-
-// peek serves WEIR.PEEK policy key [cost].
-func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte) {
-	a := asked{policy: args[1], key: args[2], cost: 1}
-	if wrong := p.read(&a, args[3:], peekOptions); wrong != "" {
-		w.Error(wrong)
-		return
-	}
-	x := p.exchange()
-	defer p.end(x)
-	x.ask(ctx, a.policy, a.key, a.cost)
-	p.limits.Engine().Peek(&x.request, &x.verdict)
-	p.tell(w, &x.verdict, a.policy)
 }
 
 // takeAll serves WEIR.TAKEALL policy key cost [policy key cost ...].
