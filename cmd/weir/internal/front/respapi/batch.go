@@ -76,5 +76,6 @@ func (c *conn) decide() {
 		reply(&c.w, &b.decisions[i])
 	}
 	b.n, c.batch = 0, nil
+	b.frame, b.plan = resp.Frame{}, nil // or what is kept would keep the buffer of a connection
 	batchPool.Put(b)
 }
