@@ -12,16 +12,105 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
+// call is what a call on one key brings.
+type call struct {
+	k     *keyed
+	hash  table.Hash
+	terms *terms // the limit; nil if that of the state is to stay
+	full  bool   // there is no room for the key, or for its limit
+	now   int64
+	spot  table.Spot // where the key was touched
+}
+
+// touch has the memory load the state of the key while the process clock is read.
+func (c *call) touch() {
+	c.spot = c.k.states.Touch(c.hash)
+	c.now = clock.Now()
+}
+
+// isPlain reports whether n permits are of a bucket that can have them, which is the limit that most keys have, by the process
+// clock.
+func (c *call) isPlain(n int64) bool {
+	t := c.terms
+	return t != nil && t.table != nil && uint64(n-1) < uint64(t.permits) && c.k.clock == nil && !c.k.closed.Load()
+}
+
+// takeTouched takes n permits that are plain, of a key that was touched, and fills d, which is nil if the verdict on one permit
+// is enough. It counts. A verdict of locked is none: something is rare. See cell.try for the time.
+func (c *call) takeTouched(n int64, d *Decision) (v verdict, added bool) {
+	t := c.terms
+	shard, alone := c.spot.Lock(c.hash)
+	slot := c.spot.Find(c.hash)
+	if slot == nil {
+		if !alone {
+			c.now = clock.Now() // the key may have been forgotten meanwhile, which was fresh later
+		}
+		if t.enter() {
+			slot = c.insert(shard)
+		}
+		if added = slot != nil; !added {
+			shard.Unlock()
+			return locked, false
+		}
+	} else if slot.Tag() != t.tag || t.users.Load() < 0 {
+		shard.Unlock()
+		return locked, false
+	}
+	state := slot.State()
+	var allowed bool
+	var remaining int64
+	var retryAfter, resetAfter time.Duration
+	for {
+		if d == nil {
+			allowed = t.table.Grant(state, c.now)
+		} else {
+			allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, c.now, n)
+		}
+		if allowed || alone {
+			break
+		}
+		c.now, alone = clock.Now(), true
+	}
+	switch {
+	case allowed:
+		v = taken
+		shard.Tally[tallied(true)]++
+	case t.elsewhere(state, c.now):
+		v = locked
+	default:
+		v = short
+		shard.Tally[tallied(false)]++
+	}
+	if added {
+		shard.Due(c.hash, t.law.FreshAt(state))
+	}
+	shard.Unlock()
+	if d != nil {
+		d.Allowed, d.Reason, d.Limit, d.Policy = allowed, ReasonNone, t.permits, c.k.policy
+		d.Remaining, d.RetryAfter, d.ResetAfter = remaining, retryAfter, resetAfter
+		if !allowed {
+			d.Reason = ReasonLimited
+		}
+	}
+	return v, added
+}
+
+// insert tracks the key, which has no slot, under terms that were entered, if there is room for it.
+func (c *call) insert(shard *table.Shard) table.Slot {
+	slot := shard.Add(c.hash, c.terms.tag, c.now)
+	if slot == nil {
+		c.terms.leave()
+		return nil
+	}
+	c.terms.law.Begin(slot.State(), c.now, c.k.returned.Load())
+	return slot
+}
+
 // cell is the state of one key, found and locked: in its slot of the table, or in a gate while a caller waits for the key or its
 // limit is overridden. Whatever is done to a key is done between lock and unlock of its cell.
 type cell struct {
-	k     *keyed
-	hash  table.Hash
-	terms *terms // the limit that the call brings; nil if that of the state is to stay
-	full  bool   // there is no room for the key, or for its limit
-	now   int64
+	call
 
-	spot  table.Spot   // where the key was touched
 	shard *table.Shard // locked, or to be locked together with others: see step
 	slot  table.Slot   // nil if the key is not tracked
 	gate  *keyGate     // locked; nil if the state is in the slot
@@ -130,12 +219,8 @@ func (c *cell) add() bool {
 			return false
 		}
 	}
-	if c.slot = c.shard.Add(c.hash, c.terms.tag, c.now); c.slot == nil {
-		c.terms.leave()
-		return false
-	}
-	c.terms.law.Begin(c.slot.State(), c.now, c.k.returned.Load())
-	return true
+	c.slot = c.insert(c.shard)
+	return c.slot != nil
 }
 
 // remove forgets the key, which has a slot that is held to the terms.
@@ -199,11 +284,6 @@ func (c *cell) takeAdopted(d *Decision, n int64, reserve bool) {
 
 // keep keeps how to give back what was taken.
 func (c *cell) keep(m algo.Mark) { c.mark, c.under = m, c.k.under(c.hash, c.terms) }
-
-// plain reports whether n permits are of a bucket that can have them.
-func (c *cell) plain(n int64) bool {
-	return c.terms.most > 0 && uint64(n-1) < uint64(c.terms.permits)
-}
 
 // answer fills d with what the algorithm says. It does not copy it, as a decision is large.
 func (c *cell) answer(d *Decision, r *algo.Result) {
@@ -282,7 +362,7 @@ func (c *cell) refuseNew(d *Decision, n int64) {
 
 // bring makes the terms those of a limit that was chosen for the key: nil if it cannot be used. A zero one stands for that of the
 // limiter.
-func (c *cell) bring(limit Limit) {
+func (c *call) bring(limit Limit) {
 	if limit == (Limit{}) {
 		c.terms = c.k.base
 		return
@@ -388,24 +468,10 @@ func (c *cell) try(d *Decision, n int64, reserve bool) (added bool) {
 	return c.tryAt(d, n, reserve)
 }
 
-// tryAt is try of a key that was touched, with a time that the process clock has shown since. A refusal may set the time to a
-// later one.
+// tryAt is try of a key that was touched, with a time that the process clock has shown since.
 func (c *cell) tryAt(d *Decision, n int64, reserve bool) (added bool) {
 	for attempt := 0; !c.full; attempt++ {
 		alone := c.lockTouched()
-		if !reserve && c.gate == nil && c.slot != nil && c.k.clock == nil && c.plain(n) && c.settled() {
-			c.takeAdopted(d, n, false)
-			if !d.Allowed && (!alone || c.terms.elsewhere(c.slot.State(), c.now)) {
-				if !alone {
-					c.now = clock.Now()
-				}
-				c.adopt() // which changes nothing unless the clock stands elsewhere
-				c.takeAdopted(d, n, false)
-			}
-			c.shard.Tally[tallied(d.Allowed)]++
-			c.shard.Unlock()
-			return false
-		}
 		if c.gate == nil && (!alone || c.k.clock != nil || c.slot != nil && !c.settled()) {
 			c.now = c.k.now()
 		}
@@ -503,7 +569,7 @@ func (k *keyed) settle(of *claim, how settlement, actual int64) {
 	if cost == 0 {
 		return
 	}
-	c := cell{k: k, hash: of.under.key}
+	c := cell{call: call{k: k, hash: of.under.key}}
 	c.enter()
 	switch {
 	case cost < 0:

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"strings"
 
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
 )
@@ -125,8 +126,8 @@ func (k *keys[K]) choose(key K) Limit {
 	return k.limitOf(key)
 }
 
-// cell makes c that of a key, and brings its limit.
-func (k *keys[K]) cell(c *cell, key K) {
+// call makes c one on a key, and brings its limit.
+func (k *keys[K]) call(c *call, key K) {
 	c.k, c.hash, c.terms = &k.keyed, k.hash(key), k.base
 	if k.limitOf != nil {
 		c.bring(k.choose(key))
@@ -166,21 +167,26 @@ func (k *keys[K]) Limit() Limit { return k.base.limit }
 // Allow takes one permit of key if it is available and no caller waits for it. It is TryAcquire(key, 1) where the decision
 // does not matter.
 func (k *Keyed[K]) Allow(key K) bool {
-	h := k.hash(key)
-	if k.limitOf == nil {
-		switch v, added := k.allowPlain(h); v {
+	c := call{k: &k.keyed, hash: k.hash(key), terms: k.base} // what call does, 2 ns sooner
+	if k.limitOf != nil {
+		c.bring(k.choose(key))
+	}
+	if c.isPlain(1) {
+		c.spot = k.states.Touch(c.hash) // while the clock is read
+		c.now = clock.Now()
+		switch v, added := c.takeTouched(1, nil); v {
 		case taken:
 			if added {
-				k.offer(h, key)
+				k.offer(c.hash, key)
 			}
 			return true
 		case short:
-			k.note(h, key)
+			k.note(c.hash, key)
 			return false
 		case locked:
 		}
 	}
-	return k.Take(key, 1).Allowed
+	return k.takeLocked(&c, key, 1).Allowed
 }
 
 // TryAcquire takes n permits of key if they are available and no caller waits for them, and never waits itself. See
@@ -194,10 +200,13 @@ func (k *keys[K]) TryAcquire(key K, n int64) Lease { return k.tryLease(key, n, f
 func (k *keys[K]) TryReserve(key K, n int64) Lease { return k.tryLease(key, n, true) }
 
 func (k *keys[K]) tryLease(key K, n int64, reserve bool) (l Lease) {
+	l.permits = n
 	var c cell
-	k.cell(&c, key)
-	k.try(&c, &l.decision, key, n, reserve)
-	if l.permits = n; reserve || k.returns() {
+	k.call(&c.call, key)
+	if !reserve && k.takePlain(&c.call, key, n, &l.decision) != locked {
+		return l
+	}
+	if k.try(&c, &l.decision, key, n, reserve); reserve || k.returns() {
 		c.claim(&l)
 	}
 	return l
@@ -208,8 +217,38 @@ func (k *Keyed[K]) Take(key K, n int64) (d Decision) {
 	if k.returns() {
 		return k.invalid()
 	}
-	var c cell
-	k.cell(&c, key)
+	var c call
+	k.call(&c, key)
+	if k.takePlain(&c, key, n, &d) == locked {
+		d = k.takeLocked(&c, key, n)
+	}
+	return d
+}
+
+// takePlain takes n permits that are plain, and fills d unless that is nil. A verdict of locked is none: something is rare.
+func (k *keys[K]) takePlain(c *call, key K, n int64, d *Decision) verdict {
+	if !c.isPlain(n) {
+		return locked
+	}
+	c.touch()
+	return k.takeTouched(c, key, n, d)
+}
+
+// takeTouched is takePlain of a key that was touched before the time of the call. It remembers its name if it is new or refused.
+func (k *keys[K]) takeTouched(c *call, key K, n int64, d *Decision) verdict {
+	v, added := c.takeTouched(n, d)
+	switch {
+	case added:
+		k.offer(c.hash, key)
+	case v == short:
+		k.note(c.hash, key)
+	}
+	return v
+}
+
+// takeLocked takes what is not plain.
+func (k *keys[K]) takeLocked(of *call, key K, n int64) (d Decision) {
+	c := cell{call: *of}
 	k.try(&c, &d, key, n, false)
 	return d
 }
@@ -252,7 +291,7 @@ func (k *Keyed[K]) Wait(ctx context.Context, key K, n int64) error {
 func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
 	mustContext(ctx)
 	limit := k.choose(key)
-	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c := cell{call: call{k: &k.keyed, hash: k.hash(key)}}
 	c.bring(limit)
 	l, err := c.acquire(ctx, nil, n, reserve)
 	switch {
@@ -269,7 +308,7 @@ func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) 
 // key would find room.
 func (k *keys[K]) Peek(key K, n int64) (d Decision) {
 	var c cell
-	k.cell(&c, key)
+	k.call(&c.call, key)
 	c.ask(&d, n)
 	return d
 }
@@ -281,7 +320,7 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 	if n <= 0 || k.returns() {
 		return
 	}
-	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c := cell{call: call{k: &k.keyed, hash: k.hash(key)}}
 	c.enter()
 	c.refund(n)
 	c.unlock()
@@ -293,7 +332,7 @@ func (k *Keyed[K]) Reset(key K) {
 	if k.returns() {
 		return
 	}
-	c := cell{k: &k.keyed, hash: k.hash(key)}
+	c := cell{call: call{k: &k.keyed, hash: k.hash(key)}}
 	c.enter()
 	c.reset()
 	c.unlock()

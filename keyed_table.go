@@ -316,47 +316,6 @@ func (k *keyed) setBounds(b *KeyedOptions) {
 	}
 }
 
-// allowPlain is Allow for a bucket, which is the limit that most keys have. It counts: a verdict of locked is none.
-//
-// The clock is read before the lock is taken: see cell.try.
-func (k *keyed) allowPlain(h table.Hash) (v verdict, added bool) {
-	if k.base.most == 0 || k.clock != nil || k.closed.Load() { // for the clock, see try
-		return locked, false
-	}
-	spot := k.states.Touch(h) // while the clock is read
-	now := clock.Now()
-	law := k.base.law
-	shard, alone := spot.Lock(h)
-	slot := spot.Find(h)
-	switch {
-	case slot == nil:
-		if !alone {
-			now = clock.Now() // the key may have been forgotten meanwhile, which was fresh later
-		}
-		if slot = shard.Add(h, baseTag, now); slot == nil {
-			v = locked
-			break
-		}
-		law.Begin(slot.State(), now, k.returned.Load())
-		law.Grant(slot.State(), now)
-		shard.Due(h, law.FreshAt(slot.State()))
-		v, added = taken, true
-		shard.Tally[0]++
-	case slot.Tag() != baseTag:
-		v = locked
-	case law.Grant(slot.State(), now) || !alone && law.Grant(slot.State(), clock.Now()):
-		v = taken
-		shard.Tally[0]++
-	case k.base.elsewhere(slot.State(), now):
-		v = locked
-	default:
-		v = short
-		shard.Tally[1]++
-	}
-	shard.Unlock()
-	return v, added
-}
-
 // mostReclaims is how often a new key makes room that another caller takes.
 const mostReclaims = 4
 

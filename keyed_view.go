@@ -80,10 +80,10 @@ func (k *operator[K]) Names() iter.Seq2[K, uint64] {
 // State implements keyset.View.
 func (k *operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
 	var chosen cell
-	if k.of.cell(&chosen, key); chosen.terms == nil {
+	if k.of.call(&chosen.call, key); chosen.terms == nil {
 		chosen.terms = k.of.base
 	}
-	c := cell{k: &k.of.keyed, hash: chosen.hash} // which stays under its own limit
+	c := cell{call: call{k: &k.of.keyed, hash: chosen.hash}} // which stays under its own limit
 	c.enter()
 	if tracked = c.slot != nil; !tracked {
 		c.terms = chosen.terms
@@ -99,7 +99,7 @@ func (k *operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
 // or that of the options. The call moves no key to another limit.
 func (k *keys[K]) LimitOf(key K) Limit {
 	if k.overrides.Load() > 0 {
-		c := cell{k: &k.keyed, hash: k.hash(key)}
+		c := cell{call: call{k: &k.keyed, hash: k.hash(key)}}
 		c.enter()
 		inGate := c.gate != nil
 		if inGate {
@@ -111,7 +111,7 @@ func (k *keys[K]) LimitOf(key K) Limit {
 		}
 	}
 	var c cell
-	if k.cell(&c, key); c.full || c.terms == nil {
+	if k.call(&c.call, key); c.full || c.terms == nil {
 		return k.base.limit
 	}
 	return c.terms.limit
@@ -149,7 +149,7 @@ func (c *cell) look() keyState {
 func (k *keyed) look(cursor *table.Cursor, states []keyState) (_ []keyState, more bool) {
 	now := k.now()
 	more = k.states.Next(cursor, func(h table.Hash, slot table.Slot) bool {
-		c := cell{k: k, hash: h, slot: slot, now: now}
+		c := cell{call: call{k: k, hash: h, now: now}, slot: slot}
 		if c.inGate() {
 			states = append(states, keyState{hash: h, inGate: true})
 			return true
@@ -162,7 +162,7 @@ func (k *keyed) look(cursor *table.Cursor, states []keyState) (_ []keyState, mor
 		if !states[i].inGate {
 			continue
 		}
-		c := cell{k: k, hash: states[i].hash} // a gate is locked before its shard
+		c := cell{call: call{k: k, hash: states[i].hash}} // a gate is locked before its shard
 		if c.enter(); c.terms == nil {
 			c.terms = k.base // it has been forgotten since
 		}
@@ -204,7 +204,7 @@ func (k *operator[K]) Override(key K, limit Limit, d time.Duration) error {
 		return &OptionError{"Override.d", d.String(), "from 1ns to 87840h (3660 days)"}
 	}
 	var c cell
-	k.of.cell(&c, key)
+	k.of.call(&c.call, key)
 	if err := c.lockGate(); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (k *operator[K]) Override(key K, limit Limit, d time.Duration) error {
 
 // Restore implements keyset.View.
 func (k *operator[K]) Restore(key K) bool {
-	c := cell{k: &k.of.keyed, hash: k.of.hash(key)}
+	c := cell{call: call{k: &k.of.keyed, hash: k.of.hash(key)}}
 	c.lock(nil)
 	defer c.unlock()
 	if c.gate == nil || c.gate.normal == nil {
@@ -276,8 +276,8 @@ func (p *keyPlan) Follows(followed any) {
 	}
 }
 
-// cell makes c that of a key under this plan. It returns false if the limiter has no such keys.
-func (p *keyPlan) cell(c *cell, key string) bool {
+// call makes c one on a key under this plan. It returns false if the limiter has no such keys.
+func (p *keyPlan) call(c *call, key string) bool {
 	if p.of == nil || p.k.returns() {
 		return false
 	}
@@ -287,18 +287,20 @@ func (p *keyPlan) cell(c *cell, key string) bool {
 
 // Take implements that of keyset.Plan.
 func (p *keyPlan) Take(key string, n int64) (d Decision) {
-	var c cell
-	if !p.cell(&c, key) {
+	var c call
+	if !p.call(&c, key) {
 		return p.k.invalid()
 	}
-	p.of.try(&c, &d, key, n, false)
+	if p.of.takePlain(&c, key, n, &d) == locked {
+		d = p.of.takeLocked(&c, key, n)
+	}
 	return d
 }
 
 // Peek implements that of keyset.Plan.
 func (p *keyPlan) Peek(key string, n int64) (d Decision) {
 	var c cell
-	if !p.cell(&c, key) {
+	if !p.call(&c.call, key) {
 		return p.k.invalid()
 	}
 	c.ask(&d, n)
@@ -308,7 +310,7 @@ func (p *keyPlan) Peek(key string, n int64) (d Decision) {
 // Refund implements that of keyset.Plan.
 func (p *keyPlan) Refund(key string, n int64) (d Decision) {
 	var c cell
-	if !p.cell(&c, key) {
+	if !p.call(&c.call, key) {
 		return p.k.invalid()
 	}
 	c.enter()

@@ -369,7 +369,7 @@ func (s *step) take(p *stepPart) probe {
 	if p.find(); p.inGate() {
 		return probeInGate
 	}
-	granted := p.slot != nil && p.k.clock == nil && p.plain(p.n) && p.settled()
+	granted := p.slot != nil && p.isPlain(p.n) && p.settled()
 	known := granted || p.slot != nil && p.adopt()
 	if p.full = p.full && !known; p.full {
 		p.noRoom(p.decision, p.n)
@@ -579,24 +579,20 @@ func (s *step) Take() (binding int) {
 // TakeEach implements that of keyset, and ends the work.
 func (s *step) TakeEach() {
 	s.touch()
-	var now int64 // what the process clock has shown last
+	now := clock.Now()
 	for i := range s.parts {
 		p := &s.parts[i]
 		switch {
 		case p.terms == nil || p.k.returns():
 			*p.decision = p.plan.k.invalid()
-			continue
-		case p.k.clock != nil:
-			p.now = p.k.now()
-		case now == 0:
-			now = clock.Now()
+		case p.isPlain(p.n):
+			if p.now = now; p.of.takeTouched(&p.call, p.key, p.n, p.decision) != locked {
+				break
+			}
 			fallthrough
 		default:
-			p.now = now
-		}
-		p.of.noted(&p.cell, p.decision, p.key, p.n, p.tryAt(p.decision, p.n, false))
-		if p.k.clock == nil {
-			now = p.now
+			p.now = p.k.now()
+			p.of.noted(&p.cell, p.decision, p.key, p.n, p.tryAt(p.decision, p.n, false))
 		}
 	}
 	s.free()

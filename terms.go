@@ -17,7 +17,8 @@ type terms struct {
 	refill  time.Duration // in which all permits come back
 	law     algo.Law
 	bucket  algo.TokenBucket
-	most    int64 // nanoseconds that a bucket can lack; 0 for all others
+	table   algo.TableBucket // the law, of a bucket; nil for all others
+	most    int64            // nanoseconds that a bucket can lack; 0 for all others
 
 	tag   uint16       // under which keys refer to it
 	users atomic.Int64 // how many keys do; negative once the tag may be given to others
@@ -37,7 +38,8 @@ func (l Limit) compile(of string, origin int64, narrow, given bool) (*terms, err
 	switch c.algorithm {
 	case AlgorithmTokenBucket:
 		t.bucket, err = algo.NewTokenBucket(c.rate.Permits, c.rate.Period, c.permits)
-		t.refill, t.law = t.bucket.FillTime(), t.bucket.TableLaw(narrow)
+		t.refill, t.table = t.bucket.FillTime(), t.bucket.TableLaw(narrow)
+		t.law = t.table
 	case AlgorithmSlidingCounter:
 		t.refill = 2 * c.rate.Period
 	case AlgorithmCalendarWindow:

@@ -2,6 +2,7 @@ package algo_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,8 +43,17 @@ func TestTableLawIsTheAlgorithm(t *testing.T) {
 					}
 				}
 
+				other := slices.Clone(words)
 				got := law.Take(words, now, n)
 				next, want := b.Take(state, now, n)
+
+				if n <= burst {
+					decided := algo.Result{Mark: got.Mark}
+					decided.Allowed, decided.Remaining, decided.RetryAfter, decided.ResetAfter = law.Decide(other, now, n)
+					if decided != want || got.Allowed && !slices.Equal(other, words) {
+						t.Fatalf("%+v, step %d at %d: %d permits: decided %+v, want %+v", b, step, now, n, decided, want)
+					}
+				}
 
 				if state = next; got != want {
 					t.Fatalf("%+v, step %d at %d: %d permits: %+v, want %+v", b, step, now, n, got, want)

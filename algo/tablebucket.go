@@ -8,13 +8,22 @@ import (
 
 // TableLaw is the bucket with states for tables under a clock that does not go back: they leave out Last. They take three words,
 // or, if narrow, two where the rate has few permits in its lowest terms.
-func (b TokenBucket) TableLaw(narrow bool) Law { //nolint:ireturn // one of two
+func (b TokenBucket) TableLaw(narrow bool) TableBucket { //nolint:ireturn // one of two
 	if narrow && b.num <= maxUnits && b.full.ns < maxFillUnits/b.num {
 		l := law[TokenBucketState, TokenBucket, unitWords]{b, unitWords(b.num)}
 		return &unitBucket{l, b.num, b.per, b.per * b.burst}
 	}
 	most := min(b.burst, math.MaxInt64/b.per)
 	return &spanBucket{law[TokenBucketState, TokenBucket, spanWords]{algorithm: b}, most}
+}
+
+// TableBucket is the law of a bucket in a table.
+type TableBucket interface {
+	Law
+
+	// Decide is Take of 1 to burst permits that are not given back. It costs less, as results that are small and have no Mark
+	// stay in registers.
+	Decide(words []uint64, now, n int64) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration)
 }
 
 // spanBucket takes in place what fits: that is several times cheaper.
@@ -28,6 +37,18 @@ func (l *spanBucket) Take(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.most) {
 		return l.law.Take(words, now, n)
 	}
+	if r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n); r.Allowed {
+		r.Mark = Mark{At: int64(words[0] + words[2]), Part: int64(words[1]), Taken: now}
+	}
+	return r
+}
+
+// Decide implements [TableBucket].
+func (l *spanBucket) Decide(words []uint64, now, n int64) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration) {
+	if uint64(n-1) >= uint64(l.most) {
+		r := l.law.Take(words, now, n)
+		return r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter
+	}
 	b := &l.algorithm
 	x := span{int64(words[0]) - now, int64(words[1])}
 	if x.ns < 0 {
@@ -40,23 +61,21 @@ func (l *spanBucket) Take(words []uint64, now, n int64) (r Result) {
 	}
 	end := b.add(x, want)
 	if b.full.less(end) {
-		r.RetryAfter = b.sub(end, b.full).ceil()
+		retryAfter = b.sub(end, b.full).ceil()
 	} else {
-		r.Allowed = true
+		allowed = true
 		x = end
 		words[0], words[1] = uint64(now+end.ns), uint64(end.part)
-		r.Mark = Mark{At: now + end.ns + int64(words[2]), Part: end.part, Taken: now}
 	}
 	if x.less(b.full) {
 		left := b.sub(b.full, x)
 		if hi, lo := bits.Mul64(uint64(left.ns), uint64(b.num)); hi == 0 && lo < 1<<63 { // a part is less than that
-			r.Remaining = int64((lo + uint64(left.part)) / uint64(b.per))
+			remaining = int64((lo + uint64(left.part)) / uint64(b.per))
 		} else {
-			r.Remaining = b.permits(left)
+			remaining = b.permits(left)
 		}
 	}
-	r.ResetAfter = x.ceil()
-	return r
+	return allowed, remaining, retryAfter, x.ceil()
 }
 
 func (l *spanBucket) Peek(words []uint64, now, n int64) (r Result) {
@@ -101,22 +120,28 @@ func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.algorithm.burst) {
 		return l.law.Take(words, now, n)
 	}
+	if r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n); r.Allowed {
+		ns, part := l.layout.split(int64(words[0]))
+		r.Mark = Mark{At: ns + int64(words[1]), Part: part, Taken: now}
+	}
+	return r
+}
+
+// Decide implements [TableBucket].
+func (l *unitBucket) Decide(words []uint64, now, n int64) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration) {
 	at := now * l.num
 	lacks := max(int64(words[0])-at, 0)
 	if over := lacks + n*l.step - l.full; over > 0 {
-		r.RetryAfter = time.Duration(l.ceil(over))
+		retryAfter = time.Duration(l.ceil(over))
 	} else {
 		lacks += n * l.step
 		words[0] = uint64(at + lacks)
-		r.Allowed = true
-		ns, part := l.layout.split(at + lacks)
-		r.Mark = Mark{At: ns + int64(words[1]), Part: part, Taken: now}
+		allowed = true
 	}
 	if lacks < l.full {
-		r.Remaining = (l.full - lacks) / l.step
+		remaining = (l.full - lacks) / l.step
 	}
-	r.ResetAfter = time.Duration(l.ceil(lacks))
-	return r
+	return allowed, remaining, retryAfter, time.Duration(l.ceil(lacks))
 }
 
 func (l *unitBucket) Peek(words []uint64, now, n int64) (r Result) {

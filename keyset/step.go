@@ -70,8 +70,8 @@ func (s *Step) Take() (binding int) { return s.begun().Take() }
 // TakeEach takes the permits of each charge alone, one after the other, as [Plan.TakeBytes] does: some may be allowed and others
 // refused. It is for calls that do not depend on each other and come together, such as those of a pipeline, and costs a part of
 // what they cost one by one: the memory of all keys is loaded at once, and the clock is read once, or again for a refusal of a
-// key that was used meanwhile. A charge that cannot be used, and one beyond MostCharges, is refused alone with ReasonInvalid. Each
-// needs its own decision.
+// key that was used meanwhile. A charge that cannot be used, and one beyond MostCharges, is refused alone with ReasonInvalid.
+// Each needs its own decision.
 func (s *Step) TakeEach() { s.begun().TakeEach() }
 
 // TryAll is [TryAcquireAll], or [TryReserveAll] to reserve.
