@@ -112,8 +112,8 @@ func newDispatcher(servers *servers, script, digest string, o Options) (*dispatc
 	return d, nil
 }
 
-// call sends the script with keys and args, and returns its reply, which it waits for until a time that has not come yet. An error
-// says that it may or may not have run.
+// call sends the script with keys and args, and returns its reply, for which it waits until a time that has not come yet. An
+// error says that it may or may not have run.
 func (d *dispatcher) call(ctx context.Context, until time.Time, keys, args []string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", unavailable(err)

@@ -84,10 +84,12 @@
 // (TestContention: 64 callers of two clients, every algorithm, one key and two together).
 //
 // A call that finds a connection unused is sent at once. If it is the only one in flight, its caller does not sleep for the first
-// 50 µs, but looks for the reply: a server on the same machine replies sooner than a sleeping processor wakes up. Of slower servers
-// all but one in 1024 replies are waited for asleep. Calls that are made while the connections are in use share round trips,
-// and up to 32 of them whose keys are in the same slot share a script call, which reads the clock once. Each is decided by
-// itself, in their order, and an error of one does not concern the others (TestBatchAsOneByOne, TestBatchErrors).
+// 50 µs, but looks for the reply: a server on the same machine replies sooner than a sleeping processor wakes up. Of a slower
+// server all but one in 1024 replies are waited for asleep.
+//
+// Calls that are made while the connections are in use share round trips, and up to 32 of them whose keys are in the same slot
+// share a script call, which reads the clock once. Each is decided by itself, in their order, and an error of one does not
+// concern the others (TestBatchAsOneByOne, TestBatchErrors).
 //
 // The arithmetic is that of package algo in whole microseconds with fractions: nothing is rounded. TestDifferential compares the
 // two on random histories with clocks that jump, limits that change, reservations, loans and debts; `make redis-steps` does so

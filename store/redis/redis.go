@@ -320,7 +320,8 @@ func (s *Store) reset(ctx context.Context, charges []store.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		keys := []string{s.key(c, kindRecord), s.key(c, kindReservations), s.key(c, kindDue)}
-		if _, err := s.dispatch.call(ctx, time.Now().Add(s.options.Timeout), keys, []string{s.head(opReset, 1, 0, ""), ""}); err != nil {
+		until := time.Now().Add(s.options.Timeout)
+		if _, err := s.dispatch.call(ctx, until, keys, []string{s.head(opReset, 1, 0, ""), ""}); err != nil {
 			return err
 		}
 	}

@@ -174,8 +174,8 @@ func (c *Conn) next(buf []byte) (int, error) {
 	return c.conn.Read(buf)
 }
 
-// Ended reports, to a caller who is about to use the connection, whether the server has ended it, or has sent what was not asked for,
-// while it was not used.
+// Ended reports, to a caller who is about to use the connection, whether the server has ended it, or has sent what was not asked
+// for, while it was not used.
 func (c *Conn) Ended() bool {
 	const recent = time.Millisecond
 	if c.err != nil || c.unasked() {

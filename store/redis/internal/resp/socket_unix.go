@@ -34,7 +34,8 @@ func readable(conn net.Conn) bool {
 const (
 	// pollFor is how long a reply is polled for: somewhat longer than a server on the same machine takes.
 	pollFor = 50 * time.Microsecond
-	// yields is how often other goroutines may run between two looks. To look takes the lock of the socket, which the reply needs too.
+	// yields is how often other goroutines may run between two looks. To look takes the lock of the socket, which the reply needs
+	// too.
 	yields = 4
 	// maxSkips is how many replies at most are waited for without polling, after some were polled for in vain.
 	maxSkips = 1023
@@ -103,7 +104,7 @@ func (p *poller) lookFor(fd uintptr) bool {
 			runtime.Gosched()
 		}
 		n, err := syscall.Read(int(fd), p.buf)
-		if err != syscall.EAGAIN && err != syscall.EINTR { //nolint:errorlint // a number
+		if err != syscall.EAGAIN && err != syscall.EINTR {
 			p.n, p.inTime = max(n, 0), true
 			if err != nil {
 				p.err = os.NewSyscallError("read", err)
