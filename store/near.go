@@ -135,16 +135,16 @@ func (n *near[K]) lock(shards nearLocks) {
 	}
 }
 
-// lock locks a shard, which is held for less time than a goroutine takes to go to sleep and wake up. A mutex has goroutines sleep at
-// once while others wait to run, as they do where many ask for a hot key. Between two tries the processor that holds the shard, and
-// has it in its cache, makes several decisions.
+// lock locks a shard, which is held for less time than a goroutine takes to go to sleep and wake up. A mutex has goroutines sleep
+// at once while others wait to run, as they do where many ask for a hot key. Between two tries the processor that holds the
+// shard, and has it in its cache, makes several decisions.
 func lock(m *sync.Mutex) {
 	const tries, pause = 16, 1000
 	for range tries {
 		if m.TryLock() {
 			return
 		}
-		for range pause { //nolint:revive // a third of a microsecond
+		for range pause { // a third of a microsecond
 		}
 	}
 	m.Lock()
