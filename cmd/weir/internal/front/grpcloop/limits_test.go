@@ -360,6 +360,45 @@ func TestUnreadIsBounded(t *testing.T) {
 	}
 }
 
+// TestStreamsAreBounded: streams of all connections together are few, as each costs goroutines. Other calls go on.
+func TestStreamsAreBounded(t *testing.T) {
+	l := listen(t)
+	s := serve(t, optionsOf(t, newEchoes(false)), l)
+	s.Streams.Max = 5
+	const watch = "/grpc.health.v1.Health/Watch"
+	begin := func(n int) *peer {
+		p := connect(t, l.Addr().String()).greet()
+		for i := range n {
+			id := uint32(2*i + 1)
+			p.headers(id, p.head(watch), false)
+			p.must(p.w.WriteData(id, true, message("")))
+		}
+		return p.send()
+	}
+	one, other := begin(3), begin(0)
+	one.read(func(s *seen) bool { return len(s.calls) == 3 }) // all have been begun
+	for i := range 3 {
+		id := uint32(2*i + 1)
+		other.headers(id, other.head(watch), false)
+		other.must(other.w.WriteData(id, true, message("")))
+	}
+	if r := other.send().result(5); r.reset != http2.ErrCodeRefusedStream {
+		t.Errorf("one more stream than there may be: %+v", r)
+	}
+	other.call(7, "a call").send().result(7).want(t, "a call")
+	_ = one.nc.Close()
+	for id := uint32(9); ; id += 2 { // until the streams of the first have ended
+		other.headers(id, other.head("/grpc.health.v1.Health/Check"), false)
+		other.must(other.w.WriteData(id, true, message("")))
+		if r := other.send().result(id); !r.wasReset {
+			r.want(t, "\b\x01")
+			break
+		} else if r.reset != http2.ErrCodeRefusedStream || id > 15_000 {
+			t.Fatalf("call %d: %+v", id, r)
+		}
+	}
+}
+
 // TestUntakenRepliesAreBounded: what is kept of replies that clients do not take is bounded as what is kept of messages.
 func TestUntakenRepliesAreBounded(t *testing.T) {
 	for _, waits := range []bool{false, true} {

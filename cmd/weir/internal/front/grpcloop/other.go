@@ -56,7 +56,13 @@ func Wants(ctx context.Context) {
 }
 
 // serveOther has the handler serve a call. c.mu is held.
-func (c *conn) serveOther(s *stream) {
+func (c *conn) serveOther(id uint32, h head) *failure {
+	streams := &c.s.Streams
+	if streams.n.Add(1) > streams.Max {
+		streams.n.Add(-1)
+		return c.fault(id, http2.ErrCodeRefusedStream)
+	}
+	s := c.open(id, h)
 	o := &other{c: c, s: s, eof: s.ended, header: make(http.Header), wanted: 1}
 	s.other = o
 	ctx, cancel := context.WithCancel(context.WithValue(c.ctx, otherKey{}, o))
@@ -68,9 +74,11 @@ func (c *conn) serveOther(s *stream) {
 	asRequest(r, c.blocks.fields)
 	c.s.conns.Running.Go(func() {
 		c.s.o.Others.ServeHTTP(response{o}, r)
+		streams.n.Add(-1)
 		o.finish()
 		cancel()
 	})
+	return nil
 }
 
 // asRequest makes fields those of a request.

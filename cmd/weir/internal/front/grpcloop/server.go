@@ -61,6 +61,7 @@ type Server struct {
 	o       Options
 	Waiting Waiting
 	Unread  Unread
+	Streams Streams
 	config  *tls.Config
 	conns   *front.Conns[*conn]
 	looked  sync.Once // the first listener is served
@@ -70,7 +71,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{o: o, conns: front.NewConns[*conn](o.Log), Waiting: Waiting{
 		Few: 64, Max: 10_000, Patience: 10 * time.Second,
-	}, Unread: Unread{Max: 64 << 20, Own: 256 << 10, Patience: 30 * time.Second}}
+	}, Unread: Unread{Max: 64 << 20, Own: 256 << 10, Patience: 30 * time.Second}, Streams: Streams{Max: 10_000}}
 	if o.TLS != nil {
 		s.config = o.TLS.Clone()
 		if !slices.Contains(s.config.NextProtos, http2.NextProtoTLS) {
@@ -141,6 +142,13 @@ type Waiting struct {
 
 // Calls returns how many calls wait.
 func (w *Waiting) Calls() int64 { return w.n.Load() }
+
+// Streams bounds the calls that [Options.Others] serves. Each costs a few goroutines for as long as its client likes.
+type Streams struct {
+	Max int64 // more are refused
+
+	n atomic.Int64
+}
 
 // Unread bounds what is kept of messages that are not complete, or that nothing has read yet, and of replies that clients do not
 // take.

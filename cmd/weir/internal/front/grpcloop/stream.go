@@ -123,8 +123,7 @@ func (c *conn) header(id uint32, block []byte) *failure {
 		}
 		return c.mayFlood()
 	case h.method == none:
-		c.serveOther(c.open(id, h))
-		return nil
+		return c.serveOther(id, h)
 	}
 	c.fresh = fresh{id, h}
 	if c.ends {
