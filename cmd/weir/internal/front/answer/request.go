@@ -19,7 +19,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 )
 
-// WriteJSON answers with v.
+// WriteJSON writes v as the JSON of a reply.
 func WriteJSON(w http.ResponseWriter, v any) *Problem {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -29,7 +29,7 @@ func WriteJSON(w http.ResponseWriter, v any) *Problem {
 	return nil
 }
 
-// Write answers with a text of a kind, which nobody may keep.
+// Write writes a reply of a content type, which no cache may keep.
 func Write(w http.ResponseWriter, kind string, text []byte) {
 	header := w.Header()
 	header["Content-Type"] = []string{kind}
@@ -99,6 +99,8 @@ func ReadBody(r *http.Request, space []byte, most int) ([]byte, *Problem) {
 		body = body[:len(body)+n]
 		switch {
 		case err == nil:
+		case errors.Is(err, io.EOF) && len(body) > most:
+			return nil, tooLarge()
 		case errors.Is(err, io.EOF):
 			return body, nil
 		default:
@@ -110,8 +112,8 @@ func ReadBody(r *http.Request, space []byte, most int) ([]byte, *Problem) {
 // MaxBody is how many bytes the body of a request has at most.
 const MaxBody = 64 << 10
 
-// Body reads the JSON object of a POST into v, strictly, and returns its text. Members of v with the tag set:"server" are told
-// to nobody.
+// Body reads the JSON object of a POST into v, strictly, and returns its text. Errors do not name members of v with the tag
+// set:"server".
 func Body(r *http.Request, v any) ([]byte, *Problem) {
 	text, p := ReadBody(r, nil, MaxBody)
 	if p != nil {
