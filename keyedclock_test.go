@@ -73,10 +73,10 @@ type clockCaller struct {
 // ask makes one call, some of which are for keys that come once.
 func (c *clockCaller) ask() {
 	switch c.random.IntN(8) {
-	case 0:
-		runtime.Gosched()
-	case 1:
-		time.Sleep(time.Microsecond)
+	case 0, 1:
+		for range c.random.IntN(10) {
+			runtime.Gosched()
+		}
 	case 2:
 		c.k.Allow("other " + strconv.FormatUint(c.random.Uint64(), 36))
 	default:

@@ -242,7 +242,7 @@ func (t *Table) Touch(h Hash) Spot {
 	return Spot{s, g, home, version}
 }
 
-// Lock returns the shard of h, which was touched, locked. It reports whether nobody has locked it since.
+// Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since.
 func (p *Spot) Lock(h Hash) (s *Shard, alone bool) {
 	if p.shard.lock.tryFrom(p.version) {
 		return p.shard, true

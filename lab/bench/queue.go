@@ -60,8 +60,8 @@ func QueuedLimiters() []Queued {
 }
 
 // line is the least that would serve waiters in order at a rate: a list of channels, and one timer for all of them, which
-// one of those who wait hears. It knows no costs, deadlines or bounds, and whoever gives up stays in the list until its
-// turn. Permits that come while somebody waits are not lost when the timer is late.
+// one of the callers that wait hears. It knows no costs, deadlines or bounds, and a caller that gives up stays in the list until
+// its turn. Permits that come while a caller waits are not lost when the timer is late.
 type line struct {
 	interval, saved time.Duration // between two permits, and what a full bucket has saved
 	timer           *time.Timer

@@ -250,7 +250,7 @@ func parameterType(name string) string {
 	return textKind
 }
 
-// content is what a page answers.
+// content is what a page replies.
 func (a *about) content(s schemas) object {
 	all := object{}
 	if a.kind != "" {

@@ -13,7 +13,7 @@ import (
 // Waiting are the clients that wait for permits. All methods are safe for concurrent use.
 type Waiting struct {
 	ctx context.Context //nolint:containedctx // until End
-	// End answers those who wait that the server ends. From now on nobody waits.
+	// End tells the clients that wait that the server ends. From then on no client waits.
 	End context.CancelFunc
 }
 
@@ -23,15 +23,15 @@ func NewWaiting() *Waiting {
 	return &Waiting{ctx, end}
 }
 
-// Ended reports whether nobody waits any more.
+// Ended reports whether End was called.
 func (w *Waiting) Ended() bool { return w.ctx.Err() != nil }
 
 // Decide is [policy.Engine.Wait] or WaitReserve.
 type Decide func(ctx context.Context, r *policy.Request, v *policy.Verdict) error
 
 // For decides on a request for a client that is ready to wait for so long. ctx is that of the client. It becomes that of the
-// request, as a store may take longer to answer than the client waits for permits. For is false if the client has gone: then its
-// place in the queue is somebody else's, and it got nothing.
+// request, as a store may take longer to answer than the client waits for permits. For is false if the client has gone: then it
+// has left the queue, and nothing was taken for it.
 func (w *Waiting) For(
 	ctx context.Context, most time.Duration, r *policy.Request, v *policy.Verdict, decide Decide,
 ) (stays bool) {

@@ -380,7 +380,7 @@ func (c *conn) setReadDeadline(by time.Time) error {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// execute answers one command, whose bytes are in, at once or in a batch with others if more has arrived.
+// execute replies to one command, whose bytes are in, at once or in a batch with others if more has arrived.
 func (c *conn) execute(args [][]byte, in []byte, more bool) {
 	w := &c.w
 	cmd := c.last
