@@ -81,7 +81,7 @@ func page(t *testing.T, client *http.Client, method, url, bearer, body string) (
 // adminPaths are the paths of package operator, with the methods that their comments say.
 func adminPaths(t *testing.T) map[string]string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("internal", "operator", "paths.go"), nil, parser.ParseComments)
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("internal", "operator", "client.go"), nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	metricsdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -194,4 +195,31 @@ func (t *teller) tell(err error) {
 			"after", time.Since(t.since).Round(time.Millisecond).String())
 		t.since = time.Time{}
 	}
+}
+
+// telling is an exporter of metrics that reports whether it can send. The SDK would tell a handler of the whole process of each
+// failure.
+type telling struct {
+	metricsdk.Exporter
+
+	teller *teller
+}
+
+// Export implements [metricsdk.Exporter]. Failures are told, and go no further.
+func (t telling) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	t.teller.tell(t.Exporter.Export(ctx, m))
+	return nil
+}
+
+// tellingSpans is the same of spans.
+type tellingSpans struct {
+	tracesdk.SpanExporter
+
+	teller *teller
+}
+
+// ExportSpans implements [tracesdk.SpanExporter]. Failures are told, and go no further.
+func (t tellingSpans) ExportSpans(ctx context.Context, spans []tracesdk.ReadOnlySpan) error {
+	t.teller.tell(t.SpanExporter.ExportSpans(ctx, spans))
+	return nil
 }

@@ -1,6 +1,16 @@
 package operator
 
-import "time"
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
+)
 
 // Key is the state of a key of a policy. Keys are spelled as [SpellKey] does, here and wherever else the admin API tells or takes
 // them.
@@ -81,4 +91,235 @@ type Changed struct {
 	// Version and Changes are those of a reload.
 	Version uint64 `json:"version,omitempty"`
 	Changes int    `json:"changes,omitempty"`
+}
+
+// KeyName is the name of a key, or what stands for it.
+func KeyName(k *Key) string {
+	if !k.Named && k.Key == "" && k.ID != "" {
+		return "#" + terminal.Printable(k.ID)
+	}
+	return ShownKey(k.Key)
+}
+
+// WriteKey writes the state of a key.
+func WriteKey(w io.Writer, out terminal.Output, k *Key) {
+	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+terminal.Printable(k.Policy)))
+	if k.LockedFor != 0 {
+		fmt.Fprintf(w, "  %s\n", out.Red("locked out for another "+in(k.LockedFor, time.Now())))
+	} else if k.RecentRefusals > 0 {
+		fmt.Fprintf(w, "  refused %s, which counts towards a lockout\n", times(k.RecentRefusals))
+	}
+	if o := k.Override; o != nil {
+		fmt.Fprintf(w, "  overridden: %s, for another %s%s\n", OverrideText(o), in(o.For, time.Now()), by(o))
+	}
+	for i := range k.Limits {
+		writeLimit(w, out, &k.Limits[i], "  ", k.LockedFor != 0)
+	}
+}
+
+// Unseen reports whether nothing is kept of a key: no request has used it, or not for long.
+func Unseen(k *Key) bool {
+	return k.LockedFor == 0 && k.Override == nil &&
+		!slices.ContainsFunc(k.Limits, func(l KeyLimit) bool { return l.Tracked })
+}
+
+// writeKeyForm writes of what the keys of a policy are made, for those who have asked for one of which nothing is kept: it may
+// be spelled otherwise than weir does.
+func writeKeyForm(w io.Writer, p *Policy) {
+	if p.Key == "" {
+		fmt.Fprintf(w, "unless it is asked for by name, policy %s has one state for all requests, with the key \"\"\n",
+			terminal.Printable(p.Name))
+		return
+	}
+	fmt.Fprintf(w, "keys of policy %s are %s, written as \"weir admin keys\" and \"weir admin refusals\" show them\n",
+		terminal.Printable(p.Name), terminal.Printable(p.Key))
+}
+
+// writeKeysKept writes which keys of a policy are listed, where it is not all that are in use.
+func writeKeysKept(w io.Writer, p *Policy) {
+	if kept := Kept(p); kept != "local" {
+		fmt.Fprintf(w, "policy %s is not kept by this process alone (%s): those that it has refused are listed, "+
+			"\"weir admin key\" shows any other\n",
+			terminal.Printable(p.Name), terminal.Printable(kept))
+	}
+}
+
+// times is "once", or how many times.
+func times[T int | uint64](n T) string {
+	if n == 1 {
+		return "once"
+	}
+	return terminal.Number(n) + " times"
+}
+
+// quoted is a key in quotes, with escapes for what does not print.
+func quoted(key string) string {
+	if key == "" {
+		return "(none)"
+	}
+	if plain := `"` + key + `"`; !strings.Contains(key, `"`) && terminal.Printable(plain) == plain {
+		return plain // as tables have it, though there are backslashes in it
+	}
+	return strconv.Quote(key)
+}
+
+func by(o *Override) string {
+	text := ""
+	if o.By != "" {
+		text = ", by " + terminal.Printable(o.By)
+	}
+	if o.Reason != "" {
+		text += ": " + terminal.Printable(o.Reason)
+	}
+	return text
+}
+
+// Unlimited is what a limit is called that lets pass whatever is asked for.
+const Unlimited = "unlimited"
+
+// OverrideText is what an override says instead of the limits.
+func OverrideText(o *Override) string {
+	if o.Unlimited {
+		return Unlimited
+	}
+	all := make([]string, 0, len(o.Limits))
+	for name, holds := range o.Limits {
+		if name != "" {
+			holds = name + " = " + holds
+		}
+		all = append(all, terminal.Printable(holds))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// writeLimit writes the state of a key of a limit, each line after indent. It leaves out lockouts.
+func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, locked bool) {
+	name := limitWord
+	if l.Name != "" {
+		name += " " + terminal.Printable(l.Name)
+	}
+	fmt.Fprintf(w, "%s%s: %s\n", indent, out.Bold(name), terminal.Printable(l.Holds))
+	switch {
+	case l.Holds == Unlimited:
+	case !l.Tracked:
+		fmt.Fprintf(w, "%s  nothing is kept of this key\n", indent)
+	default:
+		back := ""
+		if l.ResetAfter != 0 {
+			back = ", all are back in " + in(l.ResetAfter, time.Now())
+		}
+		fmt.Fprintf(w, "%s  %s of %s remaining%s\n", indent, terminal.Number(l.Remaining), terminal.Number(l.Limit), back)
+	}
+	switch {
+	case l.Allowed && !l.Tracked && l.Holds != Unlimited:
+	case l.Allowed && locked:
+		fmt.Fprintf(w, "%s  one more would be allowed now, were it not locked out\n", indent)
+	case l.Allowed:
+		fmt.Fprintf(w, "%s  one more would be allowed now\n", indent)
+	default:
+		why := retryText(l.Reason, l.RetryAfter, time.Now())
+		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), why)
+	}
+	if l.Waiters > 0 || l.Queued > 0 {
+		fmt.Fprintf(w, "%s  %s wait for %s permits\n", indent, terminal.Number(l.Waiters), terminal.Number(l.Queued))
+	}
+	if l.Refused > 0 {
+		fmt.Fprintf(w, "%s  refused %s\n", indent, times(l.Refused))
+	}
+}
+
+// in is a time in seconds as people read it, with the moment if it is far from now.
+func in(seconds float64, now time.Time) string { return inwords.After(Duration(seconds), now) }
+
+func retryText(reason string, after float64, now time.Time) string {
+	reason = terminal.Printable(reason)
+	switch {
+	case after < 0:
+		return reason + ", and no wait helps"
+	case after == 0:
+		return reason
+	default:
+		return reason + ", retry after " + in(after, now)
+	}
+}
+
+// keys is a table of keys, each with its limit under the most pressure.
+var keys = list[Key]{
+	none:    "no keys",
+	head:    []string{"remaining", "of", "refused", "queued", "retry after", "locked out", limitWord, "override", keyWord},
+	numbers: 6,
+	row: func(k *Key) []string {
+		row := []string{"-", "-", "-", "-", "-", "-", "-", "-", KeyName(k)}
+		if len(k.Limits) > 0 {
+			l := &k.Limits[0]
+			row[2], row[3] = terminal.Number(l.Refused), terminal.Number(l.Queued)
+			if l.Holds != Unlimited {
+				row[0], row[1] = terminal.Number(l.Remaining), terminal.Number(l.Limit)
+			}
+			if !l.Allowed {
+				row[4] = Seconds(l.RetryAfter)
+			}
+			row[6] = strings.TrimSpace(l.Name + " " + l.Holds)
+		}
+		if k.LockedFor != 0 {
+			row[5] = Seconds(k.LockedFor)
+		}
+		if k.Override != nil {
+			row[7] = OverrideText(k.Override)
+		}
+		return row
+	},
+}
+
+// lockouts is a table of keys that are locked out.
+var lockouts = list[Lockout]{
+	none:    "no key that is known by name is locked out by this server",
+	head:    []string{"for another", policyWord, keyWord},
+	numbers: 1,
+	row:     func(l *Lockout) []string { return []string{Seconds(l.For), l.Policy, ShownKey(l.Key)} },
+}
+
+// overrides is a table of overrides.
+var overrides = list[Override]{
+	none:    "no key is overridden",
+	head:    []string{"for another", policyWord, keyWord, "instead", "by", "since", "why"},
+	numbers: 1,
+	row: func(o *Override) []string {
+		return []string{Seconds(o.For), o.Policy, ShownKey(o.Key), OverrideText(o), o.By, Time(o.Since), o.Reason}
+	},
+}
+
+// soon is how many seconds to come back after are not worth a word: an override with a higher rate has let it in by then.
+const soon = 1
+
+// StillShut says that a key is locked out, "" if it is not. No other change than unlock ends that.
+func StillShut(k *Key) string {
+	if k.LockedFor == 0 {
+		return ""
+	}
+	return "it is still locked out for another " + in(k.LockedFor, time.Now())
+}
+
+// StillRefused says which limit refuses the next request of a key that is not locked out, and for how long, "" if none does or
+// not for long: what has let the key in need not be enough.
+func StillRefused(k *Key) string {
+	var worst *KeyLimit
+	for i := range k.Limits {
+		l := &k.Limits[i]
+		if l.Allowed || l.RetryAfter >= 0 && l.RetryAfter < soon {
+			continue
+		}
+		if worst == nil || worst.RetryAfter >= 0 && (l.RetryAfter < 0 || l.RetryAfter > worst.RetryAfter) {
+			worst = l
+		}
+	}
+	if worst == nil || k.LockedFor != 0 {
+		return ""
+	}
+	name := ""
+	if worst.Name != "" {
+		name = " by limit " + terminal.Printable(worst.Name)
+	}
+	return "one more would be refused now" + name + ": " + retryText(worst.Reason, worst.RetryAfter, time.Now())
 }

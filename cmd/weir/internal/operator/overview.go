@@ -1,8 +1,15 @@
 package operator
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -135,4 +142,272 @@ type Report struct {
 	Time   time.Time `json:"time"`
 	Policy Policy    `json:"policy"`
 	Top    []Key     `json:"top"`
+}
+
+// Words that name columns, flags and parameters.
+const (
+	policyWord = "policy"
+	keyWord    = "key"
+	limitWord  = "limit"
+)
+
+// writeOverview writes the state of a server.
+func writeOverview(w io.Writer, out terminal.Output, o *Overview) {
+	state := ""
+	if o.Draining {
+		state = ", " + out.Red("shutting down")
+	}
+	fmt.Fprintf(w, "%s %s, up %s%s\n", out.Bold("weir"), terminal.Printable(o.Version),
+		Seconds(o.Now.Sub(o.Started).Seconds()), state)
+	writeLoaded(w, out, &o.Config)
+	denied := ""
+	if o.Denied > 0 {
+		denied = " (" + terminal.Number(o.Denied) + " denied by a rule)"
+	}
+	fmt.Fprintf(w, "requests       %s: %s refused%s, %s exempt, %s without a limit, %s gone while they waited\n",
+		terminal.Number(o.Requests), terminal.Number(o.Refused), denied, terminal.Number(o.Exempt), terminal.Number(o.Unlimited),
+		terminal.Number(o.Canceled))
+	if o.Latency.Measured > 0 {
+		fmt.Fprintf(w, "decisions      %s\n", latencyText(&o.Latency))
+	}
+	files := ""
+	if o.Process.OpenFiles >= 0 {
+		files = ", " + terminal.Number(o.Process.OpenFiles) + " open files"
+	}
+	fmt.Fprintf(w, "process        %s heap, %s goroutines%s, %s of CPU time\n", humanize.IBytes(o.Process.HeapBytes),
+		terminal.Number(o.Process.Goroutines), files, Seconds(o.Process.CPUSeconds))
+	fmt.Fprintf(w, "policies       %d\n", len(o.Policies))
+}
+
+// latencyText is how long decisions take, in words.
+func latencyText(l *Latency) string {
+	return fmt.Sprintf("half of them within %s, 99%% within %s, 99.9%% within %s", Seconds(l.P50), Seconds(l.P99),
+		Seconds(l.P999))
+}
+
+// writeLoaded writes which configuration is in force.
+func writeLoaded(w io.Writer, out terminal.Output, l *Loaded) {
+	file := "limits of the command line"
+	if l.File != "" {
+		file = terminal.Printable(l.File)
+	}
+	fmt.Fprintf(w, "configuration  %s, version %d, loaded %s; reloads: %s done, %s refused\n", file, l.Version,
+		Time(l.Loaded), terminal.Number(l.Reloads), terminal.Number(l.Refused))
+	if l.LastError != "" {
+		refused := "the last reload was refused: " + terminal.Printable(strings.TrimPrefix(l.LastError, "weir: "))
+		fmt.Fprintf(w, "               %s\n", out.Red(refused))
+	}
+}
+
+// LimitsText are limits in words.
+func LimitsText(all []Limit) string {
+	words := make([]string, len(all))
+	for i, l := range all {
+		words[i] = l.Holds
+		if l.Name != "" && len(all) > 1 {
+			words[i] = l.Name + ": " + l.Holds
+		}
+	}
+	return terminal.Printable(strings.Join(words, "; "))
+}
+
+// Mode is how a policy is applied: "enforce", "shadow", or either of them with a candidate.
+func Mode(p *Policy) string {
+	text := p.Mode.String()
+	if len(p.Candidate) > 0 {
+		text += "+candidate"
+	}
+	return text
+}
+
+// Kept says where the states of keys of a policy are: "local" is in the process.
+func Kept(p *Policy) string {
+	if d := p.Durability.String(); d != "memory" && d != "" {
+		return d
+	}
+	return p.Consistency.String()
+}
+
+// nearlyFull is from how much on a table of keys is said to be full, in percent.
+const nearlyFull = 90
+
+// Tracked is how many keys a policy tracks, in the fullest table of its limits, and how full that is if little room is left. It
+// is "-" if the policy is not kept by the server alone, which does not know then.
+func Tracked(p *Policy) string {
+	if Kept(p) != "local" {
+		return "-"
+	}
+	if p.MaxKeys == 0 || 100*p.Keys < nearlyFull*p.MaxKeys {
+		return terminal.Number(p.Keys)
+	}
+	return fmt.Sprintf("%s (%d%% full)", terminal.Number(p.Keys), 100*p.Keys/p.MaxKeys)
+}
+
+// Queued is how many permits are waited for, "-" where Tracked is.
+func Queued(p *Policy) string {
+	if Kept(p) != "local" {
+		return "-"
+	}
+	return terminal.Number(p.Queued)
+}
+
+// policies is a table of policies.
+var policies = list[Policy]{
+	none:    "no policies",
+	head:    []string{"allowed", "refused", "queued", "keys", "locked out", "overrides", policyWord, "mode", "kept", "limits"},
+	numbers: 6,
+	row: func(p *Policy) []string {
+		return []string{
+			terminal.Number(p.Granted), terminal.Number(p.Refused), Queued(p), Tracked(p),
+			terminal.Number(p.Locked), terminal.Number(p.Overridden), p.Name, Mode(p), Kept(p), LimitsText(p.Limits),
+		}
+	},
+}
+
+// rules is a table of rules.
+var rules = list[Rule]{
+	head:    []string{"matched", "failed", "rule", "limits", "where", "applies to"},
+	numbers: 2,
+	row: func(r *Rule) []string {
+		return []string{terminal.Number(r.Matched), terminal.Number(r.Failed), r.Name, ruleEffect(r), r.Source, r.Match}
+	},
+}
+
+// WriteConfiguration writes what is in force, what became of the last reloads, and the rules.
+func WriteConfiguration(w io.Writer, out terminal.Output, c *Configuration) {
+	writeLoaded(w, out, &c.Loaded)
+	if len(c.Rules) > 0 {
+		fmt.Fprintln(w)
+		rules.write(w, out, &c.Rules)
+	}
+	for i := range c.History {
+		writeReload(w, out, &c.History[i])
+	}
+}
+
+// ruleEffect is what a rule does with its requests.
+func ruleEffect(r *Rule) string {
+	text := strings.Join(r.Limits, ", ")
+	switch {
+	case r.Deny && r.Mode != policy.ModeEnforce.String():
+		text = "denied (" + r.Mode + ")"
+	case r.Deny:
+		text = "denied"
+	case r.Exempt:
+		text = "exempt"
+	}
+	if r.Afterwards {
+		text += " (charged afterwards)"
+	}
+	if r.Final {
+		text += " (final)"
+	}
+	return text
+}
+
+// writeReload writes what became of a reload.
+func writeReload(w io.Writer, out terminal.Output, r *Reload) {
+	fmt.Fprintln(w)
+	what := fmt.Sprintf("version %d, %d changes", r.Version, len(r.Changes))
+	if len(r.Mistakes) > 0 {
+		what = out.Red("refused")
+	}
+	fmt.Fprintf(w, "%s by %s: %s\n", Time(r.Time), terminal.Printable(r.Cause), what)
+	for _, line := range r.Changes {
+		fmt.Fprintf(w, "  %s\n", terminal.Printable(line))
+	}
+	for _, line := range r.Mistakes {
+		fmt.Fprintf(w, "  %s\n", terminal.Printable(strings.TrimPrefix(line, "weir: ")))
+	}
+}
+
+// writeReplicas writes the state of those who share limits.
+func writeReplicas(w io.Writer, out terminal.Output, r *Replicas) {
+	if r.Store == nil && r.Cluster == nil {
+		fmt.Fprintln(w, "no limits are shared: no policy is in a store or in a cluster")
+		return
+	}
+	if r.Store != nil {
+		store, bad := StoreState(r.Store)
+		fmt.Fprintln(w, lead(out, "store", store, bad))
+		writeFields(w, r.Store)
+	}
+	if r.Cluster != nil {
+		cluster, bad := ClusterState(r.Cluster)
+		fmt.Fprintln(w, lead(out, "cluster", cluster, bad))
+		writeFields(w, r.Cluster)
+	}
+}
+
+// writeFields writes what any front or store says about itself, as it says it.
+func writeFields(w io.Writer, v any) {
+	text, err := json.MarshalIndent(v, "  ", "  ")
+	if err != nil { // it has come as JSON
+		return
+	}
+	fmt.Fprintf(w, "  %s\n", text)
+}
+
+// WriteReport writes the report of a policy.
+func WriteReport(w io.Writer, out terminal.Output, r *Report) {
+	WritePolicy(w, out, &r.Policy)
+	fmt.Fprintf(w, "\nkeys under the most pressure, at %s:\n", Time(r.Time))
+	keys.write(w, out, &r.Top)
+}
+
+// WritePolicy writes all that is known of a policy, but for its keys.
+func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
+	fmt.Fprintf(w, "%s: %s, kept %s", out.Bold("policy "+terminal.Printable(p.Name)), Mode(p), p.Consistency)
+	if d := p.Durability.String(); d != "memory" {
+		fmt.Fprintf(w, ", durability %s", d)
+	}
+	fmt.Fprintln(w)
+	for _, l := range p.Limits {
+		fmt.Fprintf(w, "  limit %s\n", named(l))
+	}
+	for _, l := range p.Candidate {
+		fmt.Fprintf(w, "  candidate %s\n", named(l))
+	}
+	for _, part := range [][2]string{
+		{keyWord, p.Key}, {"lockout", p.Lockout}, {"parent", p.Parent}, {"on failure", p.Fail}, {"where", p.Source},
+	} {
+		if part[1] != "" {
+			fmt.Fprintf(w, "  %s: %s\n", part[0], terminal.Printable(part[1]))
+		}
+	}
+	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", terminal.Number(p.Granted),
+		terminal.Number(p.Refused), terminal.Number(p.LockedOut), terminal.Number(p.Failed))
+	where := ""
+	if len(p.Limits) > 1 && p.MaxKeys > 0 {
+		where = " in the fullest table of its limits"
+	}
+	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", terminal.Number(p.Keys),
+		terminal.Number(p.MaxKeys), where, terminal.Number(p.Queued), terminal.Number(p.Locked), terminal.Number(p.Overridden))
+	if p.Untracked+p.Full > 0 {
+		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", terminal.Number(p.Untracked),
+			terminal.Number(p.Full))
+	}
+	if p.Forgiven > 0 {
+		fmt.Fprintf(w, "  %s permits beyond the largest debt were forgiven\n", terminal.Number(p.Forgiven))
+	}
+	if p.Unavailable > 0 {
+		fmt.Fprintf(w, "  %s the store could not decide on\n", terminal.Number(p.Unavailable))
+	}
+	if d := p.Difference; d != nil {
+		fmt.Fprintf(w, "  of %s requests the other limits would have refused %s more, and allowed %s more\n",
+			terminal.Number(d.Requests), terminal.Number(d.NewlyRefused), terminal.Number(d.NewlyAdmitted))
+		for _, k := range d.RefusedKeys {
+			fmt.Fprintf(w, "    refused more: %s, %s times\n", ShownKey(k.Key), terminal.Number(k.Count))
+		}
+		for _, k := range d.AdmittedKeys {
+			fmt.Fprintf(w, "    allowed more: %s, %s times\n", ShownKey(k.Key), terminal.Number(k.Count))
+		}
+	}
+}
+
+func named(l Limit) string {
+	if l.Name == "" {
+		return terminal.Printable(l.Holds)
+	}
+	return terminal.Printable(l.Name + ": " + l.Holds)
 }

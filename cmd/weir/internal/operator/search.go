@@ -1,5 +1,14 @@
 package operator
 
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
 // Search is what a server knows of a word: the address of a client, a network, or a value of requests such as a user or a key of
 // an API.
 type Search struct {
@@ -69,4 +78,97 @@ func (k *FoundKey) Refuses() bool {
 type Unsearched struct {
 	Policy string `json:"policy"`
 	Why    string `json:"why"`
+}
+
+// mostSearchedRefusals is how many refusals are told of a search.
+const mostSearchedRefusals = 5
+
+// writeSearch writes what is known of a word; now tells how long ago refusals were.
+func writeSearch(w io.Writer, out terminal.Output, s *Search, now time.Time) {
+	verdict, refused := searchVerdict(s, now)
+	if refused {
+		verdict = out.Red(verdict)
+	}
+	fmt.Fprintf(w, "%s: %s\n", out.Bold(quoted(s.Word)), verdict)
+	var idle []string
+	for i := range s.Keys {
+		k := &s.Keys[i]
+		if !k.Known() {
+			idle = append(idle, fmt.Sprintf("%s (key %s)", terminal.Printable(k.Policy), quoted(k.Key.Key)))
+			continue
+		}
+		WriteKey(w, out, &k.Key)
+		if about := aboutFound(k); about != "" {
+			fmt.Fprintf(w, "  %s\n", about)
+		}
+	}
+	if s.More > 0 {
+		fmt.Fprintf(w, "and %s more keys\n", terminal.Number(s.More))
+	}
+	if len(idle) > 0 {
+		fmt.Fprintf(w, "nothing is kept of it by %s\n", strings.Join(idle, ", "))
+	}
+	for _, u := range s.Unsearched {
+		fmt.Fprintf(w, "not searched: policy %s: %s\n", terminal.Printable(u.Policy), terminal.Printable(u.Why))
+	}
+	last := s.Refusals.Refusals
+	if len(last) > 0 {
+		fmt.Fprintf(w, "the last refusals that name it, of %s that the server has noted:\n", terminal.Number(s.Refusals.Kept))
+	}
+	for i := range last[:min(len(last), mostSearchedRefusals)] {
+		WriteRefusal(w, out, &last[i], now)
+	}
+	if s.Refusals.Missed > 0 {
+		fmt.Fprintf(w, "%s refusals were not noted, as there were too many at a time\n", terminal.Number(s.Refusals.Missed))
+	}
+	if s.Others {
+		fmt.Fprintf(w, "other servers know of their own limits, lockouts and refusals: ask each with --server\n")
+	}
+}
+
+// aboutFound is what else is known of a key that was found.
+func aboutFound(k *FoundKey) string {
+	var all []string
+	switch k.How {
+	case "all":
+		all = append(all, "all requests share it")
+	case "part":
+		all = append(all, "the word is a part of it")
+	case "refused":
+		all = append(all, "it is the key of a refusal that names the word")
+	}
+	if k.Mode != "" && k.Mode != "enforce" {
+		all = append(all, "the policy is in "+terminal.Printable(k.Mode)+": it refuses nothing")
+	}
+	if k.Error != "" {
+		all = append(all, "its state is not known: "+terminal.Printable(k.Error))
+	}
+	return strings.Join(all, "; ")
+}
+
+// searchVerdict is what a search comes to in words, and whether the word is being refused.
+func searchVerdict(s *Search, now time.Time) (verdict string, refused bool) {
+	refusing, known := 0, 0
+	for i := range s.Keys {
+		if s.Keys[i].Refuses() {
+			refusing++
+		}
+		if s.Keys[i].Known() {
+			known++
+		}
+	}
+	left := ""
+	if n := len(s.Unsearched); n > 0 {
+		left = fmt.Sprintf("; %d of %d policies cannot be searched for it", n, s.Policies)
+	}
+	switch {
+	case refusing > 0:
+		return fmt.Sprintf("refused now by %s%s", terminal.Plural(refusing, "key", "keys"), left), true
+	case len(s.Refusals.Refusals) > 0:
+		last := s.Refusals.Refusals[0].Time
+		return fmt.Sprintf("refused last at %s%s%s", Time(last), ago(last, now), left), true
+	case known > 0:
+		return "no policy that was searched refuses it now" + left, false
+	}
+	return "no policy is known to track it" + left, false
 }

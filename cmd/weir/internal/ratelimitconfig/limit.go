@@ -1,11 +1,15 @@
 package ratelimitconfig
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config/yamlread"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -95,4 +99,112 @@ type Limit struct {
 	consistency policy.Consistency
 	key         []part // what the key of its counter is made of
 	grouped     bool   // its policy has other limits as well, so requests bring it
+}
+
+// Algorithm is how limits are counted.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	// FixedWindow counts as envoyproxy/ratelimit does: in windows that begin with each minute, hour or day of UTC, each week on
+	// Thursday 00:00, as the first day of 1970 was one, and each month and year, which are those of the calendar and not 30 and
+	// 365 days. Windows of a second, and of several units, begin at any time.
+	FixedWindow Algorithm = iota
+	// TokenBucket lets permits come back evenly.
+	TokenBucket
+	// SlidingWindow counts the last unit of time, in ten segments.
+	SlidingWindow
+	// SlidingCounter counts it by two counters.
+	SlidingCounter
+
+	algorithms
+)
+
+var algorithmNames = [algorithms]string{"fixed_window", "token_bucket", "sliding_window", "sliding_counter"}
+
+// String is the name as a file has it, such as "fixed_window".
+func (a Algorithm) String() string {
+	if a < algorithms {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint8(a))
+}
+
+// MarshalText is String.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText. It reads "-" for "_" as well.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for i, name := range algorithmNames {
+		if len(name) != len(text) {
+			continue
+		}
+		same := true
+		for j := range name {
+			same = same && (text[j] == name[j] || name[j] == '_' && text[j] == '-')
+		}
+		if same {
+			*a = Algorithm(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown algorithm %.40q: must be %s", text, yamlread.OneOf(algorithmNames[:]))
+}
+
+// mostPerSecond is the fastest rate there is: larger limits are counted as this one.
+const mostPerSecond = 1_000_000_000
+
+// plain reports whether the windows of limits have no place in the calendar.
+func (a Algorithm) plain(unit Unit, multiplier uint32) bool {
+	return a == FixedWindow && (unit == Second || multiplier > 1)
+}
+
+// mostMultiplier is how many units a limit may be for.
+func (u Unit) mostMultiplier() int64 { return int64(algo.MaxPeriod / max(u.Duration(), 1)) }
+
+// quota is limit for a quota. It has one permit more than the file says, which is never granted: a request for more than the
+// others is refused and takes what is left, so that the last one reports whether the quota was reached or exceeded.
+func (a Algorithm) quota(n int64, unit Unit, multiplier uint32, burst int64) weir.Limit {
+	if a != TokenBucket {
+		return a.limit(n+1, unit, multiplier, burst)
+	}
+	l := a.limit(n, unit, multiplier, burst)
+	if burst == 0 {
+		burst = n
+	}
+	return limits.WithPermits(l, burst+1)
+}
+
+// limit is n requests per so many units, where 0 units are one. If n is 0, it is counted as one: see Match.Cost.
+func (a Algorithm) limit(n int64, unit Unit, multiplier uint32, burst int64) weir.Limit {
+	permits := max(n, 1)
+	units := min(max(int64(multiplier), 1), unit.mostMultiplier())
+	rate := weir.Rate{Permits: permits, Period: unit.Duration() * time.Duration(units)}
+	if unit == Second {
+		rate.Permits = min(permits, mostPerSecond*units)
+	}
+	switch a {
+	case TokenBucket:
+		return weir.TokenBucket(rate, burst)
+	case SlidingWindow:
+		return weir.SlidingWindow(rate, 0)
+	case SlidingCounter:
+		return weir.SlidingCounter(rate)
+	case FixedWindow, algorithms:
+	}
+	if a.plain(unit, multiplier) {
+		return weir.FixedWindow(rate)
+	}
+	calendar := algo.Calendar{Unit: calendarUnits[unit]}
+	if unit == Week {
+		calendar.Weekday = isoThursday
+	}
+	return weir.CalendarWindow(permits, calendar)
+}
+
+const isoThursday = int(time.Thursday)
+
+var calendarUnits = [units]algo.CalendarUnit{
+	Minute: algo.CalendarMinute, Hour: algo.CalendarHour, Day: algo.CalendarDay, Week: algo.CalendarWeek,
+	Month: algo.CalendarMonth, Year: algo.CalendarYear,
 }

@@ -293,3 +293,97 @@ func (l *Cluster) Status() ClusterStatus {
 
 // Where is where etcd is, without what must not be shown.
 func (l *Cluster) Where() string { return l.where }
+
+// Do implements [store.Home].
+func (l *Cluster) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	m, err := l.member()
+	if err != nil {
+		return store.Hold{}, err
+	}
+	h, err := m.node.Do(ctx, ask, charges, decisions)
+	return h, l.left(err)
+}
+
+// Settle implements [store.Home].
+func (l *Cluster) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	m, err := l.member()
+	if err != nil {
+		return err
+	}
+	return l.left(m.node.Settle(ctx, h, actual))
+}
+
+// left is the error of a call, where a node that could not go on and was closed meanwhile is one that is missing.
+func (l *Cluster) left(err error) error {
+	if errors.Is(err, store.ErrClosed) && l.ctx.Err() == nil {
+		return &missing{*l.why.Load()}
+	}
+	return err
+}
+
+// Adjust is [durable.Node.Adjust].
+func (l *Cluster) Adjust(ctx context.Context, limit weir.Limit, a durable.Adjustment) (durable.Adjustment, error) {
+	m, err := l.member()
+	if err != nil {
+		return a, err
+	}
+	made, err := m.node.Adjust(ctx, limit, a)
+	return made, l.left(err)
+}
+
+// Adjustments is [durable.Node.Adjustments].
+func (l *Cluster) Adjustments(ctx context.Context, policy, key string, most int) ([]durable.Adjustment, error) {
+	m, err := l.member()
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.node.Adjustments(ctx, policy, key, most)
+	return all, l.left(err)
+}
+
+// ErrNoServer says that a process has no etcd of its own, so that its nodes are changed with the tools of etcd.
+var ErrNoServer = errors.New("weir: this server has no etcd of its own: " +
+	"change the nodes of an etcd cluster with etcdctl; a file has none")
+
+// server is the etcd server in this process.
+func (l *Cluster) server() (*etcd.Server, error) {
+	if l.idle.Load() {
+		return nil, ErrNoServer
+	}
+	m, err := l.member()
+	if err != nil {
+		return nil, err
+	}
+	own, ok := m.joined.(interface{ Server() *etcd.Server })
+	if !ok || own.Server() == nil {
+		return nil, ErrNoServer
+	}
+	return own.Server(), nil
+}
+
+// Members is [etcd.Server.Members].
+func (l *Cluster) Members(ctx context.Context) ([]etcd.Member, error) {
+	s, err := l.server()
+	if err != nil {
+		return nil, err
+	}
+	return s.Members(ctx) //nolint:wrapcheck // it is ours
+}
+
+// RemoveMember is [etcd.Server.RemoveMember].
+func (l *Cluster) RemoveMember(ctx context.Context, name string) error {
+	s, err := l.server()
+	if err != nil {
+		return err
+	}
+	return s.RemoveMember(ctx, name) //nolint:wrapcheck // it is ours
+}
+
+// AddMember is [etcd.Server.AddMember].
+func (l *Cluster) AddMember(ctx context.Context, name, url string) error {
+	s, err := l.server()
+	if err != nil {
+		return err
+	}
+	return s.AddMember(ctx, name, url) //nolint:wrapcheck // it is ours
+}

@@ -8,6 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
@@ -107,4 +111,139 @@ func (f *Fleet) Status() FleetStatus {
 		s.Error = s.Breaker.Error
 	}
 	return s
+}
+
+// Between two attempts to open a store.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+// late is a store that may be opened later than it is used. Until then every call fails at once with [store.ErrUnavailable].
+type late struct {
+	open   func() (store.Home, error)
+	opened atomic.Pointer[store.Home]
+	// why it is not open.
+	why    atomic.Pointer[error]
+	closed atomic.Bool
+	end    context.CancelFunc
+	ended  chan struct{}
+}
+
+var _ store.Home = (*late)(nil)
+
+// openLate tries to open a store, and if it is unavailable goes on trying in the background, until Close or until ctx ends. Any
+// other error is answered.
+func openLate(ctx context.Context, log *slog.Logger, where string, open func() (store.Home, error)) (*late, error) {
+	l := &late{open: open, ended: make(chan struct{})}
+	err := l.try()
+	if err == nil {
+		l.end = func() {}
+		close(l.ended)
+		return l, nil
+	}
+	if !errors.Is(err, store.ErrUnavailable) {
+		return nil, err
+	}
+	log.Warn("the store cannot be reached: until it can, the fail of each shared policy decides", "store", where,
+		"error", cause(err))
+	ctx, l.end = context.WithCancel(ctx)
+	go l.keepTrying(ctx, log, where)
+	return l, nil
+}
+
+// cause is why a store is unavailable, without saying that it is.
+func cause(err error) string {
+	return strings.TrimPrefix(err.Error(), store.ErrUnavailable.Error()+": ")
+}
+
+func (l *late) try() error {
+	s, err := l.open()
+	if err != nil {
+		l.why.Store(&err)
+		return err
+	}
+	l.opened.Store(&s)
+	if l.closed.Load() { // it is not needed any more
+		return s.Close()
+	}
+	return nil
+}
+
+func (l *late) keepTrying(ctx context.Context, log *slog.Logger, where string) {
+	defer close(l.ended)
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		// Servers that were started together do not ask together.
+		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:gosec // no secret
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		err := l.try()
+		switch {
+		case err == nil && l.closed.Load():
+			return
+		case err == nil:
+			log.Info("the store is reached", "store", where)
+			return
+		case !errors.Is(err, store.ErrUnavailable):
+			log.Error("the store cannot be used", "store", where, "error", err.Error())
+			return
+		}
+	}
+}
+
+// missing is why the store is not open, nil if it is.
+func (l *late) missing() error {
+	if l.opened.Load() != nil {
+		return nil
+	}
+	return *l.why.Load()
+}
+
+// inner is the store, or why there is none.
+func (l *late) inner() (store.Home, error) { //nolint:ireturn // of any type
+	if s := l.opened.Load(); s != nil {
+		return *s, nil
+	}
+	if l.closed.Load() {
+		return nil, store.ErrClosed
+	}
+	err := *l.why.Load()
+	if !errors.Is(err, store.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil, err
+}
+
+// Close closes the store if it is open, and opens it no more.
+func (l *late) Close() error {
+	if !l.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	l.end()
+	if s := l.opened.Load(); s != nil {
+		return (*s).Close()
+	}
+	return nil
+}
+
+// Do implements [store.Home].
+func (l *late) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	s, err := l.inner()
+	if err != nil {
+		return store.Hold{}, err
+	}
+	return s.Do(ctx, ask, charges, decisions)
+}
+
+// Settle implements [store.Home].
+func (l *late) Settle(ctx context.Context, h store.Hold, actual []int64) error {
+	s, err := l.inner()
+	if err != nil {
+		return err
+	}
+	return s.Settle(ctx, h, actual)
 }

@@ -1,6 +1,7 @@
 package checkapi
 
 import (
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -62,4 +63,24 @@ func contentProblem(r *http.Request) *answer.Problem {
 	}
 	return answer.BadField(http.StatusUnsupportedMediaType, "Content-Type", answer.Excerpt(r.Header.Get("Content-Type")),
 		"must be application/json")
+}
+
+// problemWithin says in which field of the request the problem is.
+func problemWithin(p *answer.Problem, field string) *answer.Problem {
+	p.Field = field + "." + p.Field
+	p.Detail = field + "." + p.Detail
+	return p
+}
+
+func problemOf(status int, f *fault) *answer.Problem {
+	return &answer.Problem{Status: status, Detail: f.Error(), Field: f.field, Value: f.value, Accepted: f.accepted}
+}
+
+// badBody returns the problem that decode found.
+func badBody(err error) *answer.Problem {
+	var f *fault
+	if !errors.As(err, &f) {
+		return &answer.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	return problemOf(http.StatusBadRequest, f)
 }

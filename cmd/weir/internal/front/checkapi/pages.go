@@ -1,6 +1,7 @@
 package checkapi
 
 import (
+	_ "embed" // of the document
 	"fmt"
 	"io"
 	"net/http"
@@ -91,4 +92,21 @@ func Example(address string, set *policy.Set) string {
 		body = `{"policy":` + strings.ReplaceAll(name, "'", `\u0027`) + `,"key":"alice"}`
 	}
 	return fmt.Sprintf("curl -i -d '%s' http://%s%s", body, address, path)
+}
+
+// openAPI describes the API to programs: OpenAPI 3.1.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// OpenAPI is the document about the pages of the handler.
+func OpenAPI() []byte { return openAPI }
+
+// openAPI serves GET /openapi.json.
+func (h *Handler) openAPI(w http.ResponseWriter, _ *http.Request) *answer.Problem {
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(h.document))}
+	_, _ = w.Write(h.document) // a client that has gone is not told
+	return nil
 }

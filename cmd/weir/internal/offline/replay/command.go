@@ -104,3 +104,81 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	}
 	return failed
 }
+
+const long = `replay runs the requests of access logs through a limit, or with --config through
+a configuration, and shows who would have been refused, when, and by how much.
+With --against it compares that with another configuration: which requests would
+be newly refused, and which newly allowed.
+
+Time is that of the log: nothing waits, and the same log gives the same result.
+Servers write a line when a request ends, so the lines are not in the order of
+the requests. replay puts them in order, also those of several files, which
+are one log. It looks a million requests ahead; one that is further out of
+order is taken at the time of the latest before it, and counted as late. A log
+that is exact to a second, as most are, shows the requests of a second as one
+burst.
+
+A FILE is in the common or combined format, or has a JSON object on each line,
+also mixed, and may be compressed with gzip. "-" is the standard input. Lines
+that are no request are counted as malformed and skipped.
+
+With a limit, the table has the keys that were refused most, --top of them, worst
+first. In it, "wait" is the longest time that a refused request of the key was
+told to wait, and "peak" the most requests of the key in one period of --limit,
+at least a second. Memory is bounded: statistics of keys are kept for --max-keys
+of them; past that, keys that are not refused are left out, and of those that
+are, the half with the fewest refusals makes room for others, so what the table
+says is then a lower bound.
+
+With a configuration, there is a row for each policy: the requests that it
+applied to, and those that it refused itself. A request that several policies
+refuse counts for each. "newly refused" are requests that --config allows and
+--against refuses. The keys are those that this happened to most. A log does not
+have all that rules can look at, such as most header fields: notes name what was
+missing. Shared policies are kept in this process, as if one server had them all.
+
+--chart draws what was allowed and refused over time, for all requests and for
+the policies with the most refusals; of two configurations one above the other.
+
+--json prints one object. Times are in RFC 3339, durations in seconds:
+  limit, burst, by, files       what was replayed
+  complete, error               whether all of it was, and why not
+  lines, requests, malformed    how many of each there were
+  admitted, refused             what became of the requests
+  table_full                    of the refused, those beyond --max-keys
+  reordered, furthest_reordered requests whose line stands behind a later one,
+                                and how much earlier they are at most
+  late                          of them, those too far out of order
+  keys, keys_exact              how many keys; more than that if not exact
+  refused_keys                  how many of them were refused
+  first, last, span             the time of the log
+  top                           for each key of the table: key, requests,
+                                refused, first_refused, last_refused,
+                                worst_retry_after, peak
+  peak_window                   the period in which peaks are counted
+  timeline                      start, step, and requests and refused in each
+                                step of time
+  malformed_lines               file, line, reason and text of the first few
+With --config or --against there is, instead of what speaks of a limit:
+  config, against               the configurations
+  notes                         what the log does not tell
+  all                           what became of all requests: config and against
+                                with requests, admitted, refused, denied,
+                                exempt, unlimited and timeline; and change with
+                                newly_refused and newly_admitted
+  policies                      the same for each policy, with name, mode,
+                                refused_keys, newly_refused_keys and
+                                newly_admitted_keys
+  timeline_start, timeline_step when each timeline begins, and its steps
+
+The exit status is 0 even if lines were malformed or the log is empty, 1 if a
+log could not be read or has lines none of which is a request, 2 if a
+configuration has mistakes or is not there, and 130 after SIGINT; what was done
+until then is printed.`
+
+const examples = `  weir replay access.log
+  weir replay access.log --limit 1/s --burst 5 --by client.ip
+  weir replay access.log --config weir.yaml
+  weir replay access.log --config weir.yaml --against stricter.yaml --chart change.svg
+  weir replay access.log.2.gz access.log.1 access.log --limit 1000/h --by client.net,host
+  zcat -f /var/log/nginx/access.log* | weir replay - --by path --json | jq .refused`

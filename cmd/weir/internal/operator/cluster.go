@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,4 +116,77 @@ func memberChange(cmd *cobra.Command, path, done string, arguments ...string) *c
 	q.clusterFlags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", `why, for the audit log, in at most 1024 bytes (default "": none)`)
 	return cmd
+}
+
+// Member is a node of the cluster that owns the policies of durability cluster.
+type Member struct {
+	// ID is what the cluster knows the node by, in hexadecimal. One that is removed and added again gets another one.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	URL  string `json:"url"`
+	// Started says that the node has been started, Votes that it counts for a majority, and Leads that it leads the others.
+	Started bool `json:"started"`
+	Votes   bool `json:"votes"`
+	Leads   bool `json:"leads"`
+}
+
+// MemberChange removes a node from the cluster, or adds one.
+type MemberChange struct {
+	Name string `json:"name"`
+	// URL is that of the node in "peers", for one that is added.
+	URL    string `json:"url,omitempty"`
+	Reason string `json:"reason,omitempty"` // at most 1024 bytes
+}
+
+// lead is what the numbers of a store or a cluster come to.
+func lead(out terminal.Output, what, text string, bad bool) string {
+	if bad {
+		text = out.Red(text)
+	}
+	return out.Bold(what) + ": " + text
+}
+
+// StoreState returns in words whether a store replies, by its own report, and whether that is bad.
+func StoreState(status any) (text string, bad bool) {
+	s, _ := status.(map[string]any)
+	since := ""
+	if breaker, ok := s["breaker"].(map[string]any); ok {
+		if t, err := time.Parse(time.RFC3339, statusWord(breaker, "since")); err == nil {
+			since = ", since " + Time(t)
+		}
+	}
+	if yes, _ := s["answers"].(bool); yes {
+		return "available" + since, false
+	}
+	return "UNAVAILABLE" + since + because(s) + "; the fail of each policy decides", true
+}
+
+// ClusterState says who owns the durable limits, as a node tells of it, and whether that is bad.
+func ClusterState(status any) (text string, bad bool) {
+	s, _ := status.(map[string]any)
+	joined, _ := s["joined"].(bool)
+	owns, _ := s["owns"].(bool)
+	switch {
+	case !joined:
+		return "IT IS NOT JOINED" + because(s) + "; the fail of each policy decides", true
+	case owns:
+		return "this node owns the limits", false
+	case statusWord(s, "owner") != "":
+		return "the owner of the limits is " + terminal.Printable(statusWord(s, "owner")), false
+	default:
+		return "NO OWNER IS KNOWN; the fail of each policy decides", true
+	}
+}
+
+func because(s map[string]any) string {
+	why := statusWord(s, "error")
+	if why == "" {
+		return ""
+	}
+	return ": " + terminal.Printable(strings.TrimPrefix(why, "weir: "))
+}
+
+func statusWord(s map[string]any, name string) string {
+	text, _ := s[name].(string)
+	return text
 }
