@@ -95,6 +95,16 @@ func (c *call) takeTouched(n int64, d *Decision) (v verdict, added bool) {
 	return v, added
 }
 
+// takeSettled takes n permits that are plain from a state that is held to the terms, and fills d. They cannot be given back.
+func (c *call) takeSettled(state []uint64, d *Decision, n int64) {
+	t := c.terms
+	d.Allowed, d.Remaining, d.RetryAfter, d.ResetAfter = t.table.Decide(state, c.now, n)
+	d.Limit, d.Policy, d.Reason = t.permits, c.k.policy, ReasonNone
+	if !d.Allowed {
+		d.Reason = ReasonLimited
+	}
+}
+
 // insert tracks the key, which has no slot, under terms that were entered, if there is room for it.
 func (c *call) insert(shard *table.Shard) table.Slot {
 	slot := shard.Add(c.hash, c.terms.tag, c.now)

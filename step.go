@@ -210,11 +210,23 @@ func (s *step) lockShards() {
 	last := ^uint64(0)
 	for _, at := range s.order {
 		p := &s.parts[at.part()]
-		if at.shard() != last {
-			last = at.shard()
-			s.held = append(s.held, p.k.states.Lock(p.hash))
+		if at.shard() == last {
+			p.shard = s.held[len(s.held)-1]
+			p.spot.Renew(p.hash)
+			continue
 		}
-		p.shard = s.held[len(s.held)-1]
+		last = at.shard()
+		p.shard, _ = p.spot.Lock(p.hash)
+		s.held = append(s.held, p.shard)
+	}
+}
+
+// find looks up the slot of a part whose shard was locked, from where it was touched unless keys have been added since.
+func (s *step) find(p *stepPart) {
+	if s.moved {
+		p.find()
+	} else {
+		p.slot = p.spot.Find(p.hash)
 	}
 }
 
@@ -285,10 +297,10 @@ func (s *step) timeOf(part int) int64 {
 // pass does all parts. If one of them refuses, or cannot be done yet, pass ends at it, and undoes those before. The states in
 // gates are changed when all others have been, as that cannot fail. All cells must be locked.
 func (s *step) pass() (found probe, at int) {
+	s.saved, s.moved = s.saved[:0], false
 	if s.act == peekAll {
 		return s.peek(-1), 0
 	}
-	s.saved, s.moved = s.saved[:0], false
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.took, p.added, p.forgiven = false, false, 0
@@ -351,7 +363,7 @@ func (s *step) peek(except int) probe {
 			continue
 		}
 		if known := i < except && !s.moved && p.slot != nil && p.settled(); p.gate == nil && !known {
-			if p.find(); p.inGate() {
+			if s.find(p); p.inGate() {
 				return probeInGate
 			}
 			if p.slot == nil && p.full || p.slot != nil && !p.adopt() {
@@ -366,11 +378,11 @@ func (s *step) peek(except int) probe {
 
 // take takes the permits of a part whose state is in the table.
 func (s *step) take(p *stepPart) probe {
-	if p.find(); p.inGate() {
+	if s.find(p); p.inGate() {
 		return probeInGate
 	}
-	granted := p.slot != nil && p.isPlain(p.n) && p.settled()
-	known := granted || p.slot != nil && p.adopt()
+	plain := p.slot != nil && p.isPlain(p.n) && p.settled()
+	known := plain || p.slot != nil && p.adopt()
 	if p.full = p.full && !known; p.full {
 		p.noRoom(p.decision, p.n)
 		return probeOK
@@ -378,7 +390,12 @@ func (s *step) take(p *stepPart) probe {
 	if known {
 		p.saved = len(s.saved)
 		s.saved = append(s.saved, p.slot.State()...)
-		if p.takeAdopted(p.decision, p.n, s.reserve); granted && !p.decision.Allowed && p.terms.elsewhere(p.slot.State(), p.now) {
+		if plain && !s.reserve {
+			p.takeSettled(p.slot.State(), p.decision, p.n)
+		} else {
+			p.takeAdopted(p.decision, p.n, s.reserve)
+		}
+		if plain && !p.decision.Allowed && p.terms.elsewhere(p.slot.State(), p.now) {
 			p.adopt()
 			p.takeAdopted(p.decision, p.n, s.reserve)
 		}

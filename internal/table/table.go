@@ -254,6 +254,11 @@ func (p *Spot) Lock(h Hash) (s *Shard, alone bool) {
 //go:noinline
 func (p *Spot) relock(h Hash) {
 	p.shard.lock.lock()
+	p.Renew(h)
+}
+
+// Renew makes p what Touch would return now. The shard of h must be locked.
+func (p *Spot) Renew(h Hash) {
 	p.segment = p.shard.segmentOf(h)
 	p.home = p.segment.home(h.b)
 }
