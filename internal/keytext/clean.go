@@ -23,12 +23,25 @@ func IsCleanPath[S string | []byte](p S) bool {
 	if len(p) > 0 && p[0] != '/' {
 		return len(p) == 1 && p[0] == '*'
 	}
+	if last := len(p) - wordSize - 1; last >= 0 {
+		some := uint64(0) // pairs of a slash and a slash or a dot, whose codes differ in the lowest bit alone
+		for i := 0; i < last; i += wordSize {
+			some |= pairs(p, i)
+		}
+		if some|pairs(p, last) == 0 {
+			return true
+		}
+	}
 	for i := 1; i < len(p); i++ {
 		if p[i-1] == '/' && (p[i] == '/' || p[i] == '.' && isDots(p[i:])) {
 			return false
 		}
 	}
 	return true
+}
+
+func pairs[S string | []byte](p S, i int) uint64 {
+	return equal(word(p, i), '/') & equal(word(p, i+1)|each, '/')
 }
 
 // isDots reports whether the segment that p begins with is "." or "..". Its first byte is a dot.
@@ -58,10 +71,63 @@ func CleanHost(h string) string {
 
 // isCleanHost reports whether a host has nothing that CleanHost might change, which it tells by its bytes.
 func isCleanHost(h string) bool {
+	if last := len(h) - wordSize; last >= 0 {
+		some := mayChange(word(h, last))
+		for i := 0; i < last; i += wordSize {
+			some |= mayChange(word(h, i))
+		}
+		return some == 0 && h[len(h)-1] != '.'
+	}
 	for i := range len(h) {
 		if c := h[i]; c >= 'A' && c <= '[' || c == ':' || c >= 0x80 {
 			return false
 		}
 	}
 	return h == "" || h[len(h)-1] != '.'
+}
+
+// mayChange marks the bytes of a word that isCleanHost looks for.
+func mayChange(w uint64) uint64 {
+	low := w &^ high
+	letters := (low + (0x80-'A')*each) &^ (low + (0x80-'['-1)*each)
+	return (letters|w)&high | equal(w, ':')
+}
+
+// HasSeveralReadings reports whether a clean path has what servers read differently: see [Readings].
+func HasSeveralReadings(path string) bool {
+	if last := len(path) - wordSize; last >= 0 {
+		some := readOtherwise(word(path, last))
+		for i := 0; i < last; i += wordSize {
+			some |= readOtherwise(word(path, i))
+		}
+		return some != 0
+	}
+	for i := range len(path) {
+		if c := path[i]; c == '%' || c == '\\' || c == ';' {
+			return true
+		}
+	}
+	return false
+}
+
+func readOtherwise(w uint64) uint64 { return equal(w, '%') | equal(w, '\\') | equal(w, ';') }
+
+// Most hosts and paths are too short for searches by [strings.IndexByte] to pay, and are read by words.
+const (
+	wordSize = 8
+	each     = 0x0101010101010101 // a one in each byte
+	high     = each << 7
+)
+
+// word is 8 bytes of s.
+func word[S string | []byte](s S, at int) uint64 {
+	s = s[at : at+wordSize]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// equal marks the bytes of a word that are c, by their highest bits.
+func equal(w uint64, c byte) uint64 {
+	w ^= each * uint64(c)
+	return ^((w&^high + ^uint64(high)) | w) & high
 }

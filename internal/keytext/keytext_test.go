@@ -1,6 +1,7 @@
 package keytext_test
 
 import (
+	"math/rand/v2"
 	"path"
 	"strings"
 	"testing"
@@ -70,4 +71,55 @@ func FuzzCleanPath(f *testing.F) {
 			t.Errorf("%q: %q, want %q", p, got, want)
 		}
 	})
+}
+
+// TestCleanTextsByWords holds what reads eight bytes at a time to what reads one after the other.
+func TestCleanTextsByWords(t *testing.T) {
+	const special = "/.%\\;*:[Z@A`{a-\x7f\x80\xba\xaf\xff"
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200_000 {
+		b := []byte(strings.Repeat("a", rng.IntN(40)))
+		if len(b) > 0 {
+			b[0] = "/aA*"[rng.IntN(4)]
+		}
+		for range rng.IntN(4) {
+			if len(b) > 0 {
+				b[rng.IntN(len(b))] = special[rng.IntN(len(special))]
+			}
+		}
+		s := string(b)
+		if got, want := keytext.IsCleanPath(s), isCleanPath(s); got != want || keytext.IsCleanPath(b) != want {
+			t.Fatalf("IsCleanPath(%q) = %v, want %v", s, got, want)
+		}
+		if got, want := keytext.CleanHost(s), cleanHost(s); got != want {
+			t.Fatalf("CleanHost(%q) = %q, want %q", s, got, want)
+		}
+		if got, want := keytext.HasSeveralReadings(s), strings.ContainsAny(s, `%\;`); got != want {
+			t.Fatalf("HasSeveralReadings(%q) = %v, want %v", s, got, want)
+		}
+	}
+}
+
+func isCleanPath(p string) bool {
+	if p == "" || p[0] != '/' {
+		return p == "" || p == "*"
+	}
+	segments := strings.Split(p, "/")[1:]
+	for i, s := range segments {
+		if s == "." || s == ".." || s == "" && i < len(segments)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+func cleanHost(h string) string {
+	if strings.HasPrefix(h, "[") {
+		if end := strings.IndexByte(h, ']'); end > 0 {
+			h = h[1:end]
+		}
+	} else if strings.Count(h, ":") == 1 {
+		h, _, _ = strings.Cut(h, ":")
+	}
+	return strings.ToLower(strings.TrimSuffix(h, "."))
 }

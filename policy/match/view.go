@@ -120,7 +120,7 @@ func (v *View) Readings(raw string) []string {
 	switch {
 	case !v.pathAsked:
 		return nil
-	case raw == "" && v.pathRead && v.path == v.Path && !hasSeveralReadings(v.Path): // nothing was to be made clean
+	case raw == "" && v.pathRead && v.path == v.Path && !keytext.HasSeveralReadings(v.Path): // nothing was to be made clean
 		return nil
 	}
 	return keytext.Readings(v.Path, raw)
@@ -129,15 +129,4 @@ func (v *View) Readings(raw string) []string {
 // ReadAs makes the clean path one of the others that Readings has returned.
 func (v *View) ReadAs(reading string) {
 	v.path, v.pathRead, v.pattern, v.unbound = reading, true, nil, nil
-}
-
-// hasSeveralReadings reports whether a clean path has what servers read differently. Most paths are too short for searches by
-// [strings.IndexByte] to pay.
-func hasSeveralReadings(path string) bool {
-	for i := range len(path) {
-		if c := path[i]; c == '%' || c == '\\' || c == ';' {
-			return true
-		}
-	}
-	return false
 }
