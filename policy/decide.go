@@ -37,6 +37,7 @@ func (e *Engine) decide(ctx context.Context, requests []*Request, a ask, v *Verd
 	}
 	began := e.begins(v)
 	e.answer(ctx, requests, a, v)
+	v.count(e)
 	if a.verb == take && !v.Allowed && v.work.afterwards != 0 {
 		e.owe(ctx, requests, v)
 	}
@@ -54,6 +55,7 @@ func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verd
 	var gone error
 	switch {
 	case a.verb == debit:
+		v.count(e)
 		e.debitAll(ctx, v)
 		return
 	case a.verb == peek:
@@ -61,6 +63,7 @@ func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verd
 		return
 	case len(v.Parts) == 0:
 	case a.wait:
+		v.count(e)
 		gone = e.wait(ctx, requests, a.reserve, v)
 		if gone == nil && v.failed() {
 			e.refusedAhead(ctx, a, v)
@@ -76,19 +79,19 @@ func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verd
 	e.conclude(ctx, v)
 }
 
-// prepare finds the limits of requests, and counts these unless they are only looked at. It returns false if they are decided
-// already.
+// prepare finds the limits of requests, which count must be called for unless they are only looked at. It returns false if they
+// are decided already.
 func (e *Engine) prepare(ctx context.Context, requests []*Request, a ask, v *Verdict) bool {
 	s := e.live.Load()
 	if a.verb == peek {
 		return v.find(s, requests, nil) && !v.Exempt
 	}
-	for _, r := range requests {
-		if a.verb == take {
+	if a.verb == take && e.options.ExplainEvery > 0 {
+		for _, r := range requests {
 			e.sample(ctx, r)
 		}
-		e.counts.requests.Add()
 	}
+	v.work.uncounted, v.work.counted = len(requests), v.work.counted[:0]
 	if !v.find(s, requests, e) {
 		e.refused(v.work.limited)
 		return false
@@ -307,7 +310,7 @@ func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
 	w := &v.work
 	shared := len(w.sharing.asked) > 0
 	w.owed = w.owed || reserve
-	v.takeLocal(reserve || shared)
+	v.takeLocal(e, reserve || shared)
 	if shared {
 		return e.takeStored(ctx, v, reserve, 0)
 	}
@@ -316,12 +319,12 @@ func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
 }
 
 // takeLocal takes or reserves the permits of the limits of this process, if there are any.
-func (v *Verdict) takeLocal(reserve bool) {
+func (v *Verdict) takeLocal(e *Engine, reserve bool) {
 	w := &v.work
-	if w.charged == 0 {
+	v.addCharges()
+	if v.count(e); w.charged == 0 {
 		return
 	}
-	v.addCharges()
 	var binding int
 	if reserve || w.owed {
 		w.leases, binding = w.step.TryAll(w.leases[:0], reserve)

@@ -86,7 +86,7 @@ type ExplainedLimit struct {
 
 // sample explains one in so many requests, before they are decided.
 func (e *Engine) sample(ctx context.Context, r *Request) {
-	if n := e.options.ExplainEvery; n > 0 && e.sampled.Add(1)%uint64(n) == 0 {
+	if e.sampled.Add(1)%uint64(e.options.ExplainEvery) == 0 {
 		e.options.OnExplain(e.explain(ctx, r))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/prefetch"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
@@ -27,13 +28,15 @@ type work struct {
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
 	actual   []int64      // what the charges have cost in the end
 
-	request    int32   // the one that is gathered, of several that are decided on as one
-	reading    int32   // of its path
-	counted    []int32 // the rules that were counted for it, which several readings can match
-	from       int     // its first item
-	limited    int     // how many of them some policy holds for
-	exempted   uint64  // which of them rules have freed
-	unknown    uint64  // which of them name a policy that there is not
+	request    int32        // the one that is gathered, of several that are decided on as one
+	reading    int32        // of its path
+	from       int          // its first item
+	uncounted  int          // how many requests are not counted yet, and
+	counted    []*ruleCount // of the rules that they match, and
+	first      int          // the first of these of the one that is gathered, whose readings can match a rule several times
+	limited    int          // how many of them some policy holds for
+	exempted   uint64       // which of them rules have freed
+	unknown    uint64       // which of them name a policy that there is not
 	denied     []denied
 	afterwards uint64 // which of them tell what has been spent already
 
@@ -120,6 +123,9 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	w := &v.work
 	from, earlier := len(w.items), len(w.counted)
 	w.found = s.index.Match(&r.seen, w.found[:0])
+	for _, n := range w.found {
+		prefetch.Lines(unsafe.Pointer(&s.briefs[n])) //nolint:gosec // nothing is read through it
+	}
 	if s.denies && v.gatherDenied(s, r, earlier, counting) {
 		return false
 	}
@@ -136,8 +142,8 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 				continue
 			}
 		}
-		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
-			w.count(s, n)
+		if counting != nil {
+			w.count(rule.count, earlier)
 		}
 		if rule.exempt {
 			w.items = w.items[:from]
@@ -174,10 +180,25 @@ func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told boo
 	return !rule.Exempt, false
 }
 
-// count counts that a request matches a rule.
-func (w *work) count(s *snapshot, n int32) {
-	s.briefs[n].count.add()
-	w.counted = append(w.counted, n)
+// count notes that a request matches a rule, unless an earlier reading of its path has: up to there in counted.
+func (w *work) count(rule *ruleCount, earlier int) {
+	if !slices.Contains(w.counted[w.first:earlier], rule) {
+		prefetch.Lines(unsafe.Pointer(rule)) //nolint:gosec // nothing is read through it
+		w.counted = append(w.counted, rule)
+	}
+}
+
+// count counts requests, and which rules they match. Calls that take, and wait for nothing, count while the memory of the keys is
+// loaded, as each count makes the processor wait for what it was to load before.
+func (v *Verdict) count(e *Engine) {
+	w := &v.work
+	for ; w.uncounted > 0; w.uncounted-- {
+		e.counts.requests.Add()
+	}
+	for _, rule := range w.counted {
+		rule.add()
+	}
+	w.counted = w.counted[:0]
 }
 
 // begin forgets the request before.
@@ -386,8 +407,8 @@ func (v *Verdict) gatherDenied(s *snapshot, r *Request, earlier int, counting *E
 				continue
 			}
 		}
-		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
-			w.count(s, n)
+		if counting != nil {
+			w.count(s.briefs[n].count, earlier)
 		}
 		if rule.Mode == ModeShadow {
 			continue
@@ -470,7 +491,7 @@ func denies(rules []Rule) bool {
 // it is denied if one of them is, and exempt if each of them is.
 func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt bool) {
 	w := &v.work
-	w.reading, w.counted = 0, w.counted[:0]
+	w.reading, w.first = 0, len(w.counted)
 	r.readAs(0, nil)
 	if r.Named != nil {
 		v.gatherNamed(s, r)

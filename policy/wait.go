@@ -189,7 +189,7 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 		return nil // the parts say so
 	}
 	late := err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
-	if late && (!shared || f.asked.Err() == nil) && v.lastTry(reserve) {
+	if late && (!shared || f.asked.Err() == nil) && v.lastTry(e, reserve) {
 		return nil
 	}
 	return err
@@ -197,13 +197,13 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 
 // lastTry takes what is there for who is out of time, perhaps before anything was tried: then the time has been that of a busy
 // machine. It reports whether that was everything.
-func (v *Verdict) lastTry(reserve bool) bool {
+func (v *Verdict) lastTry(e *Engine, reserve bool) bool {
 	w, waited := &v.work, v.Binding
 	v.addCharges()
 	if !v.Parts[v.partOfLocal(w.step.Peek())].Decision.Allowed {
 		return false
 	}
-	if v.takeLocal(reserve); !v.Parts[v.Binding].Decision.Allowed {
+	if v.takeLocal(e, reserve); !v.Parts[v.Binding].Decision.Allowed {
 		v.Binding = waited
 		return false
 	}

@@ -6,6 +6,9 @@ import (
 	"math/bits"
 	"slices"
 	"sync/atomic"
+	"unsafe"
+
+	"github.com/weirhq/weir/internal/prefetch"
 )
 
 // Hash is the identity of a key: 112 bits of two seeded hashes. Keys themselves are not kept.
@@ -238,7 +241,7 @@ func (t *Table) Touch(h Hash) Spot {
 	version := s.lock.version.Load() // first: who finds it again has found the rest
 	g := s.dir.Load().of(h.a)
 	home := g.home(h.b)
-	prefetch(&g.slots[int(home)*t.stride])
+	prefetch.Lines(unsafe.Pointer(&g.slots[int(home)*t.stride])) //nolint:gosec // nothing is read through it
 	return Spot{s, g, home, version}
 }
 

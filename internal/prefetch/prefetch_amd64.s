@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func prefetch(first *uint64)
-TEXT ·prefetch(SB), NOSPLIT, $0-8
+// func Lines(first unsafe.Pointer)
+TEXT ·Lines(SB), NOSPLIT, $0-8
 	MOVQ first+0(FP), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)

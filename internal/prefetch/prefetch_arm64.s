@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func prefetch(first *uint64)
-TEXT ·prefetch(SB), NOSPLIT, $0-8
+// func Lines(first unsafe.Pointer)
+TEXT ·Lines(SB), NOSPLIT, $0-8
 	MOVD first+0(FP), R0
 	PRFM (R0), PLDL1KEEP
 	PRFM 64(R0), PLDL1KEEP
