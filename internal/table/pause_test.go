@@ -170,3 +170,26 @@ func TestManyAtOnce(t *testing.T) {
 		t.Error("nothing was forgotten")
 	}
 }
+
+// TestSegmentsGrow looks at the sizes of segments, each of which is full when it is replaced by one of the next size, or by two.
+func TestSegmentsGrow(t *testing.T) {
+	for index := range uint16(2) {
+		s := Shard{index: index}
+		for size := s.sizeFor(0); size <= mostSlots; {
+			full := mostUsed(uint64(size))
+			next := s.sizeFor(full)
+			if full >= size || next <= size || size >= 64 && next > size*3/2 {
+				t.Errorf("%d keys fill %d slots, and move to %d", full, size, next)
+			}
+			if next > mostSlots && s.sizeFor(full/2)*2 != next {
+				t.Errorf("%d keys in %d slots move to twice %d slots, want %d in all", full, size, s.sizeFor(full/2), next)
+			}
+			size = next
+		}
+		for keys := range mostSlots {
+			if size := s.sizeFor(keys); keys >= mostUsed(uint64(size)) {
+				t.Errorf("%d keys move to %d slots, which they fill", keys, size)
+			}
+		}
+	}
+}

@@ -34,11 +34,10 @@ const (
 	identity = 1<<(64-tagBits) - 1
 	overhead = 2 // words of a slot besides the state
 
-	// A segment is rebuilt when it is seven eighths full, and is two thirds full then. One that would become larger than
-	// mostSlots is split. So no call ever moves more than mostSlots slots, which takes some 30 us
-	// (TestSegmentsStaySmall, BenchmarkLongestStop).
-	mostSlots  = 2048
-	leastSlots = 8
+	// A segment is rebuilt when it is nearly full: see mostUsed and sizeFor. One that would become larger than mostSlots is
+	// split. So no call ever moves more than mostSlots slots, which takes some 30 us (TestSegmentsStaySmall,
+	// BenchmarkLongestStop).
+	mostSlots = 2048
 
 	// deepest is the most bits by which segments are told apart. Segments of 2^31 keys need 14.
 	deepest = 20
@@ -160,7 +159,7 @@ func New(o Options) *Table {
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
 		t.shards[i].table, t.shards[i].index = t, uint16(i)
-		t.shards[i].dir.Store(directoryOf(t.segment(0, leastSlots)))
+		t.shards[i].dir.Store(directoryOf(t.segment(0, t.shards[i].sizeFor(0))))
 	}
 	return t
 }
@@ -310,7 +309,7 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 		}
 		i = g.home(h.b) // what is behind the one that was forgotten has moved
 	}
-	for g.used >= int(g.size)-int(g.size/8) {
+	for g.used >= mostUsed(g.size) {
 		s.rebuild(g, now, h)
 		g = s.segmentOf(h)
 		i = g.home(h.b)
@@ -531,7 +530,7 @@ func (s *Shard) rebuild(g *segment, now int64, h Hash) {
 	if t.max <= 0 || g.due <= now-t.linger {
 		s.sift(g, now)
 	}
-	size := max(g.used*3/2+1, leastSlots)
+	size := s.sizeFor(g.used)
 	if size > mostSlots && g.depth < deepest {
 		s.split(g, h)
 		return
@@ -568,10 +567,27 @@ func (s *Shard) sift(g *segment, now int64) {
 	g.used = kept
 }
 
-// roomFor is how many slots a half of a segment gets that holds so many keys. It is not the same for all, by some random bits,
-// or they would all grow at the same time, and the table would be two thirds full now and seven eighths then.
-func roomFor(keys int, random uint64) int {
-	return max(keys*int(76+3*(random&7))/64+1, leastSlots)
+// mostUsed is how many slots of a segment of this size are used at most: 86 percent of a large one.
+func mostUsed(size uint64) int { return int(size - size/8 - size/64) }
+
+// sizeFor is the size of a new segment of so many keys: 8, 12, 16, 24, 32, ... in half of the shards, and 10, 14, 20, 28, 40, ...
+// in the others. It is at most 66 percent full, so that a segment is moved twice until it has twice as many keys
+// (TestSegmentsGrow). Its slots fill what the allocator sets aside for them (TestBytesPerKey). Were the sizes the same in all
+// shards, all segments would grow at the same time, and all have room for half as many keys again then.
+func (s *Shard) sizeFor(keys int) int {
+	one, other := 8, 12
+	if s.index&1 != 0 {
+		one, other = 10, 14
+	}
+	for {
+		switch {
+		case keys <= one*21/32:
+			return one
+		case keys <= other*21/32:
+			return other
+		}
+		one, other = 2*one, 2*other
+	}
 }
 
 // split replaces g, in which h belongs, by two segments, by the next bit of the hash.
@@ -590,8 +606,8 @@ func (s *Shard) split(g *segment, h Hash) {
 			}
 		}
 	}
-	low := t.segment(g.depth+1, roomFor(total-ones, h.b>>3))
-	high := t.segment(g.depth+1, roomFor(ones, h.b>>6))
+	low := t.segment(g.depth+1, s.sizeFor(total-ones))
+	high := t.segment(g.depth+1, s.sizeFor(ones))
 	low.takeFrom(g, t.stride, bit, 0)
 	high.takeFrom(g, t.stride, bit, bit)
 	s.replace(g, h.a, low, high)
@@ -622,12 +638,18 @@ func (s *Shard) replace(g *segment, a uint64, low, high *segment) {
 	}
 }
 
+// ahead is how many slots before they are moved takeFrom has the processor load them.
+const ahead = 32
+
 // takeFrom adds copies of those slots of old whose hash under the mask is want.
 func (g *segment) takeFrom(old *segment, stride int, mask, want uint64) {
 	from, to := old.slots, g.slots
 	for j := 0; len(from) >= stride; j++ {
 		slot := from[:stride:stride]
 		from = from[stride:]
+		if j%4 == 0 && len(from) > ahead*stride {
+			prefetch.Lines(unsafe.Pointer(&from[ahead*stride])) //nolint:gosec // nothing is read through it
+		}
 		a := slot[0]
 		if a == 0 || a&mask != want {
 			continue
