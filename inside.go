@@ -11,6 +11,6 @@ func init() { //nolint:gochecknoinits // packages policy and overload cannot rea
 	inside.Keyed, inside.Observe = newKeyed[string], observe
 	inside.Law = func(l Limit) (algo.Law, error) { return l.in().law("Limit", 0) }
 	inside.MadeOf = func(l Limit) *inside.Made { return &l.in().made }
-	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, newStep
+	inside.Keys, inside.CheckBounds, inside.Step, inside.Batch = keysOf, checkBounds, newStep, newBatch
 	inside.Members = membersOf
 }

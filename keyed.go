@@ -109,12 +109,17 @@ var keySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 func (*keys[K]) hash(key K) table.Hash {
 	if s, ok := any(key).(string); ok {
-		return table.NewHash(maphash.String(keySeeds[0], s), maphash.String(keySeeds[1], s))
+		return hashOf(s)
 	}
 	if key != key { //nolint:gocritic // NaN, which maphash makes another key each time
 		return table.NewHash(maphash.String(keySeeds[0], "NaN"), maphash.String(keySeeds[1], "NaN"))
 	}
 	return table.NewHash(maphash.Comparable(keySeeds[0], key), maphash.Comparable(keySeeds[1], key))
+}
+
+// hashOf is the hash of a key that is a string.
+func hashOf(key string) table.Hash {
+	return table.NewHash(maphash.String(keySeeds[0], key), maphash.String(keySeeds[1], key))
 }
 
 // choose returns the limit that is chosen for a key, or a zero Limit for that of the options. A limiter that is closed does not
@@ -174,7 +179,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 	if c.isPlain(1) {
 		c.spot = k.states.Touch(c.hash) // while the clock is read
 		c.now = clock.Now()
-		switch v, added := c.takeTouched(1, nil); v {
+		switch v, added := c.takeTouched(1, nil, nil); v {
 		case taken:
 			if added {
 				k.offer(c.hash, key)
@@ -231,12 +236,12 @@ func (k *keys[K]) takePlain(c *call, key K, n int64, d *Decision) verdict {
 		return locked
 	}
 	c.touch()
-	return k.takeTouched(c, key, n, d)
+	return k.takeTouched(c, key, n, d, nil)
 }
 
 // takeTouched is takePlain of a key that was touched before the time of the call. It remembers its name if it is new or refused.
-func (k *keys[K]) takeTouched(c *call, key K, n int64, d *Decision) verdict {
-	v, added := c.takeTouched(n, d)
+func (k *keys[K]) takeTouched(c *call, key K, n int64, d *Decision, own *table.Turns) verdict {
+	v, added := c.takeTouched(n, d, own)
 	switch {
 	case added:
 		k.offer(c.hash, key)

@@ -66,7 +66,7 @@ type clockCaller struct {
 	plan   *keyset.Plan // nil if keys have one limit
 	random *rand.Rand
 	start  time.Time
-	step   keyset.Step
+	batch  keyset.Batch
 	events [3][]bounds.Event
 }
 
@@ -107,10 +107,10 @@ func (c *clockCaller) together() {
 	var n [6]int64
 	for i := range decisions {
 		of[i], n[i] = c.random.IntN(len(c.events)), 1+c.random.Int64N(2)
-		c.step.Add(c.plan, []byte(strconv.Itoa(of[i])), n[i], &decisions[i])
+		c.batch.Add(c.plan, []byte(strconv.Itoa(of[i])), n[i], &decisions[i])
 	}
 	sent := time.Since(c.start)
-	c.step.TakeEach()
+	c.batch.Take()
 	for i, d := range decisions {
 		c.note(of[i], sent, n[i], d)
 	}

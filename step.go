@@ -216,7 +216,7 @@ func (s *step) lockShards() {
 			continue
 		}
 		last = at.shard()
-		p.shard, _ = p.spot.Lock(p.hash)
+		p.shard, _ = p.spot.Lock(p.hash, nil)
 		s.held = append(s.held, p.shard)
 	}
 }
@@ -591,28 +591,6 @@ func (s *step) Take() (binding int) {
 		return s.binding()
 	}
 	return s.charge(nil, false, true)
-}
-
-// TakeEach implements that of keyset, and ends the work.
-func (s *step) TakeEach() {
-	s.touch()
-	now := clock.Now()
-	for i := range s.parts {
-		p := &s.parts[i]
-		switch {
-		case p.terms == nil || p.k.returns():
-			*p.decision = p.plan.k.invalid()
-		case p.isPlain(p.n):
-			if p.now = now; p.of.takeTouched(&p.call, p.key, p.n, p.decision) != locked {
-				break
-			}
-			fallthrough
-		default:
-			p.now = p.k.now()
-			p.of.noted(&p.cell, p.decision, p.key, p.n, p.tryAt(p.decision, p.n, false))
-		}
-	}
-	s.free()
 }
 
 // TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.

@@ -63,7 +63,7 @@ func TestEachIsOneByOne(t *testing.T) {
 				defer a.limiters[0].Close()
 				defer a.limiters[1].Close()
 				random := rand.New(rand.NewPCG(3, 4))
-				var s keyset.Step
+				var s keyset.Batch
 				var got [keyset.MostCharges]weir.Decision
 				for range 2000 {
 					n := 1 + random.IntN(keyset.MostCharges)
@@ -74,7 +74,7 @@ func TestEachIsOneByOne(t *testing.T) {
 						s.Add(a.plans[0][plan], key, cost, &got[i])
 						want = append(want, a.plans[1][plan].TakeBytes(key, cost))
 					}
-					s.TakeEach()
+					s.Take()
 					for i := range want {
 						if got[i] != want[i] {
 							t.Fatalf("call %d of %d: %+v, want %+v", i, n, got[i], want[i])
@@ -101,7 +101,7 @@ func TestEachIsOneByOne(t *testing.T) {
 // TestEachRefusesAloneWhatCannotBeUsed: the others of a batch are not harmed.
 func TestEachRefusesAloneWhatCannotBeUsed(t *testing.T) {
 	one, slots := ownPlan(t, weir.TokenBucket(every(time.Hour), 100)), ownPlan(t, weir.AtOnce(1))
-	var s keyset.Step
+	var s keyset.Batch
 	decisions := make([]weir.Decision, keyset.MostCharges+1)
 	for i := range decisions {
 		switch i {
@@ -113,18 +113,18 @@ func TestEachRefusesAloneWhatCannotBeUsed(t *testing.T) {
 			s.Add(one, []byte("ann"), 1, &decisions[i])
 		}
 	}
-	s.TakeEach()
+	s.Take()
 	for i, d := range decisions {
 		if wrong := i == 1 || i == 2 || i == keyset.MostCharges; wrong == d.Allowed || wrong && d.Reason != weir.ReasonInvalid {
 			t.Errorf("charge %d: %+v", i, d)
 		}
 	}
 	s.Add(one, []byte("ann"), 1, &decisions[0])
-	if s.TakeEach(); decisions[0].Remaining != 100-keyset.MostCharges+2-1 {
+	if s.Take(); decisions[0].Remaining != 100-keyset.MostCharges+2-1 {
 		t.Errorf("%+v", decisions[0])
 	}
 	key := []byte("ann")
-	if n := testing.AllocsPerRun(100, func() { s.Add(one, key, 1, &decisions[0]); s.TakeEach() }); n > 0 && !race.Enabled {
+	if n := testing.AllocsPerRun(100, func() { s.Add(one, key, 1, &decisions[0]); s.Take() }); n > 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -143,7 +143,7 @@ func TestEachContention(t *testing.T) {
 	for g := range callers {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(2, uint64(g)))
-			var s keyset.Step
+			var s keyset.Batch
 			var decisions [keyset.MostCharges]weir.Decision
 			var of [keyset.MostCharges]int
 			for round := range 300 {
@@ -155,7 +155,7 @@ func TestEachContention(t *testing.T) {
 					}
 					s.Add(p, []byte(key), 1, &decisions[i])
 				}
-				s.TakeEach()
+				s.Take()
 				for i, key := range of {
 					if key >= 0 && decisions[i].Allowed {
 						taken[key].Add(1)
@@ -248,6 +248,7 @@ func BenchmarkKeys(b *testing.B) {
 			table.count(key)
 		}
 		var s keyset.Step
+		var together keyset.Batch
 		var decisions [batch]weir.Decision
 		least := map[string]float64{}
 		b.Run(strconv.Itoa(keys), func(b *testing.B) {
@@ -271,9 +272,9 @@ func BenchmarkKeys(b *testing.B) {
 					},
 					"each": func() {
 						for i := range batch {
-							s.Add(p, of(at+i), 1, &decisions[i])
+							together.Add(p, of(at+i), 1, &decisions[i])
 						}
-						s.TakeEach()
+						together.Take()
 					},
 					"all": func() {
 						for i := range batch {

@@ -43,7 +43,6 @@ type Step struct{ in step }
 type step interface {
 	Add(limiter any, key string, n int64, plan any, d *weir.Decision)
 	Take() (binding int)
-	TakeEach()
 	TryAll(leases []weir.Lease, reserve bool) (all []weir.Lease, binding int)
 	WaitAll(ctx context.Context, leases []weir.Lease, reserve bool) (all []weir.Lease, binding int, err error)
 	Peek() (binding int)
@@ -66,13 +65,6 @@ func (s *Step) Add(p *Plan, key []byte, n int64, d *weir.Decision) {
 // Take is [TryAcquireAll] without leases, for limits whose permits come back with time: permits of others are refused with
 // ReasonInvalid.
 func (s *Step) Take() (binding int) { return s.begun().Take() }
-
-// TakeEach takes the permits of each charge alone, one after the other, as [Plan.TakeBytes] does: some may be allowed and others
-// refused. It is for calls that do not depend on each other and come together, such as those of a pipeline, and costs a part of
-// what they cost one by one: the memory of all keys is loaded at once, and the clock is read once, or again for a refusal of a
-// key that was used meanwhile. A charge that cannot be used, and one beyond MostCharges, is refused alone with ReasonInvalid.
-// Each needs its own decision.
-func (s *Step) TakeEach() { s.begun().TakeEach() }
 
 // TryAll is [TryAcquireAll], or [TryReserveAll] to reserve.
 func (s *Step) TryAll(leases []weir.Lease, reserve bool) (all []weir.Lease, binding int) {

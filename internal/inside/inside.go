@@ -27,6 +27,10 @@ var CheckBounds any //nolint:gochecknoglobals // as above
 // Step returns the memory of one step after the other over several limits for package keyset, whose type step says what it is.
 var Step func() any //nolint:gochecknoglobals // as above
 
+// Batch returns the memory of calls on several keys that are decided together for package keyset, whose type batch says what it
+// is.
+var Batch func() any //nolint:gochecknoglobals // as above
+
 // Law is how a limit counts, with windows that begin at multiples of their length since 1970. It is a
 // func(weir.Limit) (algo.Law, error).
 var Law any //nolint:gochecknoglobals // as above
@@ -37,6 +41,14 @@ var Members any //nolint:gochecknoglobals // as above
 
 // MostCharges is how many charges a step may have.
 const MostCharges = 64
+
+// Call is a call of a keyset.Batch, D being weir.Decision.
+type Call[D any] struct {
+	Plan     any // of package weir
+	Key      string
+	N        int64
+	Decision *D
+}
 
 // Observer learns from the leases of a limiter. Times are those of its clock, in nanoseconds.
 type Observer interface {

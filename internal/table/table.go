@@ -244,13 +244,18 @@ func (t *Table) Touch(h Hash) Spot {
 	return Spot{s, g, home, version}
 }
 
-// Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since.
-func (p *Spot) Lock(h Hash) (s *Shard, alone bool) {
-	if p.shard.lock.tryFrom(p.version) {
-		return p.shard, true
+// Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since. Own are the
+// turns of a caller that has touched several keys before, nil of one.
+func (p *Spot) Lock(h Hash, own *Turns) (s *Shard, alone bool) {
+	s = p.shard
+	if own != nil {
+		return s, own.lock(p, h)
+	}
+	if s.lock.tryFrom(p.version) {
+		return s, true
 	}
 	p.relock(h)
-	return p.shard, false
+	return s, false
 }
 
 //go:noinline

@@ -79,11 +79,11 @@ func keyedWeir() keyedSubject {
 	}
 }
 
-const batchCall = "keyset.Step: Add(plan, key, 1, &decision) of each key; TakeEach()"
+const batchCall = "keyset.Batch: Add(plan, key, 1, &decision) of each key; Take()"
 
 // keysTogether is memory that is used again for the keys of a batch.
 type keysTogether struct {
-	step      keyset.Step
+	batch     keyset.Batch
 	decisions [keyedBatch]weir.Decision
 }
 
@@ -106,9 +106,9 @@ func askBatches(plan *keyset.Plan) func(keys []string) int {
 		for some := range slices.Chunk(keys, keyedBatch) {
 			for i, key := range some {
 				text := unsafe.Slice(unsafe.StringData(key), len(key)) //nolint:gosec // it is only read
-				h.step.Add(plan, text, 1, &h.decisions[i])
+				h.batch.Add(plan, text, 1, &h.decisions[i])
 			}
-			h.step.TakeEach()
+			h.batch.Take()
 			for i := range some {
 				if h.decisions[i].Allowed {
 					granted++

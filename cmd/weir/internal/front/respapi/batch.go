@@ -8,9 +8,9 @@ import (
 	"github.com/weirhq/weir/keyset"
 )
 
-// batch is calls in a row that each take permits of one key. They are decided together: see [keyset.Step.TakeEach].
+// batch is calls in a row that each take permits of one key. They are decided together: see [keyset.Batch].
 type batch struct {
-	step      keyset.Step
+	calls     keyset.Batch
 	n         int
 	decisions [keyset.MostCharges]weir.Decision
 
@@ -58,7 +58,7 @@ func (c *conn) again(in []byte) int {
 // add makes a call like the one before, of a key, a part of the batch.
 func (c *conn) add(key []byte) {
 	b := c.batch
-	b.step.Add(b.plan, key, b.permits, &b.decisions[b.n])
+	b.calls.Add(b.plan, key, b.permits, &b.decisions[b.n])
 	if b.n++; b.n == len(b.decisions) {
 		c.decide()
 	}
@@ -71,7 +71,7 @@ func (c *conn) decide() {
 	if b == nil {
 		return
 	}
-	b.step.TakeEach()
+	b.calls.Take()
 	for i := range b.decisions[:b.n] {
 		reply(&c.w, &b.decisions[i])
 	}

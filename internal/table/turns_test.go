@@ -1,0 +1,57 @@
+package table
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestTurnsAreNoOtherCaller has a caller touch keys and lock them one after the other, some of them several times, while it adds
+// some and another caller locks some. It finds each where it is, and learns which shards the other caller has locked.
+func TestTurnsAreNoOtherCaller(t *testing.T) {
+	for _, shards := range []int{1, 4, 256, 1024} {
+		random := rand.New(rand.NewPCG(5, uint64(shards)))
+		table := New(Options{Words: 1, Shards: shards, FreshAt: freshAt})
+		var own Turns
+		keys := uint64(10 * shards)
+		alones := 0
+		for range fewer(3000) {
+			hashes := make([]Hash, 64)
+			spots := make([]Spot, len(hashes))
+			others, moved := map[uint16]bool{}, map[uint16]bool{}
+			for i := range hashes {
+				hashes[i] = hash(random.Uint64N(keys))
+				spots[i] = table.Touch(hashes[i])
+			}
+			keys++
+			own.Begin()
+			for i, h := range hashes {
+				if random.IntN(8) == 0 {
+					s := table.Lock(hash(random.Uint64N(keys)))
+					others[s.index] = true
+					s.Unlock()
+				}
+				s, alone := spots[i].Lock(h, &own)
+				slot, again := spots[i].Find(h), s.Find(h)
+				if (slot == nil) != (again == nil) || slot != nil && &slot[0] != &again[0] {
+					t.Fatalf("%d shards: found at %p, is at %p", shards, slot, again)
+				}
+				if want := !others[s.index] && !moved[s.index] && int(s.index) < len(own); alone != want {
+					t.Fatalf("%d shards: alone %v, want %v", shards, alone, want)
+				}
+				if alone {
+					alones++
+				}
+				if slot == nil {
+					s.Add(h, 0, 0)
+					s.Due(h, NotByItself)
+					own.Moved(s)
+					moved[s.index] = true
+				}
+				s.Unlock()
+			}
+		}
+		if alones == 0 {
+			t.Errorf("%d shards: never alone", shards)
+		}
+	}
+}
