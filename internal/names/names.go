@@ -28,7 +28,7 @@ const (
 // Names is a record of the names of some keys: of those that are noted often. It is divided into small sets. A key that is noted
 // and has no place in its set takes a free one; if there is none, it takes one count from the name with the least, or its
 // place when that has none left. So a name stays that is noted more often than the keys that others make up for this set are,
-// each of which wears off but one count (Misra and Gries 1982, by the set, and of one in eight).
+// each of which wears off but an eighth of a count (Misra and Gries 1982, by the set, and eight counts by one key in 64).
 //
 // Noting a key whose name is kept takes no lock and allocates nothing. Placing a name allocates once, and happens at
 // most 1024 times a second; when more want a place, or two at the same moment, one goes without until it is noted again.
@@ -36,6 +36,7 @@ type Names[K any] struct {
 	sets   []set[K]
 	start  time.Time
 	sample uint32
+	spent  atomic.Int64 // the latest second in which as many were placed as may be
 	mu     sync.Mutex
 	second int64
 	placed int
@@ -68,7 +69,9 @@ func New[K any](size int) *Names[K] {
 	for sets*ways < size {
 		sets *= 2
 	}
-	return &Names[K]{sets: make([]set[K], sets), start: time.Now(), sample: sample}
+	n := &Names[K]{sets: make([]set[K], sets), start: time.Now(), sample: sample}
+	n.spent.Store(-1)
+	return n
 }
 
 // Len is how many names there is room for.
@@ -124,8 +127,13 @@ func (s *set[K]) store(way int, e *name[K]) {
 	s.known[way].Store(known)
 }
 
-// sample is of how many refusals of keys without a name one, by chance, takes from the others, where no place is free.
-const sample = 8
+// sample is of how many refusals of keys without a name one, by chance, takes from the others, where no place is free, and wear of
+// how many refusals it takes one count off: one by one, processors that refuse many keys would wait for each other's lines. Both
+// are powers of two.
+const (
+	sample = 64
+	wear   = 8
+)
 
 // Note counts one more refusal of the key with this hash. It keeps key as it is, and with it whatever key refers to: if that
 // is a part of something large, or is going to change, see NoteCopy.
@@ -138,7 +146,7 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 		s.note(e)
 		return
 	}
-	if s.full() && rand.Uint32()%n.sample > 0 { //nolint:gosec // a sample, no secret
+	if s.full() && rand.Uint32()&(n.sample-1) > 0 { //nolint:gosec // a sample, no secret
 		return
 	}
 	place, least := s.place(int(h.Fingerprint() % ways))
@@ -149,8 +157,9 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 	if e := s.names[place].Load(); e != nil {
 		lost := e.lost.Load()
 		if noted := e.noted.Load(); noted > lost {
-			// If somebody else takes one off at this moment, one is enough.
-			e.lost.CompareAndSwap(lost, min(max(lost, noted-min(noted, mostHeld))+1, noted))
+			// If another call takes some off at this moment, that is enough.
+			taken := max(uint64(n.sample/wear), 1)
+			e.lost.CompareAndSwap(lost, min(max(lost, noted-min(noted, mostHeld))+taken, noted))
 		}
 	}
 }
@@ -195,17 +204,20 @@ func (s *set[K]) place(from int) (way int, least uint64) {
 }
 
 func (n *Names[K]) put(s *set[K], way int, h table.Hash, key K, clone func(K) K, noted uint64) {
-	if !n.mu.TryLock() {
+	second := int64(time.Since(n.start) / time.Second)
+	if n.spent.Load() >= second || !n.mu.TryLock() {
 		return
 	}
 	defer n.mu.Unlock()
-	if second := int64(time.Since(n.start) / time.Second); second != n.second {
+	if second > n.second {
 		n.second, n.placed = second, 0
 	}
 	if n.placed == mostPlaced || s.find(h) != nil {
 		return
 	}
-	n.placed++
+	if n.placed++; n.placed == mostPlaced {
+		n.spent.Store(n.second)
+	}
 	if clone != nil {
 		key = clone(key)
 	}
