@@ -32,21 +32,61 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 	now := clock.Now()
 	b.turns.Begin()
 	var p *keyPlan
-	var c call
+	var t *terms
+	plain := false
 	for i := range calls {
-		of := &calls[i]
+		of, key := &calls[i], &b.keys[i]
 		if plan := of.Plan.(*keyPlan); plan != p { //nolint:errcheck,forcetypeassert // as above
-			p, c.k, c.terms = plan, plan.k, plan.current()
+			p, t = plan, plan.current()
+			plain = p.of != nil && t.table != nil && p.k.clock == nil
 		}
-		c.hash, c.spot, c.now = b.keys[i].hash, b.keys[i].spot, now
-		switch {
-		case of.N < 0 || p.of == nil || p.k.returns():
-			*of.Decision = p.k.invalid()
-		case c.isPlain(of.N) && p.of.takeTouched(&c, of.Key, of.N, of.Decision, &b.turns) != locked:
-		default:
-			rare := cell{call: c}
-			rare.now = p.k.now()
-			p.of.noted(&rare, of.Decision, of.Key, of.N, rare.tryAt(of.Decision, of.N, false))
+		n, d := of.N, of.Decision
+		if !plain || uint64(n-1) >= uint64(t.permits) || p.k.closed.Load() {
+			p.takeRare(t, of, key, now)
+			continue
+		}
+		shard, slot, alone := b.turns.Find(&key.spot, key.hash)
+		if slot == nil || slot.Tag() != t.tag || t.users.Load() < 0 {
+			shard.Unlock()
+			p.takeRare(t, of, key, now)
+			continue
+		}
+		state := slot.State()
+		allowed, remaining, retryAfter, resetAfter := t.table.Decide(state, now, n)
+		if at := now; !allowed {
+			if !alone {
+				at = clock.Now()
+				allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, at, n)
+			}
+			if !allowed && t.elsewhere(state, at) {
+				shard.Unlock()
+				p.takeRare(t, of, key, now)
+				continue
+			}
+		}
+		shard.Tally[tallied(allowed)]++
+		shard.Unlock()
+		d.Allowed, d.Reason, d.Limit, d.Policy = allowed, ReasonNone, t.permits, p.k.policy
+		d.Remaining, d.RetryAfter, d.ResetAfter = remaining, retryAfter, resetAfter
+		if !allowed {
+			d.Reason = ReasonLimited
+			p.of.note(key.hash, of.Key)
 		}
 	}
+}
+
+// takeRare decides a call that is not plain, or on a key that is new, or under another limit. Now is what the process clock has
+// shown since the key was touched.
+func (p *keyPlan) takeRare(t *terms, of *inside.Call[Decision], key *touchedKey, now int64) {
+	if of.N < 0 || p.of == nil || p.k.returns() {
+		*of.Decision = p.k.invalid()
+		return
+	}
+	c := call{k: p.k, hash: key.hash, terms: t, now: now, spot: key.spot}
+	if c.isPlain(of.N) && p.of.takeTouched(&c, of.Key, of.N, of.Decision) != locked {
+		return
+	}
+	rare := cell{call: c}
+	rare.now = p.k.now()
+	p.of.noted(&rare, of.Decision, of.Key, of.N, rare.tryAt(of.Decision, of.N, false))
 }

@@ -36,11 +36,10 @@ func (c *call) isPlain(n int64) bool {
 }
 
 // takeTouched takes n permits that are plain, of a key that was touched, and fills d, which is nil if the verdict on one permit
-// is enough. It counts. A verdict of locked is none: something is rare. See cell.try for the time. Own are the turns of a caller
-// that has touched several keys before, nil of one.
-func (c *call) takeTouched(n int64, d *Decision, own *table.Turns) (v verdict, added bool) {
+// is enough. It counts. A verdict of locked is none: something is rare. See cell.try for the time.
+func (c *call) takeTouched(n int64, d *Decision) (v verdict, added bool) {
 	t := c.terms
-	shard, alone := c.spot.Lock(c.hash, own)
+	shard, alone := c.spot.Lock(c.hash)
 	slot := c.spot.Find(c.hash)
 	if slot == nil {
 		if !alone {
@@ -48,7 +47,6 @@ func (c *call) takeTouched(n int64, d *Decision, own *table.Turns) (v verdict, a
 		}
 		if t.enter() {
 			slot = c.insert(shard)
-			own.Moved(shard)
 		}
 		if added = slot != nil; !added {
 			shard.Unlock()
@@ -144,7 +142,7 @@ func (c *cell) lock(latest *atomic.Pointer[terms]) {
 
 // lockTouched is lock of a key that was touched. It reports whether no caller has locked its state since, or may have.
 func (c *cell) lockTouched() (alone bool) {
-	c.shard, alone = c.spot.Lock(c.hash, nil)
+	c.shard, alone = c.spot.Lock(c.hash)
 	if c.slot = c.spot.Find(c.hash); !c.inGate() {
 		return alone
 	}

@@ -179,7 +179,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 	if c.isPlain(1) {
 		c.spot = k.states.Touch(c.hash) // while the clock is read
 		c.now = clock.Now()
-		switch v, added := c.takeTouched(1, nil, nil); v {
+		switch v, added := c.takeTouched(1, nil); v {
 		case taken:
 			if added {
 				k.offer(c.hash, key)
@@ -236,12 +236,12 @@ func (k *keys[K]) takePlain(c *call, key K, n int64, d *Decision) verdict {
 		return locked
 	}
 	c.touch()
-	return k.takeTouched(c, key, n, d, nil)
+	return k.takeTouched(c, key, n, d)
 }
 
 // takeTouched is takePlain of a key that was touched before the time of the call. It remembers its name if it is new or refused.
-func (k *keys[K]) takeTouched(c *call, key K, n int64, d *Decision, own *table.Turns) verdict {
-	v, added := c.takeTouched(n, d, own)
+func (k *keys[K]) takeTouched(c *call, key K, n int64, d *Decision) verdict {
+	v, added := c.takeTouched(n, d)
 	switch {
 	case added:
 		k.offer(c.hash, key)

@@ -216,7 +216,7 @@ func (s *step) lockShards() {
 			continue
 		}
 		last = at.shard()
-		p.shard, _ = p.spot.Lock(p.hash, nil)
+		p.shard, _ = p.spot.Lock(p.hash)
 		s.held = append(s.held, p.shard)
 	}
 }

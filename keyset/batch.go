@@ -24,11 +24,12 @@ type batch interface {
 // Take at the latest. Key must not change before. A call that cannot be used, and one beyond MostCharges, is refused alone with
 // ReasonInvalid.
 func (b *Batch) Add(p *Plan, key []byte, n int64, d *weir.Decision) {
-	if b.n == len(b.calls) {
+	if b.n >= len(b.calls) {
 		*d = p.in.Take("", -1)
 		return
 	}
-	b.calls[b.n] = inside.Call[weir.Decision]{Plan: p.in, Key: borrowed(key), N: n, Decision: d}
+	c := &b.calls[b.n] // written field by field: as a whole it would be written twice
+	c.Plan, c.Key, c.N, c.Decision = p.in, borrowed(key), n, d
 	b.n++
 }
 

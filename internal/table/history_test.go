@@ -93,7 +93,7 @@ func (m *modeled) find(key uint64, h Hash) (*Shard, Slot) {
 		spot = m.table.Touch(h)
 	}
 	delete(m.spots, key)
-	s, alone := spot.Lock(h, nil)
+	s, alone := spot.Lock(h)
 	slot := spot.Find(h)
 	if again := s.Find(h); (slot == nil) != (again == nil) || slot != nil && &slot[0] != &again[0] {
 		m.t.Fatalf("key %d is at %p where it was touched, and at %p", key, slot, again)

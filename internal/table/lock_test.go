@@ -23,7 +23,7 @@ func TestLockExcludes(t *testing.T) {
 				if round%3 == 0 {
 					between, _, _ = table.get(h)
 				}
-				s, alone := spot.Lock(h, nil)
+				s, alone := spot.Lock(h)
 				slot := spot.Find(h)
 				switch state := slot.State()[0]; {
 				case alone && between != 0:

@@ -244,18 +244,13 @@ func (t *Table) Touch(h Hash) Spot {
 	return Spot{s, g, home, version}
 }
 
-// Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since. Own are the
-// turns of a caller that has touched several keys before, nil of one.
-func (p *Spot) Lock(h Hash, own *Turns) (s *Shard, alone bool) {
-	s = p.shard
-	if own != nil {
-		return s, own.lock(p, h)
-	}
-	if s.lock.tryFrom(p.version) {
-		return s, true
+// Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since.
+func (p *Spot) Lock(h Hash) (s *Shard, alone bool) {
+	if p.shard.lock.tryFrom(p.version) {
+		return p.shard, true
 	}
 	p.relock(h)
-	return s, false
+	return p.shard, false
 }
 
 //go:noinline
@@ -280,18 +275,18 @@ func (s *Shard) Find(h Hash) Slot {
 }
 
 func (s *Shard) findFrom(g *segment, home uint64, h Hash) Slot {
-	stride, size := uint64(s.table.stride), g.size
-	for i := home; ; {
-		slot := g.slots[i*stride:]
-		if a := slot[0]; a == h.a && slot[1]&identity == h.b {
+	stride, slots := uint64(s.table.stride), g.slots
+	for i, at := home, home*stride; ; {
+		if a := slots[at]; a == h.a && slots[at+1]&identity == h.b {
 			s.place = uint32(i)
-			return Slot(slot[:stride:stride])
+			return Slot(slots[at : at+stride : at+stride])
 		} else if a == 0 {
 			s.place = uint32(i)
 			return nil
 		}
-		if i++; i == size {
-			i = 0
+		i++
+		if at += stride; at == uint64(len(slots)) {
+			i, at = 0, 0
 		}
 	}
 }

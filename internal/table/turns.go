@@ -1,40 +1,30 @@
 package table
 
-// Turns counts how often a caller that touches several keys first, and then locks their shards one after the other, has locked
-// each shard since: these turns are no other caller's.
+// Turns counts how often a caller that touches several keys first, and then finds them one after the other, has locked each shard
+// since: these turns are no other caller's. It must add no key to a shard that Find has locked.
 type Turns [maxTurns]uint8
 
 const (
 	// maxTurns is how many shards have their turns counted. A turn in another one is taken for one of another caller.
 	maxTurns = 256
-	// moved is in the place of the turns in a shard where keys may be elsewhere than where they were touched.
-	moved = 255
+	// mostTurns is how often a shard can have been locked.
+	mostTurns = 255
 )
 
-// Begin must be called when the keys were touched, or before.
+// Begin must be called before the first key is found.
 func (own *Turns) Begin() { *own = Turns{} }
 
-// Moved must be called when a key was added to a shard, which is locked. A nil Turns does not count.
-func (own *Turns) Moved(s *Shard) {
-	if own != nil && int(s.index) < len(own) {
-		own[s.index] = moved
+// Find locks the shard of h, which was touched, and returns it with the slot of the key, or nil. It reports whether no other
+// caller has locked the shard since.
+func (own *Turns) Find(p *Spot, h Hash) (s *Shard, slot Slot, alone bool) {
+	s = p.shard
+	if at := int(s.index); at < len(own) && own[at] < mostTurns {
+		version := p.version + 2*uint64(own[at])
+		own[at]++
+		alone = s.lock.version.Load() == version && s.lock.tryFrom(version) // a load is cheaper than an exchange that fails
 	}
-}
-
-// lock is Spot.Lock.
-func (own *Turns) lock(p *Spot, h Hash) (alone bool) {
-	s := p.shard
-	at := int(s.index)
-	if at >= len(own) || own[at] >= moved-1 {
+	if !alone {
 		p.relock(h)
-		return false
 	}
-	turns := own[at]
-	own[at]++
-	version := p.version + 2*uint64(turns)
-	if s.lock.version.Load() == version && s.lock.tryFrom(version) { // a load is cheaper than an exchange that fails
-		return true
-	}
-	p.relock(h)
-	return false
+	return s, s.findFrom(p.segment, p.home, h), alone
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTurnsAreNoOtherCaller has a caller touch keys and lock them one after the other, some of them several times, while it adds
-// some and another caller locks some. It finds each where it is, and learns which shards the other caller has locked.
+// TestTurnsAreNoOtherCaller has a caller touch keys and find them one after the other, some of them several times, while another
+// caller locks shards and adds keys. It finds each where it is, and learns which shards the other caller has locked.
 func TestTurnsAreNoOtherCaller(t *testing.T) {
 	for _, shards := range []int{1, 4, 256, 1024} {
 		random := rand.New(rand.NewPCG(5, uint64(shards)))
@@ -17,7 +17,7 @@ func TestTurnsAreNoOtherCaller(t *testing.T) {
 		for range fewer(3000) {
 			hashes := make([]Hash, 64)
 			spots := make([]Spot, len(hashes))
-			others, moved := map[uint16]bool{}, map[uint16]bool{}
+			others := map[uint16]bool{}
 			for i := range hashes {
 				hashes[i] = hash(random.Uint64N(keys))
 				spots[i] = table.Touch(hashes[i])
@@ -30,24 +30,22 @@ func TestTurnsAreNoOtherCaller(t *testing.T) {
 					others[s.index] = true
 					s.Unlock()
 				}
-				s, alone := spots[i].Lock(h, &own)
-				slot, again := spots[i].Find(h), s.Find(h)
+				s, slot, alone := own.Find(&spots[i], h)
+				again := s.Find(h)
 				if (slot == nil) != (again == nil) || slot != nil && &slot[0] != &again[0] {
 					t.Fatalf("%d shards: found at %p, is at %p", shards, slot, again)
 				}
-				if want := !others[s.index] && !moved[s.index] && int(s.index) < len(own); alone != want {
+				if want := !others[s.index] && int(s.index) < len(own); alone != want {
 					t.Fatalf("%d shards: alone %v, want %v", shards, alone, want)
 				}
 				if alone {
 					alones++
 				}
-				if slot == nil {
-					s.Add(h, 0, 0)
-					s.Due(h, NotByItself)
-					own.Moved(s)
-					moved[s.index] = true
-				}
 				s.Unlock()
+				if slot == nil {
+					table.put(h, 0, 0, 0)
+					others[s.index] = true
+				}
 			}
 		}
 		if alones == 0 {
