@@ -48,7 +48,7 @@ func (s *socket) tryRead(fd uintptr) bool {
 	c := s.c
 	c.begin()
 	for {
-		s.n, s.err = syscall.Read(int(fd), c.in[len(c.in):cap(c.in)])
+		s.n, s.err = readNow(fd, c.in[len(c.in):cap(c.in)])
 		if !errors.Is(s.err, syscall.EINTR) {
 			break
 		}
@@ -71,7 +71,7 @@ func (s *socket) tryRead(fd uintptr) bool {
 
 func (s *socket) tryWrite(fd uintptr) bool {
 	for {
-		s.n, s.err = syscall.Write(int(fd), s.out)
+		s.n, s.err = writeNow(fd, s.out[:min(len(s.out), coalesced)])
 		if !errors.Is(s.err, syscall.EINTR) {
 			break
 		}
