@@ -69,7 +69,7 @@ type variable struct {
 
 // variables are all of them, in the order in which they are told.
 var variables = []variable{
-	text(nameMethod, policy.MethodText(), func(r *policy.Request) string { return r.Method }),
+	text(nameMethod, policy.MethodText(), func(r *policy.Request) string { return keytext.CleanMethod(r.Method) }),
 	text(nameHost, policy.HostText(), func(r *policy.Request) string { return keytext.CleanHost(r.Host) }),
 	text(namePath, policy.PathText(), (*policy.Request).CleanPath),
 	text(nameQuery, nil, func(r *policy.Request) string { return r.Query }),

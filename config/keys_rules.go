@@ -77,7 +77,7 @@ var matchTable = tableOf(yamlread.Kind{What: "match", Hints: map[string]string{
 	"deny":    `write it beside match: deny is a key of the rule`,
 }}, []key[*placedRule]{
 	shown[*placedRule](keyMethod, oneOrMany("`GET`", `{"type": "string", "pattern": "(^[^a-z]+$)|\\$\\{"}`), yamlread.About{
-		Text:     "The method, in upper case. `GET` includes `HEAD`, as in net/http.",
+		Text:     "The method, in upper case, as services often take `post` for `POST`. `GET` includes `HEAD`, as in net/http.",
 		Examples: `["POST", ["GET", "HEAD"]]`,
 	}),
 	shown[*placedRule](keyHost,

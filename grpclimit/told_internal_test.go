@@ -19,7 +19,7 @@ func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 		{
 			Name: "p", Limits: one(usual), Keys: map[string][]policy.Limit{"own": one(weir.TokenBucket(weir.PerMinute(20), 20))},
 			TierBy: policy.MethodText(), Tiers: map[string][]policy.Limit{
-				"gold": one(weir.TokenBucket(weir.PerHour(20), 20)), "silver": one(weir.TokenBucket(weir.PerHour(50), 50)),
+				"GOLD": one(weir.TokenBucket(weir.PerHour(20), 20)), "SILVER": one(weir.TokenBucket(weir.PerHour(50), 50)),
 			},
 		},
 		{Name: "day", Limits: one(day)},
@@ -41,10 +41,10 @@ func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 		want              quota
 	}{
 		{"p", "k", "", quota{20, 2 * time.Second, ratelimitfields.Requests}},
-		{"p", "k", "gold", quota{20, time.Hour, ratelimitfields.Requests}},
-		{"p", "k", "silver", quota{50, time.Hour, ratelimitfields.Requests}},
-		{"p", "own", "gold", quota{20, time.Minute, ratelimitfields.Requests}},
-		{"p", "same", "gold", quota{20, time.Minute, ratelimitfields.Requests}},
+		{"p", "k", "GOLD", quota{20, time.Hour, ratelimitfields.Requests}},
+		{"p", "k", "SILVER", quota{50, time.Hour, ratelimitfields.Requests}},
+		{"p", "own", "GOLD", quota{20, time.Minute, ratelimitfields.Requests}},
+		{"p", "same", "GOLD", quota{20, time.Minute, ratelimitfields.Requests}},
 		{"p", "other", "", quota{40, time.Minute, ratelimitfields.Requests}},
 		{"day", "", "", quota{20, 24 * time.Hour, ratelimitfields.Requests}},
 		{"few", "", "", quota{20, 0, ratelimitfields.ConcurrentRequests}},

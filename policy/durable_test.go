@@ -147,9 +147,9 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, v)
 		}
 		v.Cancel()
-		wantStored(t, e, "durable", "", name, 2)
-		wantStored(t, e, "durable", "", name+"2", 2)
-		wantStored(t, e, "durable", "", name+"3", 4)
+		wantStored(t, e, "durable", "", strings.ToUpper(name), 2)
+		wantStored(t, e, "durable", "", strings.ToUpper(name)+"2", 2)
+		wantStored(t, e, "durable", "", strings.ToUpper(name)+"3", 4)
 		wantStored(t, e, "shared", "", host, 1)
 		wantLeft(t, e, "local", name, 2)
 		wantStored(t, e, "total", "1h", "", 100-used)

@@ -213,3 +213,58 @@ func TestNotesOfAnotherRequestAreNotTrusted(t *testing.T) {
 		t.Errorf("the value %q of an old path", id)
 	}
 }
+
+// TestMethodsInLowerCase: a limit of a method applies however it is spelled, and no spelling is a key of its own.
+func TestMethodsInLowerCase(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "writes", Limits: one(perHour(1))}, {Name: "methods", Key: policy.MethodText(), Limits: one(perHour(1))},
+		},
+		Rules: []policy.Rule{
+			{Name: "writes", Match: policy.Match{Methods: []string{"POST"}, Paths: []string{"/writes"}}, Limits: uses("writes")},
+			{Name: "denied", Match: policy.Match{Methods: []string{"PURGE"}}, Deny: true},
+			{Name: "methods", Match: policy.Match{Paths: []string{"/methods"}}, Limits: uses("methods")},
+		},
+	})
+	for i, method := range []string{"POST", "post", "Post", "poſt"} {
+		for _, path := range []string{"/writes", "/methods"} {
+			r := sent(t, path)
+			r.Method = method
+			if v := take(e, r); v.Allowed != (i == 0) {
+				t.Errorf("%s %s: allowed %t", method, path, v.Allowed)
+			}
+			if x := e.Explain(&r); x.Allowed {
+				t.Errorf("%s %s: explained as allowed", method, path)
+			}
+		}
+	}
+	r := sent(t, "/")
+	for _, r.Method = range []string{"PURGE", "purge"} {
+		if v := take(e, r); v.Allowed {
+			t.Errorf("%s is allowed", r.Method)
+		}
+	}
+}
+
+// TestHostsWithPorts: a limit of a host applies however many ports a client adds to it.
+func TestHostsWithPorts(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "api", Limits: one(perHour(1))}, {Name: "hosts", Key: policy.HostText(), Limits: one(perHour(1))}},
+		Rules: []policy.Rule{
+			{Name: "api", Match: policy.Match{Hosts: []string{"api.example.com"}}, Limits: uses("api")},
+			{Name: "hosts", Match: policy.Match{Paths: []string{"/hosts"}}, Limits: uses("hosts")},
+		},
+	})
+	for i, suffix := range []string{"", ":80", ":", ".", ".:80", ":80:80", "::", ".:80:80", ":a:b:c"} {
+		r := sent(t, "/")
+		r.Host = "API.example.com" + suffix
+		if v := take(e, r); v.Allowed != (i == 0) {
+			t.Errorf("%s: allowed %t", r.Host, v.Allowed)
+		}
+		r = sent(t, "/hosts")
+		r.Host = "other.example.com" + suffix
+		if v := take(e, r); v.Allowed != (i == 0) {
+			t.Errorf("%s: allowed %t", r.Host, v.Allowed)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy/match"
 )
 
@@ -12,7 +13,7 @@ import (
 type Request struct {
 	// Protocol is what the request came by in lower case, such as "http" or "grpc".
 	Protocol string
-	// Method is the method of HTTP in upper case. For gRPC it is POST.
+	// Method is the method of HTTP. Rules and keys see it in upper case, as many services take post for POST. For gRPC it is POST.
 	Method string
 	// Host is the host that was asked, with its port or without.
 	Host string
@@ -74,8 +75,8 @@ func (r *Request) view() *match.View {
 func (r *Request) readAs(reading int, others []string) {
 	v := &r.seen // in place, as a View is large
 	*v = match.View{}
-	v.Protocol, v.Method, v.Host, v.Path, v.Route = r.Protocol, r.Method, r.Host, r.Path, r.Route
-	v.Header, v.Client = r.Header, r.Client
+	v.Protocol, v.Method, v.Host = r.Protocol, keytext.CleanMethod(r.Method), r.Host
+	v.Path, v.Route, v.Header, v.Client = r.Path, r.Route, r.Header, r.Client
 	if reading > 0 {
 		r.seen.ReadAs(others[reading-1])
 	}

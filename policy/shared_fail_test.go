@@ -74,7 +74,7 @@ func TestSharedAndLocalAreAllOrNothing(t *testing.T) {
 		}
 		wantLeft(t, e, "local", host, 3)
 		wantLeft(t, e, "use", "", 4)
-		wantStored(t, e, "shared", "", name, 1)
+		wantStored(t, e, "shared", "", strings.ToUpper(name), 1)
 		wantStored(t, e, "total", "", "", total.Decision.Remaining)
 	}
 }

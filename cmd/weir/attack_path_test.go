@@ -163,3 +163,48 @@ rules:
 	}
 	s.end()
 }
+
+// TestAttackMethods: a limit of a method applies to every spelling that a service may take for it.
+func TestAttackMethods(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, config, `version: 1
+policies:
+  login: {limit: 1/day, key: client}
+  each: {limit: 1/day, key: 'request.method.replace("a", "b")'}
+rules:
+  - {name: login, match: {method: POST, path: /login}, limits: login}
+  - {name: each, match: {path: /each}, limits: each}
+`)
+	s := attack(t, "--config", config)
+	for path, ways := range map[string]map[string]func(method string) int{
+		"/login": {
+			"decide": func(method string) int {
+				a, _ := s.request("POST", "/v1/decide", fmt.Sprintf(`{"method":%q,"path":"/login","client":"192.0.2.1"}`, method))
+				return a.status
+			},
+			"nginx": func(method string) int {
+				a, _ := s.request("GET", "/v1/auth/nginx", "",
+					"X-Original-Method: "+method, "X-Original-Uri: /login", "X-Real-Ip: 192.0.2.2")
+				return a.status
+			},
+			"envoy": func(method string) int {
+				a, _ := s.request(method, "/v1/auth/envoy/login", "", "X-Real-Ip: 192.0.2.3")
+				return a.status
+			},
+		},
+		"/each": {"decide": func(method string) int {
+			a, _ := s.request("POST", "/v1/decide", fmt.Sprintf(`{"method":%q,"path":"/each"}`, method))
+			return a.status
+		}},
+	} {
+		for way, ask := range ways {
+			for i, method := range []string{"POST", "post", "Post"} {
+				if got := ask(method); got == 200 != (i == 0) {
+					t.Errorf("%s, %s %s: %d", way, method, path, got)
+				}
+			}
+		}
+	}
+	s.end()
+}

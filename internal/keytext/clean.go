@@ -1,6 +1,7 @@
 package keytext
 
 import (
+	"net/netip"
 	"path"
 	"strings"
 )
@@ -53,6 +54,10 @@ func isDots[S string | []byte](p S) bool {
 	return len(p) == end || p[end] == '/'
 }
 
+// CleanMethod is a method in upper case: methods are told apart by case, but many services (Django, Werkzeug) run the handler of
+// POST for post. It allocates only if the method is not in upper case.
+func CleanMethod(m string) string { return strings.ToUpper(m) }
+
 // CleanHost is a host in lower case without port, brackets and the dot at its end. It allocates only if it is not in lower
 // case.
 func CleanHost(h string) string {
@@ -63,10 +68,16 @@ func CleanHost(h string) string {
 		if end := strings.IndexByte(h, ']'); end > 0 {
 			h = h[1:end]
 		}
-	} else if i := strings.IndexByte(h, ':'); i >= 0 && i == strings.LastIndexByte(h, ':') {
-		h = h[:i] // several colons without brackets are an IPv6 address
+	} else if i := strings.IndexByte(h, ':'); i >= 0 && (i == strings.LastIndexByte(h, ':') || !isAddress(h)) {
+		h = h[:i] // also of a:80:80, which services take for a
 	}
 	return strings.ToLower(strings.TrimSuffix(h, "."))
+}
+
+// isAddress reports whether a host with several colons is an IPv6 address without brackets.
+func isAddress(h string) bool {
+	_, err := netip.ParseAddr(h)
+	return err == nil
 }
 
 // isCleanHost reports whether a host has nothing that CleanHost might change, which it tells by its bytes.

@@ -2,6 +2,7 @@ package keytext_test
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"path"
 	"strings"
 	"testing"
@@ -46,6 +47,7 @@ func TestCleanHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"": "", "a": "a", "A.example.COM": "a.example.com", "a.": "a", "a:80": "a", "A.:80": "a", "[::1]": "::1", "[::1]:80": "::1", "::1": "::1",
 		"2001:DB8::1": "2001:db8::1", "[": "[", ":80": "",
+		"a:80:80": "a", "A.::": "a", "a:b:c": "a", "::1%eth0": "::1%eth0", "a.b:1:2:3:4:5:6:7": "a.b",
 	} {
 		if got := keytext.CleanHost(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
@@ -118,7 +120,7 @@ func cleanHost(h string) string {
 		if end := strings.IndexByte(h, ']'); end > 0 {
 			h = h[1:end]
 		}
-	} else if strings.Count(h, ":") == 1 {
+	} else if _, err := netip.ParseAddr(h); err != nil {
 		h, _, _ = strings.Cut(h, ":")
 	}
 	return strings.ToLower(strings.TrimSuffix(h, "."))

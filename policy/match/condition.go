@@ -296,7 +296,7 @@ func parseHost(s string) (h hostPattern, accepted string) {
 		h.below, text = true, domain
 	}
 	clean := keytext.CleanHost(text)
-	if clean == "" || len(text) > maxHost || hasPort(text) || clean[0] == '.' || strings.Contains(clean, "..") {
+	if clean == "" || len(text) > maxHost || hasPort(text, clean) || clean[0] == '.' || strings.Contains(clean, "..") {
 		return h, hostForm
 	}
 	for i := range len(clean) {
@@ -312,8 +312,9 @@ func parseHost(s string) (h hostPattern, accepted string) {
 	return h, ""
 }
 
-func hasPort(host string) bool {
-	return strings.Count(host, ":") == 1 || strings.Contains(host, "]:")
+// hasPort reports whether a host, which is clean without its port, has one.
+func hasPort(host, clean string) bool {
+	return strings.Contains(host, ":") && !strings.Contains(clean, ":") || strings.Contains(host, "]:")
 }
 
 // quote is s in quotes, shortened if it is long.

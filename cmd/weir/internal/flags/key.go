@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"unicode"
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
@@ -47,7 +49,11 @@ var parts = []part{
 	{"client.ip", policy.ClientIP(), ofClient(func(b []byte, client netip.Addr) []byte { return client.AppendTo(b) })},
 	{"path", policy.PathText(), func(b []byte, rec *accesslog.Record) []byte { return appendPath(b, rec.Path) }},
 	{"method", policy.MethodText(), func(b []byte, rec *accesslog.Record) []byte {
-		return keytext.AppendPart(b, rec.Method)
+		method := rec.Method
+		if bytes.ContainsFunc(method, unicode.IsLower) {
+			method = bytes.ToUpper(method)
+		}
+		return keytext.AppendPart(b, method)
 	}},
 	{"host", policy.HostText(), func(b []byte, rec *accesslog.Record) []byte { return appendHost(b, rec.Host) }},
 }
@@ -80,7 +86,7 @@ func Client() Key { return Key{parts[:1:1]} }
 //   - header:NAME: the first value of a header of the request. Requests without it share a key.
 //   - path: the path without the query. Percent-encoding, empty and dot segments are resolved, so that the many ways to
 //     spell one path share a key.
-//   - method: GET, POST and so on.
+//   - method: GET, POST and so on, in upper case.
 //   - host: the host the request is made to, in lower case and without port.
 func ParseKey(s string) (Key, error) {
 	if s == noneName {
@@ -228,7 +234,7 @@ func (l *Limit) Set(name string) *policy.Set {
 
 // AppendRecord appends to b the key of a request in an access log: that which Text had when it was made, as far as the log tells.
 // A client that is logged by its name instead of its address is known by the name. It allocates nothing if b has room, unless the
-// path is percent-encoded or a part is long. CheckRecords must have returned nil.
+// path is percent-encoded, the method is not in upper case or a part is long. CheckRecords must have returned nil.
 func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 	for i, p := range k.parts {
 		if i > 0 {
