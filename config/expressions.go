@@ -98,6 +98,10 @@ func (d *decoder) compile(v yamlread.Value, must string, want *cel.Type) (yamlre
 		d.Wrong(v, "is empty: must be "+must, example)
 		return s, nil
 	}
+	if meant := keyMeant(s.Text); meant != "" && want == cel.StringType {
+		d.Wrong(v, "has the form of the flag --by: must be "+must, "write "+meant)
+		return s, nil
+	}
 	cached := want.String() + " " + s.Text
 	if c := d.expressions.compiled[cached]; c != nil {
 		return s, c

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/weirhq/weir"
@@ -40,4 +42,38 @@ func rateMeant(text string) string {
 		return ""
 	}
 	return meant
+}
+
+var headerWord = regexp.MustCompile("^header:([!#$%&'*+.^_`|~0-9A-Za-z-]+)$")
+
+// keyMeant is the key that the words of --by stand for, of which an expression is none: "" if the text is something else.
+func keyMeant(text string) string {
+	var meant []string
+	words := strings.Split(text, ",")
+	for _, word := range words {
+		switch word = strings.TrimSpace(word); {
+		case word == "path" || word == "method" || word == "host":
+			word = "request." + word
+		case word == "none" && len(words) == 1:
+			return `'"all"'`
+		case word == nameClientNet+":24/64":
+			word = nameClientNet
+		case headerWord.MatchString(word):
+			word = fmt.Sprintf("request.headers[%q]", strings.ToLower(headerWord.FindStringSubmatch(word)[1]))
+			if len(words) > 1 {
+				word = "'" + strings.ReplaceAll(word, "'", "''") + "'" // brackets end a list of YAML
+			}
+		case word == nameClient || word == nameClientIP || word == nameClientNet:
+			if len(words) == 1 {
+				return ""
+			}
+		default:
+			return ""
+		}
+		meant = append(meant, word)
+	}
+	if len(meant) == 1 {
+		return meant[0]
+	}
+	return "[" + strings.Join(meant, ", ") + "]"
 }

@@ -20,6 +20,18 @@ func TestMeant(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
+		"header:X-Api-Key": `request.headers["x-api-key"]`, "path": "request.path", "method": "request.method", "host": "request.host",
+		"none": `'"all"'`, "client.net:24/64": "client.net", "client,path": "[client, request.path]", "client , host": "[client, request.host]",
+		"client.ip,header:X-O'Hara": `[client.ip, 'request.headers["x-o''hara"]']`,
+		"client":                    "", "client.net": "", "path.user": "", "client.net:16/48": "",
+		"header:": "", "header:a b": "", "none,path": "", "": "", ",": "",
+		"client,": "", `"path"`: "", "request.path": "",
+	} {
+		if got := keyMeant(text); got != want {
+			t.Errorf("key %q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
 		"1 hour": "1h", "15 minutes": "15m", "15min": "15m", "30 days": "30d", "2 weeks": "2w", " 90 SECONDS ": "90s", "250 msec": "250ms",
 		"": "", "hour": "", "0 hours": "", "15 months": "", "1.5 hours": "", "1 hour 5 minutes": "", "99999999999999999999 s": "",
 	} {

@@ -276,3 +276,24 @@ func TestFileOfTests(t *testing.T) {
 		}
 	}
 }
+
+// TestWordsOfTheFlag: what a key of the flag --by is in a file is told, and is a key.
+func TestWordsOfTheFlag(t *testing.T) {
+	for word, want := range map[string]string{
+		"header:X-Api-Key":      `request.headers["x-api-key"]`,
+		"client,path":           "[client, request.path]",
+		"none":                  `'"all"'`,
+		"client.ip,header:X-Id": `[client.ip, 'request.headers["x-id"]']`,
+	} {
+		file := func(key string) []byte {
+			return []byte("version: 1\npolicies:\n  p:\n    limit: 1/s\n    key: " + key + "\nrules:\n  - {name: r, limits: p}\n")
+		}
+		all := mistakesOf(t, "weir.yaml", file(word), config.Options{})
+		if len(all) != 1 || all[0].Fix != "write "+want || !strings.Contains(all[0].Message, "--by") {
+			t.Errorf("%s: %v, want %s", word, all, want)
+		}
+		if _, err := config.Parse("weir.yaml", file(want), config.Options{}); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

@@ -6,11 +6,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
 	"unicode"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
@@ -171,10 +172,27 @@ func networkPart(word string, v4, v6 int) (part, error) {
 func unknownPart(word string) error {
 	known := strings.Split(keyNames, ", ")
 	text := fmt.Sprintf("%s is none of %s, and several joined by commas", Quote(word), keyNames)
+	if meant := expressionMeant(word); meant != "" {
+		return Errorf("%s; expressions are for files of --config: did you mean %q?", text, meant)
+	}
 	if nearest, ok := Nearest(word, append(known, "header:")); ok {
 		text += fmt.Sprintf("; did you mean %q?", nearest)
 	}
 	return Errorf("%s", text)
+}
+
+var headersExpression = regexp.MustCompile(`^request\.headers\[["']([^"']+)["']\]$`)
+
+// expressionMeant is the word that means the same as an expression of a configuration file, "" if there is none.
+func expressionMeant(text string) string {
+	if found := headersExpression.FindStringSubmatch(text); found != nil && strings.Trim(found[1], nameBytes) == "" {
+		return "header:" + http.CanonicalHeaderKey(found[1])
+	}
+	word, ok := strings.CutPrefix(text, "request.")
+	if ok && slices.ContainsFunc(parts, func(p part) bool { return p.word == word }) {
+		return word
+	}
+	return ""
 }
 
 // String is what [ParseKey] reads back to the same Key.
