@@ -114,6 +114,10 @@ func TestProxyWithAConfiguration(t *testing.T) {
 			if got, text := checks.check(`{"policy":"login","key":"127.0.0.1"}`); got.status != http.StatusOK {
 				t.Errorf("a check by name: %d, %s", got.status, text)
 			}
+			if got, text := checks.do(http.MethodGet, "/login", ""); got.status != http.StatusNotFound ||
+				!strings.Contains(text, "no request is passed on here, but at --listen "+p.address) {
+				t.Errorf("a client at --http: %d, %s", got.status, text)
+			}
 			refused, text := p.do(http.MethodPost, "/login", "")
 			id := refused.header.Get("Weir-Refusal")
 			if refused.status != http.StatusTooManyRequests || len(id) != 16 || !strings.Contains(text, `"login"`) {

@@ -119,6 +119,18 @@ func nearestFlag(cmd *cobra.Command, mistyped string) string {
 	if nearest, ok := flags.Nearest(mistyped, names); ok {
 		return fmt.Sprintf("; did you mean %q?", "--"+nearest)
 	}
+	return elsewhere(cmd, mistyped)
+}
+
+// elsewhere names the command beside cmd that has a flag, or is "".
+func elsewhere(cmd *cobra.Command, name string) string {
+	if cmd.HasParent() {
+		for _, other := range cmd.Parent().Commands() {
+			if f := other.Flags().Lookup(name); f != nil && !f.Hidden && other.IsAvailableCommand() {
+				return fmt.Sprintf("; %q has it", other.CommandPath())
+			}
+		}
+	}
 	return ""
 }
 

@@ -50,7 +50,8 @@ type kind struct {
 func Kind() *front.Kind {
 	k := kind{upstreamTimeout: defaultUpstreamTimeout, headers: headersIETF}
 	return &front.Kind{
-		Name: "listen", Bare: true, Default: defaultListen, Usual: defaultListen, Usage: "address to listen on",
+		Name: "listen", Bare: true, Default: defaultListen, Usual: defaultListen,
+		Usage:       "address of the traffic: clients send here what is for --upstream",
 		Connections: defaultConnections, Bounded: "clients", Register: k.register, Check: k.check, New: k.make,
 	}
 }

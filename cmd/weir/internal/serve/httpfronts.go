@@ -23,6 +23,7 @@ import (
 const (
 	frontHTTP  = "http"
 	frontAdmin = "admin"
+	frontProxy = "listen"
 
 	defaultHTTP = "127.0.0.1:7070"
 	usualAdmin  = "127.0.0.1:7071"
@@ -49,8 +50,12 @@ const defaultAuthStatus = 429
 // httpKind is the front of the JSON API, and of the admin pages unless they have one of their own. It listens on address by
 // default, or not at all if that is "".
 func (o *options) httpKind(address string) *front.Kind {
+	usage := "address of the JSON API"
+	if address == "" { // of weir proxy
+		usage = "not for the traffic, which goes to --listen: " + usage + " for programs that ask"
+	}
 	return &front.Kind{
-		Name: frontHTTP, Default: address, Usual: defaultHTTP, Usage: "address of the JSON API", Connections: defaultConnections,
+		Name: frontHTTP, Default: address, Usual: defaultHTTP, Usage: usage, Connections: defaultConnections,
 		Bounded: "--http, and of --admin,", Register: o.http.register, Check: o.checkHTTP,
 		New: func(s front.Shared) (front.Made, error) { return o.running.newHTTP(s) },
 	}
@@ -152,6 +157,9 @@ func (s *serving) pages() (err error) {
 	}
 	if apart {
 		handling.AdminAt = "--admin " + at.Addr().String()
+	}
+	if at := s.listener(frontProxy); at != nil {
+		handling.Traffic = "--" + frontProxy + " " + at.Addr().String()
 	}
 	s.check = checkapi.NewHandler(handling)
 	s.fronts.OnEnd = s.check.EndWaiting

@@ -16,6 +16,9 @@ Those never reach the service. All other answers get RateLimit headers that say
 how much is left. Those that the service itself sends stay and come first; if they
 are of a form that cannot be added to (limit=10, remaining=9), they stay alone.
 
+Clients send their requests to --listen. --http is another address, at which
+nothing is passed on: there other programs ask whether a request is allowed.
+
 Without --config there is one limit, by --limit, --burst and --by. With it the
 limits and rules are those of a file, as of "weir serve": for paths, methods and
 clients, shared by a store or a cluster, in queues in which requests wait. It is

@@ -46,6 +46,9 @@ type Options struct {
 	// AdminAt is where pages are that only Admin lets in, such as "--admin 127.0.0.1:7071", if they are not with the others: then
 	// [Handler.Admin] answers them. Default: "", they are with the others.
 	AdminAt string
+	// Traffic is where requests are passed on, such as "--listen 127.0.0.1:8080", as clients may look for it here. Default: "",
+	// nowhere.
+	Traffic string
 	// Audit notes what is changed. Default: nil, nobody does.
 	Audit *adminguard.AuditLog
 	// Extra answers what the status has besides. Default: nil, nothing.
@@ -64,6 +67,7 @@ type Handler struct {
 	holds   *holds.Holds
 	admin   *adminguard.Guard
 	at      string // of pages of admin
+	traffic string
 	audit   *adminguard.AuditLog
 	extra   func() map[string]any
 	quotas  Quotas
@@ -80,8 +84,8 @@ type Handler struct {
 // NewHandler returns a handler.
 func NewHandler(o Options) *Handler {
 	h := &Handler{
-		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, audit: o.Audit, extra: o.Extra, quotas: o.Quotas,
-		document: o.Document, isReady: o.Ready, waiting: holds.NewWaiting(),
+		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, traffic: o.Traffic, audit: o.Audit, extra: o.Extra,
+		quotas: o.Quotas, document: o.Document, isReady: o.Ready, waiting: holds.NewWaiting(),
 	}
 	if h.document == nil {
 		h.document = openAPI
@@ -163,7 +167,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 	at := byPath[r.URL.Path]
 	switch {
 	case at == nil:
-		return missing()
+		return h.missing()
 	case at.admin && h.at != "" && !apart:
 		return answer.PlainProblem(http.StatusNotFound, "%s is at %s", r.URL.Path, h.at)
 	case apart && !at.admin && at.post != nil:
@@ -194,11 +198,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 }
 
 // missing answers at all other paths.
-func missing() *answer.Problem {
+func (h *Handler) missing() *answer.Problem {
 	names := make([]string, len(pages))
 	for i := range pages {
 		method, _, _ := strings.Cut(pages[i].methods(), ",")
 		names[i] = method + " " + pages[i].path
 	}
-	return &answer.Problem{Status: http.StatusNotFound, Detail: "there is no such page; there are " + strings.Join(names, ", ")}
+	detail := "there is no such page; there are " + strings.Join(names, ", ")
+	if h.traffic != "" {
+		detail = "no request is passed on here, but at " + h.traffic + ": " + detail
+	}
+	return &answer.Problem{Status: http.StatusNotFound, Detail: detail}
 }

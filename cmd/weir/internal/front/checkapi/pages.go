@@ -43,6 +43,9 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *answer.Problem 
 func (h *Handler) about(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
+	if h.traffic != "" {
+		b.WriteString("No request is passed on here, but at " + h.traffic + ".\n\n")
+	}
 	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
 	b.WriteString(Example(r.Host, h.limits.Engine().Set()))
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
