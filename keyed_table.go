@@ -35,8 +35,9 @@ type keyed struct {
 	returned  atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
 	mostDebt  atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
 
-	granted, refused    tally.Tally
-	untracked, forgiven atomic.Int64
+	granted             tally.Tally
+	untracked, forgiven atomic.Int64 // in no line of the cache that calls for known keys read
+	refused             tally.Tally
 }
 
 // shardsFor is into how many shards a table is divided.

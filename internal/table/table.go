@@ -87,11 +87,15 @@ type Table struct {
 	linger    int64
 	freshAt   func(state []uint64, tag uint16) int64
 	forgotten func(state []uint64, tag uint16)
-	keys      atomic.Int64
-	hand      atomic.Uint64 // where Reclaim begins
 	mask      uint64
 	shards    []Shard
 	due       []atomic.Int64 // of each shard, a time before which nothing in it is fresh
+
+	// What changes with new keys lies in a line of the cache of its own: calls for keys that are known read all the rest.
+	_    [64]byte
+	keys atomic.Int64
+	hand atomic.Uint64 // where Reclaim begins
+	_    [48]byte
 }
 
 // Shard is the part of a table that one lock guards. It fills a cache line.
