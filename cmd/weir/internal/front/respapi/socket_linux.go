@@ -13,7 +13,8 @@ func readNow(fd uintptr, b []byte) (int, error) { return socketCall(syscall.SYS_
 func writeNow(fd uintptr, b []byte) (int, error) { return socketCall(syscall.SYS_WRITE, fd, b) }
 
 func socketCall(trap, fd uintptr, b []byte) (int, error) {
-	n, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	start := unsafe.Pointer(unsafe.SliceData(b)) //nolint:gosec // the system knows how much there is
+	n, _, errno := syscall.RawSyscall(trap, fd, uintptr(start), uintptr(len(b)))
 	if errno != 0 {
 		return 0, errno
 	}
