@@ -5,6 +5,7 @@ package respapi
 import (
 	"errors"
 	"io"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -16,9 +17,13 @@ type socket struct {
 	raw   syscall.RawConn
 	armed time.Time // the deadline of reads
 
+	yields int8 // how often in a row it has let others go first, or minus how many reads it will not
+	pause  int8 // how many reads it did not after the last time that it was in vain
+
 	// What the functions below are told and what they answer. They are made once, as each would be an allocation.
 	wait    bool // for the other side, or answer blocked
 	blocked bool
+	waited  bool // a read has found nothing
 	n       int
 	err     error
 	out     []byte
@@ -62,7 +67,7 @@ func (s *socket) tryRead(fd uintptr) bool {
 	if s.blocked = s.err == syscall.EAGAIN; !s.blocked { //nolint:errorlint // it comes from the call itself
 		return true
 	}
-	s.err = nil
+	s.err, s.waited = nil, true
 	if len(c.in) == 0 && c.w.Len() == 0 {
 		c.rest()
 	}
@@ -94,14 +99,50 @@ func (s *socket) receive(c *conn) error {
 			return err
 		}
 	}
-	s.wait = !c.startsWaiting() && !c.owes()
+	yielded := s.yield(c)
+	s.wait, s.waited = !c.startsWaiting() && !c.owes(), false
 	if err := s.raw.Read(s.readOnce); err != nil {
 		return err
+	}
+	switch {
+	case !yielded:
+	case s.waited:
+		s.pause = min(2*s.pause+1, mostPause)
+		s.yields = -s.pause
+	default:
+		s.pause = 0
 	}
 	if s.blocked {
 		return s.waitFor(c)
 	}
 	return s.outcome()
+}
+
+const (
+	// mostYields is how often in a row a connection lets others go first. As the poller is only asked once none can go on, those
+	// that wait for it do so for as many rounds.
+	mostYields = 4
+	// mostPause is how many reads follow before it does so again, if it was in vain time after time.
+	mostPause = 63
+)
+
+// yield lets other connections go first that can go on, and reports whether it did. On a busy server the client has mostly sent
+// more by then: a read that finds nothing and a wait for the poller are saved. On one that is not busy it is in vain, and becomes
+// rare.
+func (s *socket) yield(c *conn) bool {
+	switch {
+	case c.work == nil || c.owes(): // it has waited, or replies do
+		return false
+	case s.yields < 0:
+		s.yields++
+		return false
+	case s.yields == mostYields:
+		s.yields = 0
+		return false
+	}
+	s.yields++
+	runtime.Gosched()
+	return true
 }
 
 // waitFor is receive when nothing has arrived.
