@@ -176,6 +176,18 @@ func (p *Parser) Frame(buf []byte, argument int) Frame {
 	return Frame{buf[:before], buf[p.starts[argument]+len(p.args[argument]):]}
 }
 
+// In is f in the memory of b, which it is valid as long as; the zero Frame if there is too little of that.
+func (f Frame) In(b []byte) Frame {
+	n := len(f.before)
+	end := n + len(f.after)
+	if end > len(b) {
+		return Frame{}
+	}
+	copy(b, f.before)
+	copy(b[n:], f.after)
+	return Frame{b[:n:n], b[n:end:end]}
+}
+
 // String shows both parts.
 func (f Frame) String() string { return fmt.Sprintf("%q ... %q", f.before, f.after) }
 

@@ -96,6 +96,15 @@ func TestParserFindsACommandAgain(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	f := p.Frame(first, 1)
+	size := len(first) - len("$1\r\na")
+	for room := range size {
+		if short := f.In(make([]byte, room)); short.String() != (resp.Frame{}).String() {
+			t.Errorf("%d bytes of memory have %s", room, short)
+		}
+	}
+	within := bytes.Clone(first)
+	f = p.Frame(within, 1).In(make([]byte, size))
+	clear(within)
 	for _, key := range []string{"", "a", "b", "0123456789", "\r\n$1\r\n", long[:23]} {
 		stream := command(key)
 		for size := range len(stream) {

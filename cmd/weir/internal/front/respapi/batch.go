@@ -1,8 +1,6 @@
 package respapi
 
 import (
-	"sync"
-
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/keyset"
@@ -14,30 +12,42 @@ type batch struct {
 	n         int
 	decisions [keyset.MostCharges]weir.Decision
 
-	// The call before: what is around its key, and what it asks for. A client mostly repeats itself.
+	// The call before, of this client or of another one: what is around its key, and what it asks for. Clients mostly repeat
+	// themselves and each other.
 	frame   resp.Frame
+	text    [mostFrame]byte // of frame
 	plan    *keyset.Plan
 	permits int64
 }
 
-var batchPool = sync.Pool{New: func() any { return new(batch) }}
+// mostFrame is how long a frame is at most: that of a call with all its numbers is not longer, unless they have zeros in front.
+const mostFrame = 192
+
+// mayGather reports whether commands may be part of a batch.
+func (c *conn) mayGather() bool {
+	return !c.stranger && !c.mute.any && c.grown == 0 // a batch is kept, and must not keep a long buffer
+}
+
+// begun returns the batch of the connection.
+func (c *conn) begun() *batch {
+	if c.batch == nil {
+		c.batch = c.s.batches.Get().(*batch) //nolint:errcheck,forcetypeassert // there is nothing else in the pool
+	}
+	return c.batch
+}
 
 // gather makes a command, whose bytes are in, a part of the batch. It returns false if the command has to be answered alone. It
 // must not change until decide has run.
 func (c *conn) gather(cmd *command, args [][]byte, in []byte) bool {
-	if c.stranger || c.mute.any || c.grown > 0 { // a batch is kept, and must not keep a long buffer
+	if !c.mayGather() {
 		return false
 	}
 	plan, n := cmd.plan(args)
 	if plan == nil {
 		return false
 	}
-	b := c.batch
-	if b == nil {
-		b = batchPool.Get().(*batch)
-		c.batch = b
-	}
-	b.frame, b.plan, b.permits = c.parser.Frame(in, cmd.key), plan, n
+	b := c.begun()
+	b.frame, b.plan, b.permits = c.parser.Frame(in, cmd.key).In(b.text[:]), plan, n
 	c.add(args[cmd.key])
 	return true
 }
@@ -45,10 +55,10 @@ func (c *conn) gather(cmd *command, args [][]byte, in []byte) bool {
 // again makes a command with which in begins a part of the batch, if it is the one before with another key. It returns how many
 // bytes the command has, 0 if it may be another one.
 func (c *conn) again(in []byte) int {
-	if c.batch == nil {
+	if c.batch == nil && (len(in) == 0 || c.last == nil || c.last.plan == nil || !c.mayGather()) {
 		return 0
 	}
-	key, n := c.parser.Again(in, c.batch.frame)
+	key, n := c.parser.Again(in, c.begun().frame)
 	if n > 0 {
 		c.add(key)
 	}
@@ -71,11 +81,13 @@ func (c *conn) decide() {
 	if b == nil {
 		return
 	}
-	b.calls.Take()
-	for i := range b.decisions[:b.n] {
-		reply(&c.w, &b.decisions[i])
+	if b.n > 0 {
+		b.calls.Take()
+		for i := range b.decisions[:b.n] {
+			reply(&c.w, &b.decisions[i])
+		}
+		b.n = 0
 	}
-	b.n, c.batch = 0, nil
-	b.frame, b.plan = resp.Frame{}, nil // or what is kept would keep the buffer of a connection
-	batchPool.Put(b)
+	c.batch = nil
+	c.s.batches.Put(b)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,7 @@ type Server struct {
 	password [sha256.Size]byte
 	started  time.Time
 	bound    *front.Bounded
+	batches  sync.Pool // of *batch
 
 	// ctx is that of all commands. It ends when the server cuts off what is left.
 	ctx    context.Context
@@ -98,6 +100,7 @@ func New(o Options) (*Server, error) {
 		conns: front.NewConns[*conn](o.Logger),
 		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
+	s.batches.New = func() any { return new(batch) }
 	s.ctx, s.cutOff = context.WithCancel(context.Background())
 	var err error
 	if s.throttle, err = newThrottle(o); err != nil {
