@@ -46,8 +46,8 @@ func (s *beginning) set(all []int64) {
 	s.size = putInt(s.text[:], s.size, ':', s.second)
 }
 
-// putInt puts a kind, a number and the end of the line into b, which has room for them, and returns where they end. What follows
-// them there is lost.
+// putInt puts a kind, a number and the end of the line into b, which has room for the longest of them, and returns where they end.
+// What follows them there is lost.
 func putInt(b []byte, at int, kind byte, n int64) int {
 	u := uint64(n)
 	if n < 0 {
@@ -55,23 +55,25 @@ func putInt(b []byte, at int, kind byte, n int64) int {
 		at++
 		kind, u = '-', -u
 	}
-	if u < 10 {
-		binary.LittleEndian.PutUint32(b[at:], uint32(kind)|uint32(u)<<8|'0'<<8|'\r'<<16|'\n'<<24)
-		return at + 4
-	}
-	if u < tenToThe8 {
-		all := eight(u)
-		none := bits.TrailingZeros64(all) &^ 7 // the bits of the zeros in front
-		b[at] = kind
-		binary.LittleEndian.PutUint64(b[at+1:], (all|zeros)>>none)
-		at += 9 - none/8
-	} else {
+	if u >= tenToThe8 {
 		at = putInt(b, at, kind, int64(u/tenToThe8)) - len("\r\n")
 		binary.LittleEndian.PutUint64(b[at:], eight(u%tenToThe8)|zeros)
 		at += 8
+		b[at], b[at+1] = '\r', '\n'
+		return at + len("\r\n")
 	}
-	b[at], b[at+1] = '\r', '\n'
-	return at + len("\r\n")
+	p := (*[16]byte)(b[at:]) // one check for all that follows
+	if u < 10 {
+		binary.LittleEndian.PutUint32(p[:], uint32(kind)|uint32(u)<<8|'0'<<8|'\r'<<16|'\n'<<24)
+		return at + 4
+	}
+	all := eight(u)
+	none := bits.TrailingZeros64(all) &^ 7 // the bits of the zeros in front
+	p[0] = kind
+	binary.LittleEndian.PutUint64(p[1:], (all|zeros)>>none)
+	end := (9 - none/8) & 15
+	p[end], p[(end+1)&15] = '\r', '\n'
+	return at + end + len("\r\n")
 }
 
 const tenToThe8 = 100_000_000
