@@ -98,18 +98,22 @@ type Table struct {
 	_    [48]byte
 }
 
-// Shard is the part of a table that one lock guards. It fills a cache line.
+// Shard is the part of a table that one lock guards. It fills two cache lines: what each call writes, and what they read. So a Touch
+// finds its way while another processor writes.
 type Shard struct {
 	lock  lock
-	table *Table
-	dir   atomic.Pointer[directory] // written under the lock, read by Touch without it
-	place uint32                    // where the last Find ended: at the key, or where it would be
-	index uint16
+	place uint32 // where the last Find ended: at the key, or where it would be
 
 	// Tally is for the owner of the table to count what it likes, under the lock.
 	Tally [2]int64
 
-	_ [8]byte
+	_ [24]byte
+
+	table *Table
+	dir   atomic.Pointer[directory] // written under the lock, read by Touch without it
+	index uint16
+
+	_ [40]byte
 }
 
 // directory has the segments of a shard by the top bits of the hash. A segment that has fewer of them in common stands in it
@@ -241,6 +245,7 @@ type Spot struct {
 // them first: then the memory answers for all at once, and not for one after the other.
 func (t *Table) Touch(h Hash) Spot {
 	s := &t.shards[h.a&t.mask]
+	prefetch.Own(unsafe.Pointer(s))  //nolint:gosec // nothing is read through it
 	version := s.lock.version.Load() // first: who finds it again has found the rest
 	g := s.dir.Load().of(h.a)
 	home := g.home(h.b)
