@@ -149,28 +149,38 @@ func (l *Leased) Settle(ctx context.Context, h Hold, actual []int64) error {
 // takeInHand decides about a charge, if that can be done from memory.
 func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	hash := l.hashOf(c.Policy, c.Key)
-	s := l.shard(hash)
+	copied := l.published(hash, c.Policy, c.Key)
 	now := l.now()
+	if copied != nil && copied.plan.terms.limit == c.Limit && copied.takeUnlocked(c, d, now) {
+		return true
+	}
+	s := l.shard(hash)
 	lock(&s.lock)
 	defer s.lock.Unlock()
-	e := s.find(hash, c.Policy, c.Key)
+	e := l.find(hash, c.Policy, c.Key)
 	switch {
 	case e == nil || s.closed || e.plan.terms.limit != c.Limit:
 		return false
 	case e.first == nil && e.spend(c.N, now):
-		e.allowed(d, c.Policy, now)
-		if e.low >= 0 && !e.inFlight && e.left(now) <= e.low {
+		left := e.left(now)
+		e.allowed(d, c.Policy, left, now)
+		if e.low >= 0 && !e.inFlight && left <= e.low {
 			l.launchAhead(e, now, 0)
 		}
-		return true
 	case c.N <= e.plan.most && e.refuses(c.N, now):
 		e.refused(d, c.Policy, c.N, now)
 		if e.plan.drips && !e.inFlight {
-			l.launchAhead(e, now, min(e.trip, e.plan.pause()/2)) // so that the answer comes when that is over
+			l.launchAhead(e, now, e.lead())
 		}
-		return true
+	default:
+		return false
 	}
-	return false
+	if e.calls++; e.calls >= l.patience && e.lendHand(now) {
+		kept := *e
+		kept.blocks, kept.past = nil, nil // which change
+		l.publish(&e.nearKey, &kept)
+	}
+	return true
 }
 
 // lowered are the charges as the inner store is asked.
@@ -276,6 +286,7 @@ type leasedKey struct {
 
 	// blocks have permits left, the oldest first; past have none, but may be given some back.
 	blocks, past []leasedBlock
+	hand         *leasedHand // of the copy that is published, if it grants
 	// forgotten is until when blocks were spent that are not kept any more.
 	forgotten int64
 
@@ -316,3 +327,16 @@ func (*Leased) idle(e *leasedKey) bool {
 }
 
 func (*Leased) stale(e *leasedKey, now int64) bool { return now-e.used > 2*e.plan.longest }
+
+func (l *Leased) withdrawn(e *leasedKey) {
+	if e.hand == nil {
+		return
+	}
+	left := e.hand.left.Swap(-1) // nothing is taken from it afterwards
+	if spent := e.hand.n - left; spent > 0 {
+		e.spent += spent
+		e.used = max(e.used, l.now()) // or earlier
+	}
+	e.blocks[e.hand.block].left += left
+	e.hand = nil
+}

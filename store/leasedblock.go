@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -61,6 +62,81 @@ func (e *leasedKey) spend(n, at int64) bool {
 		e.tidy(at)
 	}
 	return true
+}
+
+// leasedHand has the permits of the oldest block in time while a copy of the key is published, which takes them from here.
+type leasedHand struct {
+	left   atomic.Int64 // -1 once the copy is withdrawn
+	block  int          // among those of the key
+	n      int64        // how many there were
+	keep   int64        // so many are taken under the lock only: the last one, and those that have the next block asked for
+	others int64        // permits of the other blocks
+	until  int64        // when it must be seen under the lock
+
+	_ [16]byte // neighbors do not share a cache line
+}
+
+// lendHand has what is in hand spent by a copy of the key. It returns whether a copy can decide about anything.
+func (e *leasedKey) lendHand(now int64) bool {
+	left := e.left(now)
+	if left == 0 {
+		return e.refusal.least > 0
+	}
+	at, until := -1, e.since+e.plan.demandSpan()
+	for i := range e.blocks {
+		if b := &e.blocks[i]; b.deadline > now {
+			until = min(until, b.deadline)
+			if at < 0 && b.left > 0 {
+				at = i
+			}
+		}
+	}
+	b := &e.blocks[at]
+	keep, others := int64(0), left-b.left
+	switch {
+	case e.low < 0 || e.inFlight:
+	case left > e.low:
+		keep = max(0, e.low-others)
+	default:
+		until = min(until, e.aheadAt)
+	}
+	if e.first != nil || b.left <= keep || now >= until {
+		return false
+	}
+	e.hand = &leasedHand{block: at, n: b.left, keep: keep, others: others, until: until}
+	e.hand.left.Store(b.left)
+	b.left = 0
+	return true
+}
+
+// takeUnlocked decides about a charge by a copy of what is kept, if that has all that it takes.
+func (e *leasedKey) takeUnlocked(c *Charge, d *weir.Decision, now int64) bool {
+	h := e.hand
+	if h == nil {
+		if c.N > e.plan.most || e.asksAhead(now) || !e.refuses(c.N, now) {
+			return false
+		}
+		e.refused(d, c.Policy, c.N, now)
+		return true
+	}
+	if now >= h.until {
+		return false
+	}
+	for left := h.left.Load(); left-c.N > h.keep; left = h.left.Load() {
+		if h.left.CompareAndSwap(left, left-c.N) {
+			e.allowed(d, c.Policy, left-c.N+h.others, now)
+			return true
+		}
+	}
+	return false
+}
+
+// lead is how long before a refusal ends the store is asked, so that the answer comes when that is over.
+func (e *leasedKey) lead() int64 { return min(e.trip, e.plan.pause()/2) }
+
+// asksAhead reports whether the next refusal has the store asked.
+func (e *leasedKey) asksAhead(now int64) bool {
+	return e.plan.drips && !e.inFlight && now >= e.aheadAt-e.lead()
 }
 
 // tidy puts blocks without permits among those of the past, and forgets those that have been there for long.
@@ -206,18 +282,18 @@ func (e *leasedKey) refuses(n, now int64) bool {
 	return e.plan.steady && more+e.queued > muldiv(rate.Permits, max(now-r.sent, 0), int64(rate.Period))
 }
 
-// allowed is the decision about a request that was granted.
-func (e *leasedKey) allowed(d *weir.Decision, policy string, now int64) {
+// allowed is the decision about a request that was granted, after which so many permits are in hand.
+func (e *leasedKey) allowed(d *weir.Decision, policy string, left, now int64) {
 	*d = weir.Decision{
-		Allowed: true, Limit: e.plan.most, Remaining: e.remaining(now), ResetAfter: e.resetAfter(now), Policy: policy,
+		Allowed: true, Limit: e.plan.most, Remaining: e.remaining(left), ResetAfter: e.resetAfter(now), Policy: policy,
 	}
 }
 
 // refused is the decision about a request of n permits that is refused as the inner store did last.
 func (e *leasedKey) refused(d *weir.Decision, policy string, n, now int64) {
-	r := &e.refusal
+	r, left := &e.refusal, e.left(now)
 	*d = weir.Decision{
-		Reason: r.reason, Limit: e.plan.most, Remaining: e.remaining(now), ResetAfter: e.resetAfter(now),
+		Reason: r.reason, Limit: e.plan.most, Remaining: e.remaining(left), ResetAfter: e.resetAfter(now),
 		RetryAfter: weir.Never, Policy: policy,
 	}
 	if r.forever {
@@ -228,18 +304,13 @@ func (e *leasedKey) refused(d *weir.Decision, policy string, n, now int64) {
 		at = max(e.sentAt+e.trip, now+1)
 	}
 	d.RetryAfter = time.Duration(at - now)
-	if more := n - e.left(now) - r.least; more > 0 && e.plan.lowered.Algorithm() == weir.AlgorithmTokenBucket {
+	if more := n - left - r.least; more > 0 && e.plan.lowered.Algorithm() == weir.AlgorithmTokenBucket {
 		d.RetryAfter += time.Duration(muldiv(more, int64(e.plan.lowered.Rate().Period), e.plan.lowered.Rate().Permits) + 1)
 	}
 }
 
 // remaining is what is in hand and what the inner store had left when it was asked last.
-func (e *leasedKey) remaining(now int64) int64 {
-	if len(e.blocks) == 1 && e.blocks[0].deadline > now {
-		return min(e.blocks[0].left+e.seen, e.plan.most)
-	}
-	return min(e.left(now)+e.seen, e.plan.most)
-}
+func (e *leasedKey) remaining(left int64) int64 { return min(left+e.seen, e.plan.most) }
 
 func (e *leasedKey) resetAfter(now int64) time.Duration { return nonNegative(e.reset - now) }
 

@@ -78,7 +78,7 @@ func TestLeasedPutBackAfterRefund(t *testing.T) {
 		hash := l.hashOf("p", "k")
 		s := &l.shards[l.shardAt(hash)]
 		s.lock.Lock()
-		e := s.find(hash, "p", "k")
+		e := l.find(hash, "p", "k")
 		now := l.now()
 		e.past = nil
 		e.blocks = []leasedBlock{{deadline: now + 50, n: 5, left: 2}, {deadline: now + 200, n: 10, left: 6}}

@@ -21,6 +21,9 @@ func TestLeasedContention(t *testing.T) {
 	nodes := make([]*Leased, 4)
 	for i := range nodes {
 		nodes[i] = newLeased(t, m, LeasedOptions{Term: 20 * time.Millisecond})
+		if i > 0 {
+			nodes[i].patience = 1 // decisions with and without the lock take turns all the time
+		}
 	}
 	var granted [2]atomic.Int64
 	var all sync.WaitGroup
@@ -31,6 +34,9 @@ func TestLeasedContention(t *testing.T) {
 			ds := make([]weir.Decision, 2)
 			for turn := range 3000 {
 				cut := charges[:1+turn%2]
+				if i%8 >= len(nodes) && turn%100 > 0 {
+					cut = charges[:1] // most calls are about one hot key
+				}
 				since := l.now()
 				if err := Take(t.Context(), l, cut, ds[:len(cut)]); err != nil {
 					t.Error(err)
@@ -64,7 +70,7 @@ func TestLeasedContention(t *testing.T) {
 		}
 		n := granted[k].Load()
 		gone := limit.Permits() - s.Decision.Remaining
-		if gone < n || n < 50_000 {
+		if gone < n || n < 20_000 {
 			t.Errorf("key %d: %d were granted, and %d are gone", k, n, gone)
 		}
 		left += gone - n

@@ -108,6 +108,7 @@ func (l *Leased) fly(e *leasedKey, n, least int64, ahead bool) {
 			l.ahead.Add(-1)
 		}
 		s.lock.Lock()
+		l.withdraw(&e.nearKey)
 		now := l.now() // not before, as it counts for requests that have come meanwhile
 		back := e.land(n, least, loan, d, err, s.closed, now)
 		e.inFlight, ok = false, false
@@ -190,7 +191,7 @@ func (e *leasedKey) serve(now int64) {
 		if !e.spend(w.charge.N, w.at(e.sentAt, now)) {
 			return
 		}
-		e.allowed(w.decision, w.charge.Policy, now)
+		e.allowed(w.decision, w.charge.Policy, e.left(now), now)
 		e.decide(w, nil)
 	}
 }
@@ -241,7 +242,7 @@ func (e *leasedKey) landLate(loan Hold, now int64) {
 	unspent := loan.Lent()
 	for w := e.first; w != nil && w.sent && w.charge.N <= unspent; w = e.first {
 		unspent -= w.charge.N
-		e.allowed(w.decision, w.charge.Policy, now)
+		e.allowed(w.decision, w.charge.Policy, e.left(now), now)
 		e.decide(w, nil)
 	}
 }

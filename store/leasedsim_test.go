@@ -111,7 +111,8 @@ type fleet struct {
 	short int64 // permits that were refused
 }
 
-// newFleet makes processes, the clocks of which are an hour apart and run slow times slower than that of the store.
+// newFleet makes processes, the clocks of which are an hour apart and run slow times slower than that of the store. Every other
+// one publishes a copy of its key after each decision.
 func newFleet(t testing.TB, limit weir.Limit, nodes int, o LeasedOptions, slowest time.Duration, slow int64) *fleet {
 	t.Helper()
 	m, err := NewMemory(MemoryOptions{})
@@ -125,6 +126,9 @@ func newFleet(t testing.TB, limit weir.Limit, nodes int, o LeasedOptions, slowes
 		l, err := NewLeased(net, o)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if i%2 == 1 {
+			l.patience = 1
 		}
 		f.nodes, f.nets = append(f.nodes, l), append(f.nets, net)
 	}

@@ -29,7 +29,7 @@ func (l *Leased) due(now int64) (next int64) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.lock.Lock()
-		for e := s.pop(now); e != nil; e = s.pop(now) {
+		for e := l.pop(s, now); e != nil; e = l.pop(s, now) {
 			returns := e.lookAt(now)
 			l.watchHand(e, now)
 			s.lock.Unlock()

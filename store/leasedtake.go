@@ -143,12 +143,12 @@ func (c *leasedCall) begin() (refused bool, err error) {
 		case leasedInHand:
 			e.spend(part.charge.N, c.since)
 			holds = true
-			e.allowed(part.decision, part.charge.Policy, c.since)
+			e.allowed(part.decision, part.charge.Policy, e.left(c.since), c.since)
 			if e.low >= 0 && e.left(c.since) <= e.low {
 				c.l.launchAhead(e, c.since, 0)
 			}
 		case leasedProbe:
-			e.allowed(part.decision, part.charge.Policy, c.since)
+			e.allowed(part.decision, part.charge.Policy, e.left(c.since), c.since)
 		case leasedWaits:
 			holds = true
 			e.wait(part)
@@ -176,8 +176,8 @@ func (c *leasedCall) looked() {
 // look finds out how a charge is decided.
 func (c *leasedCall) look(i int) leasedState {
 	part := &c.parts[i]
-	charge, s := part.charge, c.shard(i)
-	e := s.find(part.hash, charge.Policy, charge.Key)
+	charge := part.charge
+	e := c.l.find(part.hash, charge.Policy, charge.Key)
 	part.entry = e
 	if charge.N > part.plan.most {
 		return leasedNever
@@ -227,7 +227,7 @@ func (c *leasedCall) told(i int, now int64) {
 		e.refused(d, charge.Policy, max(charge.N, 1), now)
 		return
 	case e != nil && e.plan == part.plan:
-		e.allowed(d, charge.Policy, now)
+		e.allowed(d, charge.Policy, e.left(now), now)
 	default:
 		*d = weir.Decision{Allowed: true, Limit: part.plan.most, Remaining: part.plan.most, Policy: charge.Policy}
 	}
@@ -280,6 +280,9 @@ func (c *leasedCall) undoHere() (returns []Hold) {
 	for i := range c.parts {
 		part := &c.parts[i]
 		e, n := part.entry, part.charge.N
+		if e != nil {
+			c.l.withdraw(&e.nearKey)
+		}
 		switch {
 		case part.state == leasedInHand:
 			c.l.stats.lost.Add(e.putBack(n, c.since, now))
@@ -293,7 +296,7 @@ func (c *leasedCall) undoHere() (returns []Hold) {
 		default:
 			continue
 		}
-		e.allowed(part.decision, part.charge.Policy, now)
+		e.allowed(part.decision, part.charge.Policy, e.left(now), now)
 		if c.shard(i).closed {
 			returns = e.releaseLeft(now, returns)
 			continue

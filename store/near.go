@@ -16,6 +16,11 @@ import (
 const (
 	nearShards   = 64 // as many as a [nearLocks] has bits
 	keysPerShard = 64 // from how many keys on a table is cut into shards
+
+	copyBits = 3 // of a shard, so many bits tell where the copy of a key is
+	// nearPatience is how many decisions about a key are made under the lock before a copy of it is published: few of them
+	// allocate.
+	nearPatience = 64
 )
 
 // near is a table of keys of an inner store about which memory decides: that of [Leased] and of [Optimistic], whose spending
@@ -27,6 +32,8 @@ type near[K any] struct {
 	seed   maphash.Seed
 	shards []nearShard[K]
 	rule   nearRule[K]
+
+	patience int // how many decisions about a key are made under the lock before a copy of it is published
 
 	every int64        // how long a tick is
 	tick  atomic.Int64 // when the next one is
@@ -50,10 +57,16 @@ type nearRule[K any] interface {
 	stale(k *K, now int64) bool
 	// due does what is due for the keys that are queued until now. It returns from when on it can do more.
 	due(now int64) (next int64)
+	// withdrawn takes in what was done by the copy of a key since it was published. The shard is locked.
+	withdrawn(k *K)
 }
 
 // nearShard is a part of the keys, and the lock of all that is kept for them.
 type nearShard[K any] struct {
+	copies [1 << copyBits]atomic.Pointer[nearCopy[K]] // written under the lock
+
+	_ [64]byte // who only reads copies does not wait for the cache line of the lock
+
 	lock   sync.Mutex
 	closed bool
 	most   int
@@ -77,6 +90,17 @@ type nearKey[K any] struct {
 	used        int64       // when permits were granted last
 	due         int64       // when the sweeper will look at it; never if it will not
 	pins        int         // requests on their way that come back to it: it is not forgotten
+	copied      *nearCopy[K]
+	calls       int // decisions that could have been made by a copy
+}
+
+// nearCopy is a copy of what is kept for a key, by which decisions are made without the lock as long as nothing changes. All that
+// find the key under the lock withdraw it. A call that has loaded it before may still decide by it: as if at that moment.
+type nearCopy[K any] struct {
+	of          *nearKey[K] // only for calls that have the lock
+	hash        uint64
+	policy, key string
+	kept        K
 }
 
 // open makes the table, for maxKeys keys and with ticks of every.
@@ -86,6 +110,7 @@ func (n *near[K]) open(inner Home, clock weir.Clock, maxKeys int, every time.Dur
 		count /= 2
 	}
 	n.inner, n.clock, n.start, n.seed, n.rule, n.every = inner, clock, time.Now(), maphash.MakeSeed(), rule, int64(every)
+	n.patience = nearPatience
 	n.wake, n.stop, n.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	n.ctx, n.cancel = context.WithCancel(context.Background()) //nolint:gosec // shut calls it
 	n.shards = make([]nearShard[K], count)
@@ -157,13 +182,46 @@ func (n *near[K]) unlock(shards nearLocks) {
 }
 
 // find is what is kept for a key, or nil. The shard must be locked.
-func (s *nearShard[K]) find(hash uint64, policy, key string) *K {
-	for k := s.keys[hash]; k != nil; k = k.next {
+func (n *near[K]) find(hash uint64, policy, key string) *K {
+	for k := n.shard(hash).keys[hash]; k != nil; k = k.next {
 		if k.key == key && k.policy == policy {
+			n.withdraw(k)
 			return k.kept
 		}
 	}
 	return nil
+}
+
+// copyAt is where the copy of a key with this hash is published.
+func (n *near[K]) copyAt(hash uint64) *atomic.Pointer[nearCopy[K]] {
+	return &n.shard(hash).copies[hash>>(64-copyBits)]
+}
+
+// published is the copy of what is kept for a key, or nil. No lock is needed.
+func (n *near[K]) published(hash uint64, policy, key string) *K {
+	if c := n.copyAt(hash).Load(); c != nil && c.hash == hash && c.key == key && c.policy == policy {
+		return &c.kept
+	}
+	return nil
+}
+
+// publish has the next decisions about a key made by a copy of what is kept for it. The shard must be locked, and open.
+func (n *near[K]) publish(k *nearKey[K], kept *K) {
+	at := n.copyAt(k.hash)
+	if other := at.Load(); other != nil {
+		n.withdraw(other.of)
+	}
+	k.copied = &nearCopy[K]{of: k, hash: k.hash, policy: k.policy, key: k.key, kept: *kept}
+	at.Store(k.copied)
+}
+
+// withdraw has the next decisions about a key made under the lock. The shard must be locked.
+func (n *near[K]) withdraw(k *nearKey[K]) {
+	if k.copied != nil {
+		n.copyAt(k.hash).Store(nil)
+		k.copied, k.calls = nil, 0
+		n.rule.withdrawn(k.kept)
+	}
 }
 
 // with calls f with what is kept for a key, if anything is. Its shard is locked meanwhile.
@@ -172,7 +230,7 @@ func (n *near[K]) with(policy, key string, f func(k *K)) {
 	s := n.shard(hash)
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if k := s.find(hash, policy, key); k != nil {
+	if k := n.find(hash, policy, key); k != nil {
 		f(k)
 	}
 }
@@ -183,6 +241,7 @@ func (n *near[K]) each(f func(k *K)) {
 		s := &n.shards[i]
 		s.lock.Lock()
 		for _, k := range s.ring {
+			n.withdraw(k)
 			f(k.kept)
 		}
 		s.lock.Unlock()
@@ -213,7 +272,12 @@ func (n *near[K]) room(s *nearShard[K]) bool {
 	const looks = 16
 	var oldest *nearKey[K]
 	for range min(looks, len(s.ring)) {
-		if k := s.turn(); k.pins == 0 && n.rule.idle(k.kept) && (oldest == nil || k.used < oldest.used) {
+		k := s.turn()
+		if k.copied != nil { // it is in use, of which its copy takes no note
+			n.withdraw(k)
+			continue
+		}
+		if k.pins == 0 && n.rule.idle(k.kept) && (oldest == nil || k.used < oldest.used) {
 			oldest = k
 		}
 	}
@@ -221,7 +285,7 @@ func (n *near[K]) room(s *nearShard[K]) bool {
 		return false
 	}
 	s.hand = oldest.slot
-	s.forget(oldest)
+	n.forget(s, oldest)
 	return true
 }
 
@@ -252,14 +316,15 @@ func (n *near[K]) forgetStale(s *nearShard[K], now int64) {
 			return
 		}
 		if k := s.turn(); k.used < before && k.pins == 0 && n.rule.idle(k.kept) && n.rule.stale(k.kept, now) {
-			s.forget(k)
+			n.forget(s, k)
 			s.hand-- // where another one is now
 		}
 	}
 }
 
-// forget drops a key. The shard must be locked.
-func (s *nearShard[K]) forget(k *nearKey[K]) {
+// forget drops a key of a shard, which must be locked.
+func (n *near[K]) forget(s *nearShard[K], k *nearKey[K]) {
+	n.withdraw(k)
 	last := len(s.ring) - 1
 	s.swap(k.slot, last)
 	s.ring[last] = nil
@@ -293,6 +358,9 @@ func (n *near[K]) shut(after time.Duration, each func(s *nearShard[K]), finish f
 		s := &n.shards[i]
 		s.lock.Lock()
 		s.closed = true
+		for _, k := range s.ring {
+			n.withdraw(k)
+		}
 		each(s)
 		s.lock.Unlock()
 	}
@@ -357,12 +425,13 @@ func (n *near[K]) hurry() {
 	}
 }
 
-// pop takes a key out of the queue that is due, or returns nil. The shard must be locked.
-func (s *nearShard[K]) pop(now int64) *K {
+// pop takes a key out of the queue of a shard that is due, or returns nil. The shard must be locked.
+func (n *near[K]) pop(s *nearShard[K], now int64) *K {
 	for len(s.queue) > 0 && s.queue[0].at <= now {
 		look := s.queue.pop()
 		if look.at == look.key.due { // otherwise it was looked at earlier
 			look.key.due = never
+			n.withdraw(look.key)
 			return look.key.kept
 		}
 	}

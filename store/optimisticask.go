@@ -33,6 +33,7 @@ func (f *optimisticFlight) join(k *optimisticKey) {
 func (o *Optimistic) land(f *optimisticFlight, err error) {
 	now := o.now()
 	for _, k := range f.keys {
+		o.withdraw(&k.nearKey)
 		k.land()
 		o.queue(k, now)
 	}
@@ -177,6 +178,9 @@ func (c *optimisticCall) finish(ctx context.Context, f *optimisticFlight) (Hold,
 	next := 0
 	for i := range c.parts {
 		p, k := &c.parts[i], c.parts[i].key
+		if k != nil {
+			c.o.withdraw(&k.nearKey)
+		}
 		if p.verdict != verdictAsk {
 			if c.takes {
 				c.settle(i, allowed, now)

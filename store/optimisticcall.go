@@ -142,7 +142,7 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) (v verd
 	}
 	var k *optimisticKey
 	if !foreign {
-		k = s.find(p.hash, charge.Policy, charge.Key)
+		k = c.o.find(p.hash, charge.Policy, charge.Key)
 	}
 	if k != nil && k.terms.limit == charge.Limit {
 		p.terms = k.terms
@@ -163,7 +163,7 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) (v verd
 	if c.always {
 		return verdictAsk, nil
 	}
-	v = k.judge(c.o, charge.N, max(now, k.at), &c.decisions[i])
+	v = k.judge(c.o, charge.N, max(now, k.at), &k.next, &c.decisions[i])
 	if v == verdictGrant && c.takes && (c.whole || !k.may(charge.N, mine)) {
 		v = verdictAsk
 	}
@@ -199,14 +199,27 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 		return false
 	}
 	hash := o.hashOf(c.Policy, c.Key)
-	s := o.shard(hash)
+	copied := o.published(hash, c.Policy, c.Key)
 	now := o.now()
+	if copied != nil && copied.terms.limit == c.Limit {
+		var next algo.TokenBucketState
+		if copied.judge(o, c.N, max(now, copied.at), &next, d) == verdictRefuse {
+			return true
+		}
+	}
+	s := o.shard(hash)
 	lock(&s.lock)
 	defer s.lock.Unlock()
 	k, v := o.judgeKnown(hash, c, now, d)
-	if v == verdictGrant {
+	switch v {
+	case verdictGrant:
 		k.take(c.N)
 		o.queue(k, now)
+	case verdictRefuse:
+		if k.calls++; k.calls >= o.patience {
+			o.publish(&k.nearKey, k)
+		}
+	default:
 	}
 	return v != verdictAsk
 }
@@ -214,12 +227,12 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 // judgeKnown decides on a charge by the view of its key, if it is kept. Its shard must be locked.
 func (o *Optimistic) judgeKnown(hash uint64, c *Charge, now int64, d *weir.Decision) (*optimisticKey, verdict) {
 	s := o.shard(hash)
-	k := s.find(hash, c.Policy, c.Key)
+	k := o.find(hash, c.Policy, c.Key)
 	if k == nil || k.terms.limit != c.Limit || s.closed {
 		return nil, verdictAsk
 	}
 	k.used = now
-	v := k.judge(o, c.N, max(now, k.at), d)
+	v := k.judge(o, c.N, max(now, k.at), &k.next, d)
 	if v == verdictGrant && !k.may(c.N, nil) {
 		v = verdictAsk
 	}

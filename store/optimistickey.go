@@ -55,6 +55,8 @@ func (o *Optimistic) stale(k *optimisticKey, now int64) bool {
 	return now-k.at > o.keep && !k.refusing(now)
 }
 
+func (*Optimistic) withdrawn(*optimisticKey) {} // a copy only refuses
+
 type verdict uint8
 
 const (
@@ -74,9 +76,9 @@ func (k *optimisticKey) hold(o *Optimistic, t *terms) {
 	k.terms, k.drift, k.bucket = t, o.o.driftOf(t), t.bucket
 }
 
-// judge decides on n permits by the view, if it can: then d is the decision. If it is verdictGrant and may says so, take may
-// follow.
-func (k *optimisticKey) judge(o *Optimistic, n, now int64, d *weir.Decision) verdict {
+// judge decides on n permits by the view, if it can: then d is the decision, and next the state of a bucket of which they are
+// taken. If it is verdictGrant and may says so, take may follow, with k.next. It does not change the key.
+func (k *optimisticKey) judge(o *Optimistic, n, now int64, next *algo.TokenBucketState, d *weir.Decision) verdict {
 	if now < k.full {
 		*d = k.decision(n, algo.Result{RetryAfter: time.Duration(k.full - now)})
 		if d.Reason == weir.ReasonLimited {
@@ -89,8 +91,8 @@ func (k *optimisticKey) judge(o *Optimistic, n, now int64, d *weir.Decision) ver
 	}
 	var r algo.Result
 	if k.bucket != nil {
-		k.next = k.state
-		r = k.bucket.TakeIn(&k.next, max(now, k.state.Last), n)
+		*next = k.state
+		r = k.bucket.TakeIn(next, max(now, k.state.Last), n)
 	} else {
 		r = algo.Result{Remaining: max(k.left, 0), ResetAfter: time.Duration(max(k.reset-now, 0))}
 		switch {

@@ -168,7 +168,7 @@ func (o *Optimistic) batch(now int64) *optimisticBatch {
 // failed is told in a call of its own.
 func (o *Optimistic) fill(b *optimisticBatch, s *nearShard[optimisticKey], now int64) (full bool) {
 	for len(b.keys) < MostCharges {
-		k := s.pop(now)
+		k := o.pop(s, now)
 		switch {
 		case k == nil:
 			return false
@@ -241,6 +241,7 @@ func (o *Optimistic) debitApart(ctx context.Context, b *optimisticBatch) (first 
 // hear makes the answer of the store about a key its view. If there was none, or no room, what was sent is owed again.
 func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 	k := b.keys[i]
+	o.withdraw(&k.nearKey)
 	if b.errs != nil {
 		err = b.errs[i]
 	}
