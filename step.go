@@ -388,17 +388,7 @@ func (s *step) take(p *stepPart) probe {
 		return probeOK
 	}
 	if known {
-		p.saved = len(s.saved)
-		s.saved = append(s.saved, p.slot.State()...)
-		if plain && !s.reserve {
-			p.takeSettled(p.slot.State(), p.decision, p.n)
-		} else {
-			p.takeAdopted(p.decision, p.n, s.reserve)
-		}
-		if plain && !p.decision.Allowed && p.terms.elsewhere(p.slot.State(), p.now) {
-			p.adopt()
-			p.takeAdopted(p.decision, p.n, s.reserve)
-		}
+		s.takeKnown(p, plain)
 	} else {
 		s.moved = true // even if there turns out to be no room
 		if !p.take(p.decision, p.n, s.reserve) {
@@ -408,6 +398,22 @@ func (s *step) take(p *stepPart) probe {
 	p.took = p.decision.Allowed && p.n > 0
 	p.added = p.took && !known
 	return probeOK
+}
+
+// takeKnown takes the permits of a part whose state is held to its limit.
+func (s *step) takeKnown(p *stepPart, plain bool) {
+	state := p.slot.State()
+	p.saved = len(s.saved)
+	s.saved = append(s.saved, state...)
+	if !plain || s.reserve {
+		p.takeAdopted(p.decision, p.n, s.reserve)
+	} else {
+		p.takeSettled(state, p.decision, p.n)
+	}
+	if plain && !p.decision.Allowed && p.terms.elsewhere(state, p.now) {
+		p.adopt()
+		p.takeAdopted(p.decision, p.n, s.reserve)
+	}
 }
 
 // debit charges a part whose state is in the table, whatever is left.

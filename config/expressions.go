@@ -78,6 +78,22 @@ func newExpressions(now func() time.Time) (*expressions, error) {
 	return &expressions{vocabulary: v, now: now, compiled: map[string]*compiled{}}, err
 }
 
+// isWritten reports whether a text can be an expression. If not, the mistake is added.
+func (d *decoder) isWritten(v yamlread.Value, text, must, example string, want *cel.Type) bool {
+	switch meant := keyMeant(text); {
+	case len(text) > mostExpression:
+		d.Wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(text), mostExpression),
+			"split it among several rules")
+	case strings.TrimSpace(text) == "":
+		d.Wrong(v, "is empty: must be "+must, example)
+	case meant != "" && want == cel.StringType:
+		d.Wrong(v, "has the form of the flag --by: must be "+must, "write "+meant)
+	default:
+		return true
+	}
+	return false
+}
+
 // compile reads an expression whose result is of a type. The mistakes are added.
 func (d *decoder) compile(v yamlread.Value, must string, want *cel.Type) (yamlread.Scalar, *compiled) {
 	example := map[*cel.Type]string{
@@ -86,20 +102,7 @@ func (d *decoder) compile(v yamlread.Value, must string, want *cel.Type) (yamlre
 		cel.IntType:    `write 5 or int(request.headers["x-cost"]), for instance`,
 	}[want]
 	s, ok := d.Scalar(v, must, example)
-	if !ok {
-		return s, nil
-	}
-	if len(s.Text) > mostExpression {
-		d.Wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(s.Text), mostExpression),
-			"split it among several rules")
-		return s, nil
-	}
-	if strings.TrimSpace(s.Text) == "" {
-		d.Wrong(v, "is empty: must be "+must, example)
-		return s, nil
-	}
-	if meant := keyMeant(s.Text); meant != "" && want == cel.StringType {
-		d.Wrong(v, "has the form of the flag --by: must be "+must, "write "+meant)
+	if !ok || !d.isWritten(v, s.Text, must, example, want) {
 		return s, nil
 	}
 	cached := want.String() + " " + s.Text

@@ -13,7 +13,8 @@ import (
 type Request struct {
 	// Protocol is what the request came by in lower case, such as "http" or "grpc".
 	Protocol string
-	// Method is the method of HTTP. Rules and keys see it in upper case, as many services take post for POST. For gRPC it is POST.
+	// Method is the method of HTTP. Rules and keys see it in upper case, as many services take post for POST. For gRPC it is
+	// POST.
 	Method string
 	// Host is the host that was asked, with its port or without.
 	Host string

@@ -84,14 +84,16 @@ func TestCopiesDecideAlike(t *testing.T) {
 	for _, limit := range copyLimits() {
 		synctest.Test(t, func(t *testing.T) {
 			var homes [2]Home
+			var opened [2]*Optimistic
 			for i, patience := range []int{1, 1 << 40} {
 				o, err := NewOptimistic(newMemoryStore(t), OptimisticOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				o.patience, homes[i] = patience, o
-				defer o.Close()
+				o.patience, homes[i], opened[i] = patience, o, o
 			}
+			defer opened[0].Close()
+			defer opened[1].Close()
 			letPass(time.Second / 3)
 			allowed, refused := copyHistory(t, rand.New(rand.NewPCG(seed, 1)), limit, homes)
 			t.Logf("%v: %d allowed, %d refused", limit, allowed, refused)

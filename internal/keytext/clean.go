@@ -105,16 +105,16 @@ func mayChange(w uint64) uint64 {
 }
 
 // HasSeveralReadings reports whether a clean path has what servers read differently: see [Readings].
-func HasSeveralReadings(path string) bool {
-	if last := len(path) - wordSize; last >= 0 {
-		some := readOtherwise(word(path, last))
+func HasSeveralReadings(clean string) bool {
+	if last := len(clean) - wordSize; last >= 0 {
+		some := readOtherwise(word(clean, last))
 		for i := 0; i < last; i += wordSize {
-			some |= readOtherwise(word(path, i))
+			some |= readOtherwise(word(clean, i))
 		}
 		return some != 0
 	}
-	for i := range len(path) {
-		if c := path[i]; c == '%' || c == '\\' || c == ';' {
+	for i := range len(clean) {
+		if c := clean[i]; c == '%' || c == '\\' || c == ';' {
 			return true
 		}
 	}

@@ -127,9 +127,9 @@ func (s *set[K]) store(way int, e *name[K]) {
 	s.known[way].Store(known)
 }
 
-// sample is of how many refusals of keys without a name one, by chance, takes from the others, where no place is free, and wear of
-// how many refusals it takes one count off: one by one, processors that refuse many keys would wait for each other's lines. Both
-// are powers of two.
+// sample is of how many refusals of keys without a name one, by chance, takes from the others, where no place is free, and wear
+// of how many refusals it takes one count off: one by one, processors that refuse many keys would wait for each other's lines.
+// Both are powers of two.
 const (
 	sample = 64
 	wear   = 8

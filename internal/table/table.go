@@ -98,8 +98,8 @@ type Table struct {
 	_    [48]byte
 }
 
-// Shard is the part of a table that one lock guards. It fills two cache lines: what each call writes, and what they read. So a Touch
-// finds its way while another processor writes.
+// Shard is the part of a table that one lock guards. It fills two cache lines: what each call writes, and what they read. So a
+// Touch finds its way while another processor writes.
 type Shard struct {
 	lock  lock
 	place uint32 // where the last Find ended: at the key, or where it would be

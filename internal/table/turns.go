@@ -26,5 +26,6 @@ func (own *Turns) Find(p *Spot, h Hash) (s *Shard, slot Slot, alone bool) {
 	if !alone {
 		p.relock(h)
 	}
-	return s, s.findFrom(p.segment, p.home, h), alone
+	slot = s.findFrom(p.segment, p.home, h)
+	return s, slot, alone
 }

@@ -185,7 +185,7 @@ var headersExpression = regexp.MustCompile(`^request\.headers\[["']([^"']+)["']\
 
 // expressionMeant is the word that means the same as an expression of a configuration file, "" if there is none.
 func expressionMeant(text string) string {
-	if found := headersExpression.FindStringSubmatch(text); found != nil && strings.Trim(found[1], nameBytes) == "" {
+	if found := headersExpression.FindStringSubmatch(text); len(found) > 1 && strings.Trim(found[1], nameBytes) == "" {
 		return "header:" + http.CanonicalHeaderKey(found[1])
 	}
 	word, ok := strings.CutPrefix(text, "request.")

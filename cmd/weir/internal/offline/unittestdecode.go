@@ -96,6 +96,25 @@ var stepTable = yamlread.NewTable(yamlread.Kind{What: "a step"}, append([]yamlre
 	{Name: "expect"},
 }, yamlread.Within(requestKeys, func(s *step) *policy.Request { return s.request })...)...)
 
+// reader turns the nodes of a file into tests. It goes on after a mistake.
+type reader struct{ *yamlread.Reader }
+
+// mostAliased is how many nodes may be looked at again, as aliases lead to them.
+const mostAliased = 1_000_000
+
+// words are how a file of tests says what is wrong with its YAML.
+var words = yamlread.Words{
+	Found:    true,
+	Single:   "is a single value",
+	Mapping:  "write key: value below it",
+	Unknown:  yamlread.OfKey{Message: "unknown key: {what} has no such key", Value: true},
+	Twice:    yamlread.OfKey{Message: "stands here twice: first in line {first}", Path: true, Value: true},
+	Merge:    "<< must be a mapping, or a list of mappings, that are merged into this one",
+	MergeFix: "write <<: *name of an anchor &name",
+	Empty:    "is an empty list", EmptyFix: itemFix,
+	Second: "remove the line ---",
+}
+
 // read reads a file of tests. Its error is a [*yamlread.Errors].
 func read(name string, data []byte) (*suite, error) {
 	r := &reader{yamlread.New(name, data, yamlread.Options{Words: words, Aliased: mostAliased})}
@@ -268,25 +287,6 @@ func (r *reader) headers(v yamlread.Value, to *policy.Request) {
 		}
 	}
 	to.Header = all
-}
-
-// reader turns the nodes of a file into tests. It goes on after a mistake.
-type reader struct{ *yamlread.Reader }
-
-// mostAliased is how many nodes may be looked at again, as aliases lead to them.
-const mostAliased = 1_000_000
-
-// words are how a file of tests says what is wrong with its YAML.
-var words = yamlread.Words{
-	Found:    true,
-	Single:   "is a single value",
-	Mapping:  "write key: value below it",
-	Unknown:  yamlread.OfKey{Message: "unknown key: {what} has no such key", Value: true},
-	Twice:    yamlread.OfKey{Message: "stands here twice: first in line {first}", Path: true, Value: true},
-	Merge:    "<< must be a mapping, or a list of mappings, that are merged into this one",
-	MergeFix: "write <<: *name of an anchor &name",
-	Empty:    "is an empty list", EmptyFix: itemFix,
-	Second: "remove the line ---",
 }
 
 const itemFix = "begin each item with - in a line of its own"

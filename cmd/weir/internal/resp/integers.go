@@ -46,8 +46,8 @@ func (s *beginning) set(all []int64) {
 	s.size = putInt(s.text[:], s.size, ':', s.second)
 }
 
-// putInt puts a kind, a number and the end of the line into b, which has room for the longest of them, and returns where they end.
-// What follows them there is lost.
+// putInt puts a kind, a number and the end of the line into b, which has room for the longest of them, and returns where they
+// end. What follows them there is lost.
 func putInt(b []byte, at int, kind byte, n int64) int {
 	u := uint64(n)
 	if n < 0 {

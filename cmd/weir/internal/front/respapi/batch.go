@@ -31,7 +31,7 @@ func (c *conn) mayGather() bool {
 // begun returns the batch of the connection.
 func (c *conn) begun() *batch {
 	if c.batch == nil {
-		c.batch = c.s.batches.Get().(*batch) //nolint:errcheck,forcetypeassert // there is nothing else in the pool
+		c.batch = c.s.batches.Get().(*batch)
 	}
 	return c.batch
 }
