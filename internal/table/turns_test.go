@@ -35,7 +35,7 @@ func TestTurnsAreNoOtherCaller(t *testing.T) {
 				if (slot == nil) != (again == nil) || slot != nil && &slot[0] != &again[0] {
 					t.Fatalf("%d shards: found at %p, is at %p", shards, slot, again)
 				}
-				if want := !others[s.index] && int(s.index) < len(own); alone != want {
+				if want := !others[s.index] && int(s.index) < len(own.turns); alone != want {
 					t.Fatalf("%d shards: alone %v, want %v", shards, alone, want)
 				}
 				if alone {
@@ -50,6 +50,27 @@ func TestTurnsAreNoOtherCaller(t *testing.T) {
 		}
 		if alones == 0 {
 			t.Errorf("%d shards: never alone", shards)
+		}
+	}
+}
+
+// TestTurnsAreOfOneTable has a caller find keys of two tables, whose shards have the same numbers, while another caller locks those
+// of the second as often as the first caller has locked those of the first.
+func TestTurnsAreOfOneTable(t *testing.T) {
+	var own Turns
+	h := hash(1)
+	for turns := range 4 {
+		one, two := New(Options{Words: 1, Shards: 1, FreshAt: freshAt}), New(Options{Words: 1, Shards: 1, FreshAt: freshAt})
+		own.Begin()
+		first, second := one.Touch(h), two.Touch(h)
+		for range turns {
+			s, _, _ := own.Find(&first, h)
+			s.Unlock()
+			two.Lock(h).Unlock()
+		}
+		s, _, alone := own.Find(&second, h)
+		if s.Unlock(); alone != (turns == 0) {
+			t.Errorf("after %d turns of another caller: alone %v", turns, alone)
 		}
 	}
 }
