@@ -16,7 +16,6 @@ import (
 	"cel.dev/cel-go/ext"
 
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -69,8 +68,8 @@ type variable struct {
 
 // variables are all of them, in the order in which they are told.
 var variables = []variable{
-	text(nameMethod, policy.MethodText(), func(r *policy.Request) string { return keytext.CleanMethod(r.Method) }),
-	text(nameHost, policy.HostText(), func(r *policy.Request) string { return keytext.CleanHost(r.Host) }),
+	text(nameMethod, policy.MethodText(), (*policy.Request).CleanMethod),
+	text(nameHost, policy.HostText(), (*policy.Request).CleanHost),
 	text(namePath, policy.PathText(), (*policy.Request).CleanPath),
 	text(nameQuery, nil, func(r *policy.Request) string { return r.Query }),
 	text(nameRoute, policy.RouteText(), func(r *policy.Request) string { return r.Route }),
@@ -113,7 +112,7 @@ func itself(name string) string { return name }
 // headerOf is the first value of a header field.
 func headerOf(r *policy.Request, name string) (string, bool) {
 	if name == "Host" {
-		return keytext.CleanHost(r.Host), r.Host != ""
+		return r.CleanHost(), r.Host != ""
 	}
 	return r.HeaderValue(name)
 }

@@ -115,7 +115,7 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 	} {
 		host := strings.ReplaceAll(name, " ", "")
 		request := func(cost int64) *policy.Request {
-			return &policy.Request{Method: name, Host: host, Route: name, Cost: cost}
+			return &policy.Request{Method: strings.ToUpper(name), Host: host, Route: name, Cost: cost}
 		}
 		if err := ask(request(2)); err != nil || !v.Allowed || len(v.Parts) != 5 {
 			t.Fatalf("%s: %v, %+v", name, err, v)
@@ -136,13 +136,13 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 		}
 		// And where the store refuses: the owner has permits of another key.
 		other := request(2)
-		other.Method = name + "2"
+		other.Method = strings.ToUpper(name) + "2"
 		if err := ask(other); err != nil || !v.Allowed {
 			t.Errorf("%s: %v, %+v", name, err, v)
 		}
 		v.Release()
 		used += 2
-		other.Method = name + "3"
+		other.Method = strings.ToUpper(name) + "3"
 		if err := ask(other); err != nil || v.Allowed || v.Decision().Policy != "shared" {
 			t.Errorf("%s: %v, %+v", name, err, v)
 		}
@@ -166,7 +166,7 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 	if r[0].Durability != policy.DurabilityCluster || r[2].Durability != policy.DurabilityMemory || r[0].Unavailable+r[0].Unsettled != 0 {
 		t.Errorf("%+v", r)
 	}
-	x := e.Explain(&policy.Request{Method: "x", Host: "x", Route: "x"})
+	x := e.Explain(&policy.Request{Method: "X", Host: "x", Route: "x"})
 	if l := x.Limits[0]; l.Durability != policy.DurabilityCluster || l.Before != 4 || l.After != 3 || l.Consistency != policy.ConsistencyLocal {
 		t.Errorf("%+v", l)
 	}

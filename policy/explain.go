@@ -99,13 +99,12 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 	one := [1]*Request{r}
 	e.decide(ctx, one[:], ask{verb: peek}, &v)
 	s := v.work.snapshot
-	others := keytext.Readings(r.Path, r.RawPath)
-	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r, others)}
+	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r, r.allReadings())}
 	if rule := v.DeniedBy(0); rule != nil {
 		x.Denied = rule.Name
 	}
-	if others != nil {
-		x.Paths = append([]string{keytext.CleanPath(r.Path)}, others...)
+	if paths := keytext.Readings(r.Path, r.RawPath); paths != nil {
+		x.Paths = append([]string{keytext.CleanPath(r.Path)}, paths...)
 	}
 	d := v.Decision()
 	x.Reason, x.RetryAfter = d.Reason, d.RetryAfter
@@ -284,7 +283,7 @@ func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 		return ""
 	}
 	if it.reading > 0 {
-		r.readAs(int(it.reading), keytext.Readings(r.Path, r.RawPath))
+		r.readAs(int(it.reading), r.allReadings())
 	}
 	if it.rule != noRule {
 		s.index.Bind(&r.seen, it.rule)

@@ -561,7 +561,7 @@ func compareLimits(a, b weir.Limit) int {
 }
 
 // explainRules tells of each rule whether it matches, and why not.
-func (s *snapshot) explainRules(r *Request, others []string) []ExplainedRule {
+func (s *snapshot) explainRules(r *Request, others []reading) []ExplainedRule {
 	r.readAs(0, nil)
 	if r.Named != nil {
 		return []ExplainedRule{} // they are not asked

@@ -268,3 +268,58 @@ func TestHostsWithPorts(t *testing.T) {
 		}
 	}
 }
+
+// TestSpellingsFreeNobody: services differ about options and a:80:80. So what a rule allows to OPTIONS or to a, it does not allow to
+// these, as a service that takes them for something else would do that without a limit.
+func TestSpellingsFreeNobody(t *testing.T) {
+	when := func(method string, is bool) policy.Condition {
+		return condition{method, func(r *policy.Request) (bool, error) { return (r.CleanMethod() == method) == is, nil }}
+	}
+	for name, rule := range map[string]policy.Rule{
+		"exempt":                {Match: policy.Match{Methods: []string{"OPTIONS"}}, Exempt: true},
+		"exempt by a condition": {When: when("OPTIONS", true), Exempt: true},
+		"exempt host":           {Match: policy.Match{Hosts: []string{"free.example.com"}}, Exempt: true},
+		"final":                 {Match: policy.Match{Methods: []string{"OPTIONS"}}, Limits: uses("many"), Final: true},
+	} {
+		for _, spelled := range []struct {
+			method, host string
+			frees        bool
+		}{
+			{"OPTIONS", "free.example.com", true}, {"options", "free.example.com:80:80", false}, {"Options", "FREE.example.com::", false},
+		} {
+			rule.Name = "first"
+			e := engine(t, &policy.Set{
+				Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1))}, {Name: "many", Limits: one(perHour(1000))}},
+				Rules:    []policy.Rule{rule, {Name: "all", Limits: uses("one")}},
+			})
+			for i := range 2 {
+				r := sent(t, "/")
+				r.Method, r.Host = spelled.method, spelled.host
+				want := i == 0 || spelled.frees
+				if x := e.Explain(&r); x.Allowed != want {
+					t.Errorf("%s, %v: explained as allowed %t", name, spelled, x.Allowed)
+				}
+				if v := take(e, r); v.Allowed != want {
+					t.Errorf("%s, %v: allowed %t", name, spelled, v.Allowed)
+				}
+			}
+		}
+	}
+	e := engine(t, &policy.Set{Rules: []policy.Rule{{Name: "get alone", When: when("GET", false), Deny: true}}})
+	for method, want := range map[string]bool{"GET": true, "get": false, "POST": false} {
+		r := sent(t, "/")
+		r.Method = method
+		if v := take(e, r); v.Allowed != want || (e.Denies(&r) == nil) != want {
+			t.Errorf("%s: allowed %t", method, v.Allowed)
+		}
+	}
+}
+
+// condition is true where holds says so.
+type condition struct {
+	name  string
+	holds func(r *policy.Request) (bool, error)
+}
+
+func (c condition) Holds(r *policy.Request) (bool, error) { return c.holds(r) }
+func (c condition) String() string                        { return c.name }

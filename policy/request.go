@@ -13,8 +13,8 @@ import (
 type Request struct {
 	// Protocol is what the request came by in lower case, such as "http" or "grpc".
 	Protocol string
-	// Method is the method of HTTP. Rules and keys see it in upper case, as many services take post for POST. For gRPC it is
-	// POST.
+	// Method is the method of HTTP, in upper case; for gRPC it is POST. Another spelling can be read in two ways, as many
+	// services take post for POST: rules are asked about both, as about the ways to read a path.
 	Method string
 	// Host is the host that was asked, with its port or without.
 	Host string
@@ -61,7 +61,16 @@ func (r *Request) CleanPath() string { return r.view().CleanPath() }
 // PathValue is the part of the path at a wildcard of the pattern of the current rule, "" if there is none of this name.
 func (r *Request) PathValue(name string) string { return r.view().PathValue(name) }
 
-func (r *Request) cleanHost() string { return r.view().CleanHost() }
+// CleanHost is the host as rules see it: in lower case and without port.
+func (r *Request) CleanHost() string { return r.view().CleanHost() }
+
+// CleanMethod is the method as rules see it: in upper case, or as it was sent while an [Engine] asks about that.
+func (r *Request) CleanMethod() string {
+	if r.view().Method == r.Method {
+		return r.Method
+	}
+	return keytext.CleanMethod(r.Method)
+}
 
 // view is what conditions see of the request. What was noted of another path or host is not trusted.
 func (r *Request) view() *match.View {
@@ -71,20 +80,63 @@ func (r *Request) view() *match.View {
 	return &r.seen
 }
 
-// readAs makes the path that of a reading. 0 is the usual one, and the others are those of readings, from 1 on. It forgets all
-// that was noted of an earlier request.
-func (r *Request) readAs(reading int, others []string) {
+// reading is a way in which servers may read a request.
+type reading struct {
+	path  string
+	usual bool // the path is read as usual
+	sent  bool // the method and the host are read as they were sent
+}
+
+// readAs makes what rules see that of a reading. 0 is the usual one, and the others are those of readings, from 1 on. It forgets
+// all that was noted of an earlier request.
+func (r *Request) readAs(at int, others []reading) {
 	v := &r.seen // in place, as a View is large
 	*v = match.View{}
 	v.Protocol, v.Method, v.Host = r.Protocol, keytext.CleanMethod(r.Method), r.Host
 	v.Path, v.Route, v.Header, v.Client = r.Path, r.Route, r.Header, r.Client
-	if reading > 0 {
-		r.seen.ReadAs(others[reading-1])
+	if at == 0 {
+		return
+	}
+	if others[at-1].sent {
+		if v.Method = r.Method; keytext.HasSeveralPorts(r.Host) {
+			v.ReadHostAs(keytext.WholeHost(r.Host))
+		}
+	}
+	if !others[at-1].usual {
+		v.ReadAs(others[at-1].path)
 	}
 }
 
-// readings returns the other ways to read the path, nil for a path that all servers read alike or that nothing has looked at.
-func (r *Request) readings() []string { return r.seen.Readings(r.RawPath) }
+// readings returns the other ways to read the request, nil for one that all servers read alike, as far as rules have looked at
+// it.
+func (r *Request) readings() []reading {
+	if !r.isRespelled() {
+		return ofPaths(nil, r.seen.Readings(r.RawPath), false)
+	}
+	return r.allReadings()
+}
+
+// allReadings is readings, whatever rules have looked at. The first of them are the same.
+func (r *Request) allReadings() []reading {
+	paths := keytext.Readings(r.Path, r.RawPath)
+	all := ofPaths(nil, paths, false)
+	if r.isRespelled() {
+		all = ofPaths(append(all, reading{usual: true, sent: true}), paths, true)
+	}
+	return all
+}
+
+func ofPaths(all []reading, paths []string, sent bool) []reading {
+	for _, path := range paths {
+		all = append(all, reading{path: path, sent: sent})
+	}
+	return all
+}
+
+// isRespelled reports whether services may take the method or the host for another one.
+func (r *Request) isRespelled() bool {
+	return keytext.CleanMethod(r.Method) != r.Method || keytext.HasSeveralPorts(r.Host)
+}
 
 // cost is Cost with its default.
 func (r *Request) cost() int64 {

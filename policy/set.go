@@ -98,7 +98,7 @@ type Limit struct {
 // Lockout locks out a key, for a while, after many refusals. Only refusals by the limits of its policy count, if its mode is
 // ModeEnforce, and not those of requests that ask for more than there ever is. While a lockout lasts, nothing is taken, and
 // nothing counts towards the next one. A key is remembered as long as its refusals count or it is locked out, at most MaxKeys of
-// them at a time, with up to 270 bytes each (TestBytesPerLockout).
+// them at a time, with up to 280 bytes each (TestBytesPerLockout).
 type Lockout struct {
 	// Refusals is how many refusals within Within lead to a lockout: from 1 to 65535. They are counted exactly up to 33, and
 	// as refusals come to a key that had none for Within. Of more than 33 at most a sixteenth may be missed

@@ -41,7 +41,9 @@ func TestSharedAndLocalAreAllOrNothing(t *testing.T) {
 		"wait reserve": func(r *policy.Request) error { return verdictOf(e.WaitReserve(t.Context(), r, v), v) },
 	} {
 		host := strings.ReplaceAll(name, " ", "")
-		request := func(cost int64) *policy.Request { return &policy.Request{Method: name, Host: host, Cost: cost} }
+		request := func(cost int64) *policy.Request {
+			return &policy.Request{Method: strings.ToUpper(name), Host: host, Cost: cost}
+		}
 		if err := ask(request(2)); err != nil || !v.Allowed {
 			t.Fatalf("%s: %v, %+v", name, err, v)
 		}

@@ -70,8 +70,8 @@ var (
 		return clientip.Prefixes{}.Mask(client).AppendTo(b)
 	})
 	methodText = simple("request.method",
-		func(r *Request) string { return keytext.CleanMethod(r.Method) }, func(r *Request, word string) { r.Method = word })
-	hostText  = simple("request.host", (*Request).cleanHost, func(r *Request, word string) { r.Host = word })
+		(*Request).CleanMethod, func(r *Request, word string) { r.Method = word })
+	hostText  = simple("request.host", (*Request).CleanHost, func(r *Request, word string) { r.Host = word })
 	pathText  = simple("request.path", (*Request).CleanPath, func(r *Request, word string) { r.Path = word })
 	routeText = simple("request.route",
 		func(r *Request) string { return r.Route }, func(r *Request, word string) { r.Route = word })

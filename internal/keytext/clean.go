@@ -68,16 +68,23 @@ func CleanHost(h string) string {
 		if end := strings.IndexByte(h, ']'); end > 0 {
 			h = h[1:end]
 		}
-	} else if i := strings.IndexByte(h, ':'); i >= 0 && (i == strings.LastIndexByte(h, ':') || !isAddress(h)) {
-		h = h[:i] // also of a:80:80, which services take for a
+	} else if i := strings.IndexByte(h, ':'); i >= 0 && (i == strings.LastIndexByte(h, ':') || HasSeveralPorts(h)) {
+		h = h[:i] // also of a:80:80, which some services take for a
 	}
-	return strings.ToLower(strings.TrimSuffix(h, "."))
+	return WholeHost(h)
 }
 
-// isAddress reports whether a host with several colons is an IPv6 address without brackets.
-func isAddress(h string) bool {
+// WholeHost is CleanHost that cuts nothing off but the dot at the end.
+func WholeHost(h string) string { return strings.ToLower(strings.TrimSuffix(h, ".")) }
+
+// HasSeveralPorts reports whether a host has several colons and is no IPv6 address: services differ about what it is.
+func HasSeveralPorts(h string) bool {
+	i := strings.IndexByte(h, ':')
+	if i < 0 || h[0] == '[' || i == strings.LastIndexByte(h, ':') {
+		return false
+	}
 	_, err := netip.ParseAddr(h)
-	return err == nil
+	return err != nil
 }
 
 // isCleanHost reports whether a host has nothing that CleanHost might change, which it tells by its bytes.

@@ -126,6 +126,9 @@ func (v *View) Readings(raw string) []string {
 	return keytext.Readings(v.Path, raw)
 }
 
+// ReadHostAs makes the clean host another one.
+func (v *View) ReadHostAs(host string) { v.host, v.hostRead = host, true }
+
 // ReadAs makes the clean path one of the others that Readings has returned.
 func (v *View) ReadAs(reading string) {
 	v.path, v.pathRead, v.pattern, v.unbound = reading, true, nil, nil

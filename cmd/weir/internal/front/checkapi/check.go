@@ -208,5 +208,5 @@ func (h *Handler) wait(
 	return !h.waiting.For(ctx, how.wait, q, v, decide)
 }
 
-// EndWaiting answers those who wait for permits that the server ends. From now on nobody waits.
+// EndWaiting tells callers that wait for permits that the server ends. From now on no caller waits.
 func (h *Handler) EndWaiting() { h.waiting.End() }
