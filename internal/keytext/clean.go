@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // CleanPath resolves empty and dot segments, so that a path has one spelling. A slash at the end stays, and so do the empty path
@@ -55,8 +56,14 @@ func isDots[S string | []byte](p S) bool {
 }
 
 // CleanMethod is a method in upper case: methods are told apart by case, but many services (Django, Werkzeug) run the handler of
-// POST for post. It allocates only if the method is not in upper case.
-func CleanMethod(m string) string { return strings.ToUpper(m) }
+// POST for post. One that is not UTF-8 stays as it is. It allocates only if the method is not in upper case.
+func CleanMethod(m string) string {
+	upper := strings.ToUpper(m)
+	if upper != m && !utf8.ValidString(m) {
+		return m
+	}
+	return upper
+}
 
 // CleanHost is a host in lower case without port, brackets and the dot at its end. It allocates only if it is not in lower
 // case.
