@@ -2,19 +2,23 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/examples/postgres"
 	"github.com/weirhq/weir/store"
 )
 
-// Three lines make a database a store of limits. What comes after them is the same for every store.
+// Four lines make a database a store of limits. What comes after them is the same for every store.
 func Example() {
 	ctx := context.Background()
-	db, err := sql.Open("pgx", shared.url())
+	pool, err := pgxpool.New(ctx, shared.url())
 	orPanic(err)
+	defer pool.Close()
+	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
 	_, err = db.ExecContext(ctx, postgres.Schema)
 	orPanic(err)

@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/weirhq/weir/examples/postgres"
 )
@@ -28,6 +29,7 @@ type server struct {
 	args  []string
 	as    *syscall.SysProcAttr // whose processes they are
 	admin *sql.DB
+	end   func() // closes admin
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when cmd has ended; nil if it was not started
 
@@ -43,7 +45,7 @@ func newServer(args ...string) (*server, error) {
 		return nil, err
 	}
 	s := &server{dir: dir, args: args}
-	if s.admin, err = s.open(); err != nil {
+	if s.admin, s.end, err = s.open(); err != nil {
 		return nil, err
 	}
 	if err = errors.Join(s.ownDirectory(), s.initialize(), s.start()); err != nil {
@@ -170,25 +172,24 @@ func (s *server) ping() error {
 // url is what the tests open.
 func (s *server) url() string { return "host=" + s.dir + " user=weir dbname=postgres" }
 
-// open is a handle to the database, as a process has it.
-func (s *server) open() (*sql.DB, error) {
-	db, err := sql.Open("pgx", s.url())
+// open is a handle to the database, as a process has it: over a pool, as README.md says.
+func (s *server) open() (db *sql.DB, end func(), err error) {
+	pool, err := pgxpool.New(context.Background(), s.url()+" pool_max_conns=32")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	db.SetMaxOpenConns(32)
-	db.SetMaxIdleConns(32)
-	return db, nil
+	db = stdlib.OpenDBFromPool(pool)
+	return db, func() { _ = db.Close(); pool.Close() }, nil
 }
 
 // locks are locks over a handle of their own.
 func (s *server) locks(tb testing.TB) postgres.Locks {
 	tb.Helper()
-	db, err := s.open()
+	db, end, err := s.open()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = db.Close() })
+	tb.Cleanup(end)
 	return postgres.Locks{DB: db}
 }
 
@@ -263,7 +264,7 @@ func (s *server) kill() error {
 
 // stop ends the server at once, whatever state it is in, and removes all that it has written.
 func (s *server) stop() {
-	_ = s.admin.Close()
+	s.end()
 	if s.ended != nil {
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 		_ = s.cmd.Process.Signal(syscall.SIGCONT)
