@@ -1,10 +1,12 @@
 package accesslog
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 )
@@ -33,11 +35,17 @@ func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 // noon is the time that the tables write as 01/Jul/2024:12:00:00 +0000.
 var noon = time.Date(2024, time.July, 1, 12, 0, 0, 0, time.UTC).UnixNano()
 
+// buffers are those of readers before: one of a MiB for each line would be most of what a test of many lines does.
+var buffers = sync.Pool{New: func() any { return NewReader(nil).lines }}
+
 // readAll returns what a reader finds in text, which must end without an error.
 func readAll(t testing.TB, text []byte) ([]entry, *Reader) {
 	t.Helper()
 	var entries []entry
-	r := NewReader(bytes.NewReader(text))
+	lines, _ := buffers.Get().(*bufio.Reader)
+	defer buffers.Put(lines)
+	lines.Reset(cached{bytes.NewReader(text)})
+	r := &Reader{lines: lines}
 	for {
 		var rec Record
 		err := r.Next(&rec)
