@@ -130,8 +130,8 @@ func play(random *rand.Rand, b bounds.Bucket, n int, certain bool) (p played) {
 	return p
 }
 
-// TestNoFalseAlarm: whatever a bucket that keeps to its limit does, nothing is found; and one permit that was granted from
-// nothing, or refused although it was there by more than what nobody can know, is found.
+// TestNoFalseAlarm: a bucket that keeps its limit is never reported. One permit too many is, and so is a refusal while a permit
+// was certainly there.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

@@ -1,7 +1,6 @@
-// Package bounds tells from what clients saw whether a limit was kept: that no more was granted than there was, and that
-// nobody was refused while there was enough. It knows of every answer only when it was asked for and when it had arrived; what
-// it finds is so wherever in between the decision was made, so that it never takes a slow network or a busy machine for a
-// fault.
+// Package bounds checks, from what clients saw, whether a server kept a limit: it allowed no more than there was, and refused
+// nothing while there was enough. Of each answer it knows only when the request was sent and when the answer arrived. It reports
+// a fault only if there is one wherever in between the decision was made, so a slow network or a busy machine is never a fault.
 package bounds
 
 import "time"
@@ -37,7 +36,7 @@ const (
 	Granted Kind = iota
 	// Refused is a request for N permits that a client was told are not there.
 	Refused
-	// Maybe is up to N permits that were taken, if at all, by a request that nobody knows the answer of.
+	// Maybe is up to N permits that a request whose answer was lost may have taken.
 	Maybe
 	// Charged is N permits that were taken whether they were there or not.
 	Charged
@@ -76,7 +75,7 @@ func (k Kind) restores() bool { return k == Returned || k == Lapsed || k == Unhe
 
 // Breach is a bound that does not hold. The zero value is none.
 type Breach struct {
-	// Permits is how many were granted too many, or were missing where somebody was refused.
+	// Permits is how many were allowed too many, or refused although they were there.
 	Permits float64 `json:"permits"`
 	// From and To is the time in which that was so.
 	From time.Duration `json:"from"`

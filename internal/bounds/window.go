@@ -121,8 +121,8 @@ func (w Window) inSpans(granted, events []Event) (worst Breach) {
 	return worst
 }
 
-// Lost implements [Limit]. A permit is back one window after it was taken, at the latest: whoever is refused is so by what may
-// have been taken since.
+// Lost implements [Limit]. A permit is back one window after it was taken, at the latest: only what may have been taken since
+// then can be the reason of a refusal.
 func (w Window) Lost(events []Event) (worst Breach) {
 	var taken, back []Event
 	for i := range events {

@@ -91,7 +91,7 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Listens waits until somebody listens on address.
+// Listens waits until the process accepts connections at address.
 func (p *Process) Listens(address string) {
 	p.tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -125,15 +125,15 @@ const (
 	mostPorts = 22_000
 )
 
-// FreeAddress is an address of this machine on which nobody listens. The system gives its port to nobody, neither to those who
-// connect nor to those who listen on any that is free: it is still free when a program that was just started listens there.
+// FreeAddress is an address of this machine that is free, and stays free until the program that is started next listens there:
+// the system does not give its port to connections, nor to listeners that want any port.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
 	for range mostPorts {
 		address := fmt.Sprint("127.0.0.1:", firstPort+lastPort.Add(1)%mostPorts)
 		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", address)
 		if err == nil {
-			_ = l.Close() // nobody was heard
+			_ = l.Close() // it had no connection
 			return address
 		}
 	}

@@ -237,13 +237,13 @@ func (c *durableCluster) startMember(m memberOptions, ready chan<- error) error 
 
 var errMember = errors.New("a program that measures durable limits must call ServeMember first")
 
-// The ports of members: those that a system gives by itself, to whoever connects or listens on any, are above them.
+// The ports of members. Those that a system chooses by itself, for connections or for listeners that want any port, are above.
 const (
 	firstPort = 10_000
 	mostPorts = 22_000
 )
 
-// freePeers are URLs of ports at which nobody listens, nor will before the members do.
+// freePeers are URLs of ports that are free, and stay free until the members listen there.
 func freePeers(ctx context.Context, names ...string) (map[string]string, error) {
 	peers := map[string]string{}
 	var taken []net.Listener // until there is one for each name, so that no two get the same port

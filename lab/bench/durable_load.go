@@ -261,13 +261,13 @@ type durableIdle struct {
 	idle            int64         // writes in that time
 }
 
-// quietTime is how long a limit is watched for which nobody asks.
+// quietTime is how long an idle limit is watched.
 const quietTime = 2 * time.Second
 
 // settled is how long nothing was written when the last write of a busy time is over.
 const settled = time.Second
 
-// rest measures what is written of a limit for which nobody asks any more.
+// rest measures what is written for a limit that is idle after a busy time.
 func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Duration, h *histogram) (i durableIdle, err error) {
 	s := durableSubjects()[1]
 	n, end, err := l.node(ctx, c, s)

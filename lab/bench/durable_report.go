@@ -53,7 +53,7 @@ type DurableFloor struct {
 	P99       float64 `json:"p99_ns"`
 }
 
-// DurableIdle is what was written of a limit that was busy, and for which nobody asked then: of all rounds.
+// DurableIdle is what was written for a limit while it was busy, and while it was idle afterwards: in all rounds.
 type DurableIdle struct {
 	Kind    string  `json:"cluster"`
 	Callers int     `json:"callers"`

@@ -17,8 +17,8 @@ type word struct {
 	_ [56]byte
 }
 
-// clockAndSwap is the least that a limiter does which keeps its state in one word: it reads the clock, and swaps the
-// word for one that depends on the time, again if somebody else was faster.
+// clockAndSwap is the minimum of work for a limiter whose state is one word: read the clock, and swap the word for one that
+// depends on the time; once more if another goroutine was faster.
 func clockAndSwap() Subject {
 	return Subject{
 		By: "clock+CAS", Call: "time.Since(epoch); word.Load(); word.CompareAndSwap(old, new)",

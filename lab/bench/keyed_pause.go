@@ -170,14 +170,14 @@ func cleanOnce(s keyedSubject, more []string, idle time.Duration) (*histogram, f
 	runtime.GC()
 	filled := liveHeap() - before
 	switch {
-	case l.takeN != nil: // whoever removes keys when others come
+	case l.takeN != nil: // removes keys when others come
 		if granted := l.timeEach(more, h); granted != n {
 			return h, 0, fmt.Errorf("bench: %s granted %d of %d keys that came when it was full", s.By, granted, n)
 		}
 		if l.tracked != nil && l.tracked() > n {
 			return h, 0, fmt.Errorf("bench: %s tracks %d keys, more than %d", s.By, l.tracked(), n)
 		}
-	case l.clean != nil: // whoever has to be told
+	case l.clean != nil: // removes keys only when it is called
 		<-time.After(idle + idle/4)
 		done := new(atomic.Bool)
 		go func() {

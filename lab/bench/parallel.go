@@ -41,7 +41,7 @@ func (m *meeting) await(i int) {
 		p := processor()
 		known := p >= 0
 		if m.crowded() {
-			known = true // they have all processors, whoever is on which
+			known = true // together they have all processors
 			runtime.Gosched()
 		}
 		if p < 0 || m.crowded() {

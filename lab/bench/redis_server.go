@@ -57,7 +57,7 @@ func startRedisBy(ctx context.Context, start func(cmd *exec.Cmd) error, args ...
 	if s.dir, err = os.MkdirTemp("", "weir-bench-redis-"); err != nil {
 		return s, fmt.Errorf("bench: a directory for redis-server: %w", err)
 	}
-	// Between the look for a port and the server's own somebody else may take it: then another one is tried.
+	// Another process may take the port between the look for a free one and the start of the server. Then another port is tried.
 	for range 5 {
 		if err = s.launch(ctx, program); err == nil {
 			return s, nil

@@ -23,8 +23,8 @@ func testRedis(t *testing.T) *redisServer {
 	return s
 }
 
-// TestRedisSubjectsLimit asks everybody for two keys of which each has some permits: a limiter that granted everything, or mixed the
-// keys up, would be fast for nothing.
+// TestRedisSubjectsLimit takes from two keys with every subject: one that allowed everything, or mixed the keys up, would be
+// fast for nothing.
 func TestRedisSubjectsLimit(t *testing.T) {
 	server := testRedis(t)
 	l := redisLoad{name: "test", keys: 2, callers: 1, budget: budget{64, 24 * time.Hour, 64}}
@@ -70,7 +70,7 @@ func TestRedisSubjectsLimit(t *testing.T) {
 	}
 }
 
-// TestRedisSample measures everybody with several callers, for too short a time to learn anything.
+// TestRedisSample measures every subject with several callers, for too short a time to learn anything.
 func TestRedisSample(t *testing.T) {
 	server := testRedis(t)
 	l := redisLoad{name: "test", keys: 4, callers: 8, budget: budget{plenty, time.Second, plenty}}

@@ -79,7 +79,7 @@ func ruleRequest(rng *rand.Rand, rules int) (r policy.Request, i int) {
 	return r, i
 }
 
-// rulePart is a batch of requests, and what one goroutine needs to decide on them: nobody else has it meanwhile.
+// rulePart is a batch of requests, and what one goroutine needs to decide on them. It belongs to one goroutine at a time.
 type rulePart struct {
 	requests []policy.Request
 	rules    []string // the name of the rule that holds for each

@@ -30,8 +30,8 @@ type StreamResult struct {
 // streamCallers wait at a time.
 const streamCallers = 64
 
-// streams are what streamCallers wait for: permits are plentiful, but there is always a queue. With a burst of 1 the
-// permits are lost that come while a late timer keeps everybody waiting and that are more than those who wait.
+// streams are what streamCallers wait for: permits are plentiful, but there is always a queue. With a burst of 1, a late timer
+// loses the permits that come while all callers wait for it, as far as they are more than the callers.
 var streams = []budget{{100_000, time.Second, 1000}, {100_000, time.Second, 1}}
 
 // streamed is one that goroutines wait for, again and again.

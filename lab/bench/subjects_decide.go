@@ -9,7 +9,7 @@ import (
 
 // The loops of this file want more than yes or no: a decision, a wait that may be needed, or a cost to settle.
 
-// waitingContext is a context as a server has one for each request: it can be canceled, and nobody does.
+// waitingContext is a context as a server has one for each request: it can be canceled, and never is.
 var waitingContext, _ = context.WithCancel(context.Background())
 
 func weirTryAcquire(b budget) Subject {

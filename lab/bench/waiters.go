@@ -16,8 +16,8 @@ type WaitersResult struct {
 	Floor bool   `json:"floor"`
 	// Last is when the last of those who stayed was served, in seconds after the first had come.
 	Last float64 `json:"last_seconds"`
-	// Served are those who were, Overtaken those of them who were served after somebody who had come later, and
-	// FarOvertaken those of them who were served more than one permit later than somebody who had come later.
+	// Served is how many callers were served. Overtaken is how many of them came before a caller that was served earlier, and
+	// FarOvertaken how many of those were served more than one permit after it.
 	Served       int `json:"served"`
 	Overtaken    int `json:"overtaken"`
 	FarOvertaken int `json:"far_overtaken"`

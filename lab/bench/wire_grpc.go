@@ -35,7 +35,7 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
 }
 
-// Unmarshal copies a message if anybody wants it.
+// Unmarshal copies a message if the caller wants it.
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if b, ok := v.(*[]byte); ok {
 		*b = data.Materialize()

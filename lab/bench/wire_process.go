@@ -19,12 +19,12 @@ type wireProcess struct {
 	cmd   *exec.Cmd
 	guard *exec.Cmd // kills the server if this process ends without doing so
 	leash io.WriteCloser
-	lines chan string // what it says, as far as somebody reads it
+	lines chan string // its output, as long as there is a reader
 	tail  lastLines
 	read  sync.WaitGroup
 }
 
-// wireLines is how many lines are kept until somebody reads them: more than there are before a server is ready.
+// wireLines is how many lines are kept until they are read: more than a server prints before it is ready.
 const wireLines = 64
 
 // lastLines are the last ones that a process has said, for errors.
@@ -88,7 +88,7 @@ func (p *wireProcess) listen(out *os.File) {
 		p.tail.add(s.Text())
 		select {
 		case p.lines <- s.Text():
-		default: // nobody wants to know any more
+		default: // there is no reader any more
 		}
 	}
 	_, _ = io.Copy(io.Discard, out) // after a line that is too long

@@ -32,7 +32,7 @@ const (
 // wireKey is what keys begin with.
 const wireKey = "key:"
 
-// The limit of every key: so high that it refuses nobody, and so slow that no key is forgotten before the end.
+// The limit of every key: so high that it refuses no request, and so slow that no key is forgotten before the end.
 const (
 	wireBurst  = 1_000_000
 	wirePeriod = 1000 // seconds, in each of which one permit comes back

@@ -59,7 +59,7 @@ func TestWireSections(t *testing.T) {
 	}
 }
 
-// TestWireServersEnd looks at what is left of a server that is stopped, and of one whose measurement nobody wants any more.
+// TestWireServersEnd stops a server, and cancels the measurement of another one: neither leaves anything behind.
 func TestWireServersEnd(t *testing.T) {
 	place, why := wirePlaces()
 	if why != "" {

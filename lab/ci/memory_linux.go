@@ -52,7 +52,7 @@ func hasRoom(directory string, room uint64) bool {
 		is.Bavail*uint64(is.Bsize) >= room && (is.Files == 0 || is.Ffree >= fewFiles)
 }
 
-// isCleared reports whether somebody may remove what is in /dev/shm: systemd-logind does when a user logs out, unless that is one
+// isCleared reports whether the system may remove what is in /dev/shm: systemd-logind does when a user logs out who is not one
 // of the system.
 func isCleared() bool {
 	const firstUser = 1000
@@ -62,7 +62,7 @@ func isCleared() bool {
 	return err == nil && os.Getuid() >= firstUser
 }
 
-// makeDirectory makes one that whoever finds it can tell from one that was left behind: it is locked.
+// makeDirectory makes a directory and locks it. A directory without a lock is one that was left behind.
 func makeDirectory(ctx context.Context, parent string) (directory string, remove func()) {
 	directory, err := os.MkdirTemp(parent, memoryName)
 	if err != nil {
@@ -90,7 +90,7 @@ func makeDirectory(ctx context.Context, parent string) (directory string, remove
 	return directory, remove
 }
 
-// lock locks a directory until unlock, or the end of the process. With LOCK_NB in how it fails if somebody else has locked it.
+// lock locks a directory until unlock, or the end of the process. With LOCK_NB in how it fails if another process has the lock.
 func lock(directory string, how int) (unlock func(), err error) {
 	fd, err := syscall.Open(directory, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -106,8 +106,8 @@ func lock(directory string, how int) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// makeUsable has everybody write to a directory, as servers that do not run as root have their files below it, and proves that
-// programs can be executed there.
+// makeUsable lets every user write to a directory, as servers that do not run as root have their files below it. It fails if
+// programs cannot be executed there.
 func makeUsable(ctx context.Context, directory string) error {
 	const patience = time.Minute
 

@@ -35,8 +35,8 @@ type refusals []time.Duration
 
 const moment = time.Millisecond
 
-// How closely refusals must follow each other: a limit whose burst is a quarter of a second's permits is not full after stall. Whoever
-// counts how often a sliding window has been used up needs to know more exactly when that was.
+// How closely refusals must follow each other. A limit whose burst is the permits of a quarter of a second is not full again
+// after stall. How often a sliding window was used up must be known more exactly.
 const closely, stall = 20 * time.Millisecond, 200 * time.Millisecond
 
 // note asks, and notes the time if the answer is no, unless the machine did something else meanwhile.

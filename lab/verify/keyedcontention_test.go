@@ -210,7 +210,7 @@ func TestKeyedContentionOnConcurrency(t *testing.T) {
 }
 
 // TestKeyedContentionOnFullTable fills a table with keys that are exhausted for a day, and sends others from 64 goroutines: not
-// one gets in, nobody's state is lost, and no more keys than may be are ever tracked.
+// one gets in, no state is lost, and no more keys than MaxKeys are ever tracked.
 func TestKeyedContentionOnFullTable(t *testing.T) {
 	const maxKeys, burst = 5000, 3
 	for _, whenFull := range []bool{false, true} {

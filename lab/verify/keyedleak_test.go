@@ -15,8 +15,8 @@ import (
 	"github.com/weirhq/weir/keyset"
 )
 
-// TestKeyedCloseAnswersEverybody closes a limiter while callers come for keys and wait for them, and others override, restore and
-// settle. TestMain sees that nobody is left.
+// TestKeyedCloseAnswersEverybody closes a limiter while callers come for keys and wait for them, and others override, restore
+// and settle: every call returns. TestMain finds those that do not.
 func TestKeyedCloseAnswersEverybody(t *testing.T) {
 	for round := range 30 {
 		k := must(weir.NewKeyed[int](weir.TokenBucket(weir.PerHour(1), 2), weir.KeyedOptions{QueueLimit: 100}))
@@ -63,8 +63,8 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 	}
 }
 
-// TestKeyedNoWaiterIsLost has callers arrive for a few keys, give up and finish at random, until everybody has an answer and
-// everything is back.
+// TestKeyedNoWaiterIsLost has callers arrive for a few keys, give up and finish at random. In the end every call has returned,
+// and every permit is back.
 func TestKeyedNoWaiterIsLost(t *testing.T) {
 	for _, order := range []bool{false, true} {
 		t.Run(strconv.FormatBool(order), func(t *testing.T) {

@@ -65,8 +65,8 @@ type carrier[S, A any] interface {
 	Carry(old A, s S, now int64) S
 }
 
-// keyedModel is a key under the limit of base, or that of other while it is overridden. If callers may wait, whoever does not
-// may be refused though there are permits.
+// keyedModel is a key under the limit of base, or that of other while it is overridden. If callers may wait, one that does not
+// wait may be refused though there are permits.
 func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return keyedState[S]{reset: true} },
@@ -405,7 +405,7 @@ func (p *keyedPlay) client(client int, rng *rand.Rand) {
 	}
 }
 
-// wait waits for permits, until they come or somebody gives up for the caller.
+// wait waits for permits, until they come or the context is canceled.
 func (p *keyedPlay) wait(name string, n int64, rng *rand.Rand) weir.Lease {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -68,9 +68,8 @@ func TestThousandWaiters(t *testing.T) {
 	})
 }
 
-// TestNoWaiterIsLost has callers of all kinds arrive, give up and finish at random under real concurrency, until
-// everybody has an answer and everything is back. A lost wake-up would leave a caller waiting for ever, and a lost
-// permit would be missing in the end.
+// TestNoWaiterIsLost has callers of all kinds arrive, give up and finish at random under real concurrency. In the end every call
+// has returned, and every permit is back: a lost wake-up would leave a caller waiting for ever.
 func TestNoWaiterIsLost(t *testing.T) {
 	t.Parallel()
 	for _, order := range []bool{false, true} {

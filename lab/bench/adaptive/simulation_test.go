@@ -112,8 +112,8 @@ func TestSimulationIsRepeatable(t *testing.T) {
 	}
 }
 
-// TestServiceWithoutOverload compares the simulation with what is known of it: with one worker per request and no limit
-// nobody waits.
+// TestServiceWithoutOverload compares the simulation with what is known of it: with one worker per request and no limit, no
+// request waits.
 func TestServiceWithoutOverload(t *testing.T) {
 	s := adaptive.Standard()
 	s.Workers, s.Degraded, s.Spread = 10_000, 10_000, 0

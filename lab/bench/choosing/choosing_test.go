@@ -37,7 +37,7 @@ func TestBurstsShowWhatIsSaid(t *testing.T) {
 	}
 }
 
-// TestQueuesShowWhatIsSaid: nobody is served out of turn, nobody waits longer than he is ready to, and the rate holds.
+// TestQueuesShowWhatIsSaid: no request is served out of turn or waits longer than its max wait, and the rate is kept.
 func TestQueuesShowWhatIsSaid(t *testing.T) {
 	lines, err := choosing.Queues()
 	if err != nil {

@@ -118,7 +118,7 @@ func queue(clock *manualclock.Clock, bucket *weir.Limiter) ([]Fate, error) {
 	return fates, nil
 }
 
-// undecided reports whether nobody was answered or has begun to wait between two looks.
+// undecided reports whether no call has returned or begun to wait between two looks.
 func undecided(before, now weir.Stats) bool {
 	return now.Waiters == before.Waiters && now.Granted+now.Refused == before.Granted+before.Refused
 }

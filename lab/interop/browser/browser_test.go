@@ -20,7 +20,7 @@ var patience = 2 * time.Minute
 
 var closeBrowser = func() {}
 
-// startBrowser starts the one browser of all tests. It has an empty profile, and asks nobody in the network for anything.
+// startBrowser starts the one browser of all tests. It has an empty profile, and connects to the servers of the tests only.
 var startBrowser = sync.OnceValues(func() (context.Context, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {

@@ -101,7 +101,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// smaller is a picture in 256 colours: of a page of text nobody sees a difference.
+// smaller is a picture in 256 colours: a page of text looks the same.
 func smaller(picture []byte) ([]byte, error) {
 	from, err := png.Decode(bytes.NewReader(picture))
 	if err != nil {
@@ -138,7 +138,7 @@ func smaller(picture []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// unlike reports whether anybody sees the difference of two colours.
+// unlike reports whether a reader sees the difference of two colours.
 func unlike(a, b color.Color) bool {
 	r, g, bl, _ := a.RGBA()
 	x, y, z, _ := b.RGBA()

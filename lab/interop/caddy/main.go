@@ -1,7 +1,7 @@
 //go:build caddy
 
-// Caddy is the server of that name with those of its parts that the tests need. It takes minutes to build, so it is left
-// out where nobody asks for it: the tests build it with its tag, and without the race detector.
+// Caddy is the server of that name with only those of its parts that the tests need. It takes minutes to build. So it is built
+// only for those tests, with its tag and without the race detector.
 package main
 
 import (

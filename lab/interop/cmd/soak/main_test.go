@@ -41,7 +41,7 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestForged: one permit that nobody was granted, or that was refused although it was there, is found among all others.
+// TestForged: the report finds one permit that was allowed but never there, or refused although it was there.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"minted", "lost"} {

@@ -95,14 +95,14 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// FreePorts are ports of the loopback interface that nobody listens on now, and that no connection is given by the system:
-// servers are started again on the same ones.
+// FreePorts are ports of the loopback interface that are free, and that the system gives to no connection: servers are started
+// again on the same ones.
 func FreePorts(ctx context.Context, n int) ([]int, error) {
 	var ports []int
 	var listeners []net.Listener
 	defer func() {
 		for _, l := range listeners {
-			_ = l.Close() // nobody was heard
+			_ = l.Close() // it had no connection
 		}
 	}()
 	for range 100 * n {

@@ -51,7 +51,7 @@ const (
 	granted   outcome = iota
 	limited           // refused, as the permits are not there
 	refused           // refused for another reason: nothing was taken
-	unknown           // nobody knows
+	unknown           // the answer was lost
 	unreached         // the request never reached a node
 	wrong             // the answer is none that should be
 )

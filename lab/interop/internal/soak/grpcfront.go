@@ -30,7 +30,7 @@ func newGRPCFront(address string, c *connections) (*grpcFront, error) {
 	return &grpcFront{conn, ratelimitv3.NewRateLimitServiceClient(conn)}, nil
 }
 
-func (f *grpcFront) close() { _ = f.conn.Close() } // nobody asks it any more
+func (f *grpcFront) close() { _ = f.conn.Close() }
 
 func (f *grpcFront) speaks(r *request) bool {
 	return r.wait == 0 && (r.verb == take || r.verb == takeAll || r.verb == refund)

@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/internal/bounds"
 )
 
-// late is how long after a request was sent it may still take permits, if nobody was told that it has: longer than any server
-// is frozen or cut off, and than it waits for anything.
+// late is how long a request whose answer was lost may still take permits: longer than any server is frozen or cut off, and than
+// a server waits for anything.
 const late = 30 * time.Second
 
 // idle is how long nothing has happened to a key whose history is closed.
@@ -275,7 +275,7 @@ func (h *history) falsified(p *policy, c charge, a answer) answer {
 			}
 		}
 	}
-	// Others may have taken permits that nobody knows of. Then one more or less is not noticed.
+	// Requests whose answers were lost may have taken permits. While there are such, one more or less is not noticed.
 	switch {
 	case h.forge == "minted" && a.outcome == limited && all > p.limits[0].burst:
 		h.forge, h.forged = "", true

@@ -33,7 +33,7 @@ func newRESPFront(address string, c *connections) *respFront {
 	})}
 }
 
-func (f *respFront) close() { _ = f.client.Close() } // nobody asks it any more
+func (f *respFront) close() { _ = f.client.Close() }
 
 func (f *respFront) speaks(*request) bool { return true }
 

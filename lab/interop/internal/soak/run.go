@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package soak runs three nodes of weir with a Redis under mixed traffic, does to them whatever can befall servers, and tells
-// whether every limit was kept: nothing granted that was not there, and nothing refused that was.
+// Package soak runs three nodes of weir with a Redis under mixed traffic, and does to them whatever can befall servers. Then it
+// checks that every limit was kept: nothing was allowed that was not there, and nothing refused that was.
 package soak
 
 import (

@@ -339,7 +339,7 @@ func (t *traffic) settle(
 	e := bounds.Event{Sent: from, Received: to, N: back, Kind: bounds.Returned, Since: sent}
 	done := a.outcome
 	if done == granted && p.scope != local && time.Duration(to-sent) > made.expires/2 {
-		// What keeps the permits may have had the word after it had taken them back, of which nobody is told.
+		// The store may have settled the hold after the server had taken it back, without a word to the client.
 		done = unknown
 	}
 	switch done {
