@@ -40,7 +40,7 @@ func ExampleResolver_Client() {
 	// Output: 2001:db8:1:2::9 true 2001:db8:1:2::/64
 }
 
-// The addresses of the two proxies in front of the server are not known, but nobody can reach it without them.
+// The addresses of the two proxies in front of the server are not known, but every request comes through them.
 func ExampleResolver_ClientForwarded() {
 	r, err := clientip.New(clientip.Options{TrustedHops: 2})
 	if err != nil {

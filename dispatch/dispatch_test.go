@@ -379,7 +379,7 @@ func TestDispatcherPanicLeavesNothingHeld(t *testing.T) {
 		d.send(t, c, 1, 1)
 	}()
 	d.clock.Advance(1801 * time.Second)
-	if n := d.ts.Sweep(); n != 1 { // which takes nobody in use
+	if n := d.ts.Sweep(); n != 1 { // not the one in use
 		t.Errorf("%d swept", n)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// plenty are servers that refuse nobody, by what they ask.
+// plenty are servers that refuse no call, by the kind of limiter that they ask.
 func plenty(t testing.TB) map[string]grpclimit.ServerOptions {
 	t.Helper()
 	rate := weir.PerSecond(100_000_000)

@@ -142,7 +142,7 @@ func ExampleNewClient() {
 	// ResourceExhausted without a call, for about 6m0s
 }
 
-// byRules decides by rules: 100 calls a second for each API key, and 5 searches at a time for everybody.
+// byRules decides by rules: 100 calls a second for each API key, and 5 searches at a time in all.
 func byRules() (grpclimit.ServerOptions, error) {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{

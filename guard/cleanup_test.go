@@ -110,7 +110,7 @@ func TestGuardCleanupKeepsWhoWouldGain(t *testing.T) {
 			if d := g.Cleanup(); d.Stale != 0 || d.Tracked != 1 {
 				t.Errorf("%+v", d)
 			}
-			if d := check(t, g, "192.0.2.2"); d.Reason != weir.ReasonTrackingCap { // nor does anybody get its place
+			if d := check(t, g, "192.0.2.2"); d.Reason != weir.ReasonTrackingCap { // nor does another endpoint get its place
 				t.Errorf("%+v", d)
 			}
 			clock.Advance(1)

@@ -136,7 +136,7 @@ func TestGuardStep3TrackingCap(t *testing.T) {
 					t.Fatalf("%+v, %v, want to retry after %v", d, err, c.retry)
 				}
 			}
-			// Nothing is stored, and nobody who is tracked is forgotten.
+			// Nothing is stored, and no tracked endpoint is forgotten.
 			if st := g.Stats(); st.TrackedEndpoints != 3 || st.TrackingCapped != 97 || st.LockedOut != 0 {
 				t.Errorf("%+v", st)
 			}

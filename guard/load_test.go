@@ -49,7 +49,7 @@ func TestGuardContention(t *testing.T) {
 }
 
 // TestGuardContentionAtTheCap has goroutines ask for many endpoints at a small guard, while others clean it up, report on it and
-// lift lockouts. The guard never tracks more than it may, and nobody gets more than he may.
+// end lockouts. The guard never tracks more than it may, and no endpoint gets more than it may.
 func TestGuardContentionAtTheCap(t *testing.T) {
 	const most, endpoints = 100, 300
 	o := guard.DefaultOptions()

@@ -117,7 +117,7 @@ func (m *Metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	case owed.hold.ID == "":
 	case settlement != nil:
 		settlement.holdMetered(&owed)
-	case err != nil: // nobody knows whether the server has counted it
+	case err != nil: // whether the server has counted it is not known
 		owed.commit(ctx, cost)
 	default:
 		actual := o.Actual(resp)
@@ -205,7 +205,8 @@ func (c *meteredCost) cancel(ctx context.Context) bool {
 	return c.hold.ID != "" && c.settle(ctx, nil)
 }
 
-// settle tells the owner, whoever that is by now, and whether that was done. The end of the request does not count.
+// settle settles the hold with the owner, also with a later one, and reports whether that was done. The end of the request does
+// not end it.
 func (c *meteredCost) settle(ctx context.Context, actual []int64) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()

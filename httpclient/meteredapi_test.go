@@ -241,7 +241,8 @@ func TestMeteredWithdraws(t *testing.T) {
 	})
 }
 
-// TestMeteredKeys: keys have limits of their own, what costs nothing asks nobody, and long keys do not fill the memory.
+// TestMeteredKeys: keys have limits of their own, a request that costs nothing asks no limit, and long keys do not fill the
+// memory.
 func TestMeteredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newFleet(t), newScript(answering(200))

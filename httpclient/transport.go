@@ -271,8 +271,8 @@ type leasedStream struct {
 	io.Writer
 }
 
-// canRepeat reports whether a request may be sent again that was refused with status. With 429 it was not served, whatever it
-// asked for; of 503 nobody knows, so only what may be done twice is.
+// canRepeat reports whether a request that was refused with status may be sent again. With 429 it was not served, so it may be.
+// With 503 that is not known, so only a request that may be done twice is repeated.
 func (t *Transport) canRepeat(r *http.Request, status int) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false

@@ -205,7 +205,7 @@ func (h *host) send(now time.Time) *flight {
 	f := &flight{number: h.sent, at: now}
 	f.place = h.flights.PushBack(f)
 	if at, _ := h.readyAt(); h.paced && h.queue.Len() == 0 && now.Sub(at) >= h.step {
-		h.paced = false // nobody was held back for a while
+		h.paced = false // no request was held back for a while
 	}
 	usedUp := false
 	h.gap = 0

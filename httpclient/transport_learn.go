@@ -113,7 +113,7 @@ func (h *host) learn(l *ratelimitfields.ToldLimit, f *flight, now time.Time) *bu
 		}
 	}
 	if l.Reset == 0 {
-		b.end, b.left = time.Time{}, 0 // nobody knows until when
+		b.end, b.left = time.Time{}, 0 // when it ends is not known
 		return nil
 	}
 	b.ToldLimit, b.by, b.seen, b.end = *l, *f, h.sent, end

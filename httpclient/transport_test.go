@@ -237,7 +237,7 @@ func TestTransportReleasesAtThePaceOfTheLimit(t *testing.T) {
 					want = append(want, 10*time.Second+time.Duration(i)*c.step)
 				}
 				expectTimes(t, s.times(), want...)
-				// Once nobody was held back for a while, requests are not held up any more.
+				// Once no request was held back for a while, requests are not held up any more.
 				time.Sleep(time.Minute)
 				for range 3 {
 					if _, err := fetchFrom(t.Context(), rt, apiURL); err != nil {
@@ -308,7 +308,7 @@ func (l *limitedServer) decide() *http.Response {
 		fmt.Sprintf(`RateLimit-Policy: "w";q=%d;w=%d`, l.limit, int(l.window/time.Second)))
 }
 
-// TestTransportIsNotRefused runs callers against a server that tells its limit: once it is known, nobody is refused.
+// TestTransportIsNotRefused runs callers against a server that sends its limit: once it is known, no request is refused.
 func TestTransportIsNotRefused(t *testing.T) {
 	for _, latency := range []time.Duration{0, 90 * time.Millisecond, 200 * time.Millisecond} {
 		for _, spread := range []bool{false, true} {
@@ -354,7 +354,7 @@ func TestTransportSpreads(t *testing.T) {
 	})
 }
 
-// TestTransportFailsAtOnceWhereItWouldBeTooLate is about requests that nobody would wait for.
+// TestTransportFailsAtOnceWhereItWouldBeTooLate: a request whose wait would outlast its deadline fails at once.
 func TestTransportFailsAtOnceWhereItWouldBeTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(answering(200, `RateLimit: "day";r=0;t=90`), answering(200))

@@ -68,8 +68,8 @@ func (p patient) SetReadDeadline(at time.Time) error {
 	return http.NewResponseController(p.ResponseWriter).SetReadDeadline(at.Add(2 * time.Minute))
 }
 
-// TestRefusalsSurviveUnreadBodies: a client that asks for the connection to be closed gets the answer, although nobody wants
-// the body that it has sent. A connection that is closed with bytes unread is reset.
+// TestRefusalsSurviveUnreadBodies: a client that asks for the connection to be closed gets the answer, although the handler does
+// not read the body that it has sent. A connection that is closed with bytes unread is reset.
 func TestRefusalsSurviveUnreadBodies(t *testing.T) {
 	const size = 200 << 10
 	refused := refusing(t, limited, httplimit.Options{})

@@ -215,8 +215,8 @@ func byHops() (httplimit.KeyFunc, error) {
 	}, nil
 }
 
-// A KeyFunc may tell clients in another way than ByClient: nobody can reach this server but through two proxies, whose
-// addresses are not known.
+// A KeyFunc may tell clients in another way than ByClient: here every request comes through two proxies, whose addresses are not
+// known.
 func ExampleKeyFunc() {
 	key, err := byHops()
 	if err != nil {
@@ -320,7 +320,7 @@ func routes(set *policy.Set, options policy.EngineOptions, handler http.Handler)
 	return mux.Handler()
 }
 
-// A server whose policies are set in code: one limit for everybody, and one for each route.
+// A server whose policies are set in code: one limit for all clients together, and one for each route.
 func ExampleMux() {
 	handler, err := routes(&policy.Set{
 		Policies: []policy.Policy{

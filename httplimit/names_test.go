@@ -12,7 +12,7 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// TestNoFieldsHidesNames: with NoFields neither a field nor a body has the name of a policy, whoever refuses.
+// TestNoFieldsHidesNames: with NoFields neither a field nor a body has the name of a policy, whichever refuses.
 func TestNoFieldsHidesNames(t *testing.T) {
 	headers := ratelimitfields.Headers{Fields: ratelimitfields.NoFields}
 	hour := weir.TokenBucket(weir.PerHour(1), 0)

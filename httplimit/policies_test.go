@@ -66,7 +66,8 @@ func TestALimiterWithoutQuota(t *testing.T) {
 	})
 }
 
-// TestAPolicyThatWasNotThereAtTheStart is about limiters of other origin that speak of a policy nobody has heard of.
+// TestAPolicyThatWasNotThereAtTheStart is about limiters of other origin whose decisions name a policy that the options do not
+// have.
 func TestAPolicyThatWasNotThereAtTheStart(t *testing.T) {
 	keyed := &fixedKeyed{weir.Decision{Allowed: true, Limit: 7, Remaining: 6, Policy: "new"}}
 	handler := limit(t, httplimit.Options{Keyed: keyed, Policies: []ratelimitfields.Policy{{Name: "a"}, {Name: "b"}}})(ok)

@@ -324,7 +324,7 @@ const (
 // vendors reads the trios of which a response has several: X-RateLimit-Remaining-Tokens, Anthropic-RateLimit-Tokens-Remaining.
 func vendors(h http.Header, clock *serverClock) (limits []ToldLimit) {
 	for field, values := range h {
-		if len(limits) > 16*mostTold { // nobody has so many
+		if len(limits) > 16*mostTold { // no server has so many
 			return nil
 		}
 		var name, limit, reset string

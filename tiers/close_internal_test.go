@@ -44,7 +44,7 @@ func TestTiersCloseWaitsForASweep(t *testing.T) {
 	others.Wait()
 }
 
-// TestTiersSweepDoesNotStartAfterClose asks for a sweep when nobody may start one.
+// TestTiersSweepDoesNotStartAfterClose asks for a sweep after Close, when none may start.
 func TestTiersSweepDoesNotStartAfterClose(t *testing.T) {
 	tiers, _ := newTestTiers(t, Options{})
 	tiers.sweep = func() {

@@ -260,7 +260,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestTiersContention asks limiters that are being swept away all the time: nobody is answered by one that is closed.
+// TestTiersContention asks limiters that are being swept away all the time: no call is refused by a closed one.
 func TestTiersContention(t *testing.T) {
 	clock := new(manualclock.Clock)
 	ts, err := tiers.New(tiers.Options{MaxPolicies: 4, SweepEvery: 3, Unused: time.Second, Clock: clock})
@@ -305,7 +305,7 @@ func TestTiersContention(t *testing.T) {
 	}
 }
 
-// TestTiersCloseContention closes while everybody asks.
+// TestTiersCloseContention closes while callers ask.
 func TestTiersCloseContention(t *testing.T) {
 	for range 20 {
 		ts, err := tiers.New(tiers.Options{SweepEvery: 2, MaxPolicies: 2})

@@ -140,8 +140,8 @@ func compare(t *testing.T, before, after ratelimitv3.RateLimitServiceClient, sal
 	return differences, codes
 }
 
-// TestEnvoyRatelimitRefusals is the difference: a request of several descriptors that is refused charges all of them there,
-// and none here. So whoever keeps asking for an export that is used up loses his other pages there, and keeps them here.
+// TestEnvoyRatelimitRefusals is the difference: a refused request of several descriptors charges all of them there, and none
+// here. A client that keeps asking for an export that is used up loses its other pages there, and keeps them here.
 func TestEnvoyRatelimitRefusals(t *testing.T) {
 	before, after := services(t)
 	for _, wrong := range withinDay(t, func(salt string) (wrong []string) {

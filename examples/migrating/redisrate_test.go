@@ -35,9 +35,9 @@ func (c *tally) add(asked time.Time, ok bool) {
 	}
 }
 
-// check compares the count with what a bucket of burst permits, of which 10 come back in a second, admits to somebody who
-// keeps asking: no request more than burst + rate x t, and none less, but for the one of the last moment. Clocks of slack may
-// be coarse.
+// check compares the count with what a bucket of burst permits, of which 10 come back in a second, allows a client that keeps
+// asking: no request more than burst + rate x t, and none less, but for the one of the last moment. Clocks may be coarse by
+// slack.
 func (c *tally) check(t *testing.T, name string, burst float64, slack time.Duration) {
 	t.Helper()
 	most := math.Floor(burst + pace*(c.ended.Sub(c.begin)+slack).Seconds())

@@ -102,8 +102,8 @@ func TestXTimeRateWaits(t *testing.T) {
 	})
 }
 
-// TestXTimeRateGivingUp is the difference: when somebody who waits gives up, those behind him move up, where with x/time/rate
-// they wait as long as before and his permit is lost.
+// TestXTimeRateGivingUp is the difference: when a caller gives up waiting, those behind it move up. With x/time/rate they wait
+// as long as before, and its permit is lost.
 func TestXTimeRateGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := callers(t, 1)

@@ -155,7 +155,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// TestServerStopped freezes the server under load: every call ends although nobody answers, and says that the store is
+// TestServerStopped freezes the server under load: every call returns nevertheless, with the error that the store is
 // unavailable.
 func TestServerStopped(t *testing.T) {
 	server := disk(t)

@@ -28,8 +28,8 @@ CREATE INDEX IF NOT EXISTS weir_states_dropped ON weir_states (dropped);`
 // changes: PostgreSQL updates a row in place then.
 type Locks struct{ DB *sql.DB }
 
-// That a key is locked or unlocked need not be on disk: if a crash of the database forgets it, nobody has the lock, or its
-// lease ends it, and who had it cannot write any more. So only what is written waits for the disk.
+// Whether a key is locked need not be on disk. If a crash of the database forgets it, the key is free, or its lease ends, and
+// the one that had the lock cannot write any more. So only a write of the value waits for the disk.
 const lockAndGet = `
 INSERT INTO weir_states AS kept (key, owner, until)
 SELECT $1, $2, clock_timestamp() + make_interval(secs => $3) FROM set_config('synchronous_commit', 'off', true)

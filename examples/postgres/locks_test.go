@@ -116,7 +116,7 @@ UPDATE weir_states SET dropped = dropped - $2::text::interval, until = until - $
 	}
 }
 
-// TestSweep deletes what nobody needs, at most so many rows at a time, and nothing else.
+// TestSweep deletes the rows that are not needed any more, at most so many at a time, and nothing else.
 func TestSweep(t *testing.T) {
 	locks, ctx := shared.locks(t), context.Background()
 	if _, err := shared.admin.ExecContext(ctx, `TRUNCATE weir_states`); err != nil {

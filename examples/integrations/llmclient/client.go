@@ -118,7 +118,7 @@ func (c *Client) Complete(ctx context.Context, r Request) (Answer, error) {
 	case errors.Is(err, httpclient.ErrLimited): // it was held back, and never sent
 		request.Cancel()
 		tokens.Cancel()
-	default: // nobody knows what it has cost: what was reserved is spent
+	default: // what it has cost is not known: what was reserved is spent
 		request.Release()
 		tokens.Release()
 	}

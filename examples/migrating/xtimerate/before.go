@@ -11,7 +11,7 @@ import (
 // Before is what a server with a limit for each client looks like with golang.org/x/time/rate.
 type Before struct {
 	mu      sync.Mutex
-	clients map[string]*rate.Limiter // one for everybody who ever came
+	clients map[string]*rate.Limiter // one for every client that ever came
 }
 
 // NewBefore returns one that has seen no client yet.

@@ -53,7 +53,7 @@ func Send(t *testing.T, method, url string, header ...string) Answer {
 }
 
 // Burst is how many requests a client may send to a route at once. Then it may send one every 10 seconds. The servers serve two
-// at a time, for everybody.
+// at a time, of all clients together.
 const Burst = 3
 
 // Run checks a server with these routes:
