@@ -157,7 +157,7 @@ func TestStopWithManyReservations(t *testing.T) {
 	})
 }
 
-// TestAdjustmentsInTime: whoever asks for the adjustments of a key is told when they cannot be read.
+// TestAdjustmentsInTime: Adjustments fails within seconds when the adjustments of a key cannot be read.
 func TestAdjustmentsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{TTL: time.Hour}))

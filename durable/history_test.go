@@ -74,7 +74,7 @@ func (t *unreliableTerm) Store(ctx context.Context, writes []durable.Write) (int
 // ledger is what is known of what was taken from a limit whose permits do not come back.
 type ledger struct {
 	mu       sync.Mutex
-	certain  int64 // permits that somebody has
+	certain  int64 // permits that callers have
 	possible int64 // permits more that may have been taken
 	given    int64 // permits that were given on top, for certain
 	gifts    int64 // and that may have been

@@ -10,8 +10,8 @@ import (
 	"github.com/weirhq/weir/durable/spectest"
 )
 
-// TestIdleKeysAreNotWritten: nothing is written for keys that nobody asks for - full again, not yet, ahead of what was granted, with
-// reservations that expire or do not, with somebody who waits - although all records are gone through every second.
+// TestIdleKeysAreNotWritten: nothing is written for keys that are not used - full again, not yet, ahead of what was taken, with
+// reservations that expire or do not, with a caller that waits - although all records are gone through every second.
 func TestIdleKeysAreNotWritten(t *testing.T) {
 	bubble(t, durable.OwnerOptions{Sweep: time.Second, Reserve: 40}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
 		fast, slow := weir.TokenBucket(weir.PerSecond(100), 100), weir.TokenBucket(weir.Per(1, time.Hour), 100)

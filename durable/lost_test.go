@@ -37,7 +37,7 @@ func TestLostConnection(t *testing.T) {
 	})
 }
 
-// TestLongRequest: a request that is too long to be sent fails by itself, and nobody else with it.
+// TestLongRequest: a request that is too long to be sent fails by itself, and no other one with it.
 func TestLongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
@@ -58,7 +58,7 @@ func TestLongRequest(t *testing.T) {
 	})
 }
 
-// TestSettleAcrossOwners: a reservation is settled with whoever owns the limits by then.
+// TestSettleAcrossOwners: a reservation is settled with the node that owns the limits by then.
 func TestSettleAcrossOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b", "c"}, durable.NodeOptions{})

@@ -68,9 +68,9 @@ func atOnce(o *durable.Owner, most int64) (granted int64) {
 	return granted
 }
 
-// TestUnheardRecordCovers: a record that is ahead by less than the one before may be in force although nobody has heard so, as it is
-// still being written or writing it has failed. From then on no more is granted than it is ahead, or the next owner, who burns only as
-// much, would grant some of it again.
+// TestUnheardRecordCovers: the result of a write may be unknown, because it is under way or has failed. Then the record may be
+// in force. If it is ahead by less than the one before, no more is allowed from then on than it is ahead: the next owner burns
+// only as much, and would allow the rest again.
 func TestUnheardRecordCovers(t *testing.T) {
 	for name, how := range map[string]int32{"failed": deafWritten, "being written": deafWithout} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func unheardRecord(t *testing.T, first int64, how int32) (granted int64) {
 	}
 	time.Sleep(2 * time.Second) // so that the next record is ahead by half as much
 	d.how.Store(how)
-	if err := o.Settle(t.Context(), lent.Hold, []int64{0}); err != nil { // which is written, but nobody waits for that
+	if err := o.Settle(t.Context(), lent.Hold, []int64{0}); err != nil { // which is written, but Settle does not wait for that
 		t.Fatal(err)
 	}
 	time.Sleep(101 * time.Millisecond) // for as long as nothing is granted after a failure

@@ -43,7 +43,7 @@ type verdict struct {
 	outcome   weir.Reason
 	at        time.Duration
 	remaining int64         // of those granted or refused
-	retry     time.Duration // of those refused while nobody waited
+	retry     time.Duration // of those refused while the queue was empty
 }
 
 // book is the limit by the book: one request at a time, the oldest first, those who wait in a list, and the permits in numbers
@@ -80,7 +80,7 @@ func (b *book) serve(now time.Duration) {
 	}
 }
 
-// play serves at every instant from one to another at which somebody's time may have come.
+// play serves at every instant of a time at which a waiting caller may be served.
 func (b *book) play(from, to time.Duration) {
 	for now := from; len(b.queue) > 0; {
 		next := now + b.law.Peek(b.began+int64(now), b.queue[0].n).RetryAfter

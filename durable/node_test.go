@@ -27,7 +27,7 @@ func newPipe() (a, b *pipe) {
 	return &pipe{x, y, done, once}, &pipe{y, x, done, once}
 }
 
-// Send sends nothing once the pipe is closed: nobody takes it for a call that was not heard of if it was carried out.
+// Send sends nothing once the pipe is closed: its error means that the call was not carried out.
 func (p *pipe) Send(m []byte) error {
 	select {
 	case <-p.done:

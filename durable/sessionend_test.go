@@ -46,8 +46,8 @@ func (p *halfPipe) Close() error {
 	return nil
 }
 
-// TestEndOfOwnerIsNoCancellation: those who wait at another node when the owner leaves in order are served by the next one if they
-// asked for that, and told that the owner stops otherwise. Nobody is told of a caller that has gone away.
+// TestEndOfOwnerIsNoCancellation: the owner leaves in order while callers of another node wait. The next owner serves those that
+// asked for that, and the others get the error that the owner stops. None gets the error of a caller that has gone away.
 func TestEndOfOwnerIsNoCancellation(t *testing.T) {
 	for _, requeue := range []bool{true, false} {
 		t.Run(fmt.Sprintf("requeue %v", requeue), func(t *testing.T) {

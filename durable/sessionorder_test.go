@@ -10,8 +10,8 @@ import (
 	"github.com/weirhq/weir/durable"
 )
 
-// TestEarlyKeepOrder: what is asked of a node before it has heard that it is the owner is served in the order in which it came, and
-// before what comes afterwards. A write takes a while, as whoever is in one record may hear of that after those in the next one.
+// TestEarlyKeepOrder: what a node is asked before it knows that it is the owner is served in the order in which it came, and
+// before what comes afterwards. Writes take a while, as callers of one record may get their results after those of the next one.
 func TestEarlyKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))

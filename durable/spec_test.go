@@ -222,7 +222,7 @@ func TestNever(t *testing.T) {
 	})
 }
 
-// TestStop: everybody who waits is told, and what the record is ahead of is not burned.
+// TestStop: every waiting caller gets an error, and what the record is ahead of is not burned.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))

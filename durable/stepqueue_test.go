@@ -168,7 +168,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestNoQueueRefusesAtOnce: a limit for which nobody waits refuses at once, and nothing is taken or held.
+// TestNoQueueRefusesAtOnce: a limit without a queue refuses at once, and nothing is taken or held.
 func TestNoQueueRefusesAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, s, _ *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)

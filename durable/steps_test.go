@@ -19,10 +19,10 @@ import (
 // stepKeys is how many keys those calls have to choose from.
 const stepKeys = 4
 
-// TestStepsAreAllOrNothing: calls of several keys take, reserve, wait, settle and go away, while writes fail with an unknown outcome
-// and owners die. The permits do not come back, so that they can be counted at each key: never more are granted than there are, and
-// no more are lost than what crashes burn and calls that were not answered may have taken. Where nothing fails and nobody dies, what
-// was not granted was taken from none of the keys.
+// TestStepsAreAllOrNothing: calls of several keys take, reserve, wait, settle and go away, while writes fail with an unknown
+// outcome and owners die. The permits do not come back, so that they can be counted at each key. Never more are allowed than
+// there are. No more are lost than crashes burn, and than calls without a result may have taken. Where nothing fails, a refused
+// call has taken from none of its keys.
 func TestStepsAreAllOrNothing(t *testing.T) {
 	for seed := range seeds(100, 30) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {

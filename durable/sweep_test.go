@@ -71,7 +71,7 @@ func TestSweepKeepsWhatIsUsed(t *testing.T) {
 	})
 }
 
-// TestKeysMakeRoom: keys that nobody waits for make room for others, whatever is left of them, and lose nothing by that.
+// TestKeysMakeRoom: keys that no caller waits for make room for others, whatever remains of them, and lose nothing by that.
 func TestKeysMakeRoom(t *testing.T) {
 	for _, reserve := range []int64{0, 1, 4} {
 		t.Run(fmt.Sprint(reserve), func(t *testing.T) {

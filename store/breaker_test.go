@@ -266,8 +266,8 @@ func TestBreakerJudgesContexts(t *testing.T) {
 	})
 }
 
-// TestContentionBreakerProbe has 64 callers when the cooldown is over: one is let through, and its slow answer is waited for by
-// nobody else.
+// TestContentionBreakerProbe has 64 callers when the cooldown is over: one call goes to the store, and only its caller waits for
+// the slow answer.
 func TestContentionBreakerProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &outage{Home: newMemory(t, store.MemoryOptions{})}

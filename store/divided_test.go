@@ -414,7 +414,7 @@ func TestDividedWaits(t *testing.T) {
 			t.Error(err)
 		}
 		want(0, weir.ReasonNone, store.Ask{Wait: time.Hour})
-		want(0, weir.ReasonLimited, store.Ask{Wait: time.Hour}) // of the other store, so nobody waits
+		want(0, weir.ReasonLimited, store.Ask{Wait: time.Hour}) // of the other store, so the call does not wait
 	})
 }
 

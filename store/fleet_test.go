@@ -292,7 +292,7 @@ func TestFleetReservations(t *testing.T) {
 			t.Errorf("%+v, %v", nobody, err)
 		}
 		repair()
-		time.Sleep(20 * time.Second) // nobody asks: the breaker stays open
+		time.Sleep(20 * time.Second) // without a call the breaker stays open
 		if f.Stats().Unsettled == 0 {
 			t.Error("settled without the store")
 		}

@@ -86,8 +86,8 @@ func TestFleetMixedAcrossWindows(t *testing.T) {
 	}
 }
 
-// TestFleetMixedAsksOnce wants a request for keys that nobody has used for long to be one call of the store, whatever their
-// consistency, and so one step: refusals cost the others nothing.
+// TestFleetMixedAsksOnce: a request for keys that were not used for long is one call of the store, whatever their consistency.
+// So it is one step, and a refusal costs the other keys nothing.
 func TestFleetMixedAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &lateTakes{Home: newMemory(t, store.MemoryOptions{})}

@@ -172,8 +172,8 @@ func (s *slowDebits) Do(ctx context.Context, ask store.Ask, charges []store.Char
 	return s.outage.Do(ctx, ask, charges, decisions)
 }
 
-// TestContentionFleetRepays has 64 callers ask for a key of which the store has to be told: one tells it, and the others wait, unless
-// that is the probe, for which nobody waits. If the one that tells gives up, another one does it.
+// TestContentionFleetRepays has 64 callers ask for a key of which the store has to be told. One tells it, and the others wait,
+// unless that one is the probe. If the one that tells gives up, another one does it.
 func TestContentionFleetRepays(t *testing.T) {
 	for _, probe := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -225,7 +225,8 @@ func TestContentionFleetRepays(t *testing.T) {
 	}
 }
 
-// TestFleetTellsInTheBackground has many keys that nobody asks for any more: the store is told of all of them, so many in each tick.
+// TestFleetTellsInTheBackground has many keys that are not used any more: the store is told of all of them, so many in each
+// tick.
 func TestFleetTellsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 5000

@@ -154,7 +154,7 @@ func TestLeasedRefusesFromMemory(t *testing.T) {
 			}
 			letPass(time.Millisecond)
 		}
-		// It asks once in a while whether somebody has given permits back.
+		// It asks once in a while whether permits were given back.
 		if calls := f.nets[0].lends.Load() + f.nets[0].takes.Load() - before; calls > 10 {
 			t.Errorf("%d calls in 10 s", calls)
 		}

@@ -114,7 +114,8 @@ func TestLeasedRefusalLosesNothing(t *testing.T) {
 	})
 }
 
-// TestLeasedResetOnTheWay resets a key while a block is under way: who waits for it has his permits, and nothing else of it is kept.
+// TestLeasedResetOnTheWay resets a key while a block is under way: the caller that waits for it gets its permits, and nothing
+// else of it is kept.
 func TestLeasedResetOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)

@@ -56,7 +56,7 @@ func TestLeasedContention(t *testing.T) {
 		})
 	}
 	all.Wait()
-	left := int64(0) // that nobody was granted
+	left := int64(0) // permits that no call took
 	for _, l := range nodes {
 		if err := l.Close(); err != nil {
 			t.Error(err)

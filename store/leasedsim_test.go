@@ -44,7 +44,7 @@ func (n *network) delay() {
 	}
 }
 
-// call runs f with a delay before and after it. What f does takes effect even if nobody hears of it.
+// call runs f with a delay before and after it. What f does takes effect even if its answer is lost.
 func (n *network) call(f func() error) error {
 	if n.dead.Load() {
 		return errDead

@@ -77,7 +77,7 @@ func TestMemoryIsBoundedForOneRequest(t *testing.T) {
 	}
 }
 
-// TestMemoryForgets takes from keys that come and go: what is kept is what is in use, whoever asks.
+// TestMemoryForgets takes from keys that come and go: only keys in use are kept.
 func TestMemoryForgets(t *testing.T) {
 	clock := newVirtual()
 	m := newMemory(t, store.MemoryOptions{Clock: clock})

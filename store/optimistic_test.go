@@ -199,7 +199,7 @@ func TestOptimisticRecheck(t *testing.T) {
 	})
 }
 
-// TestOptimisticOneCallForAll has 64 callers ask for a key that nobody has asked for.
+// TestOptimisticOneCallForAll has 64 callers ask at once for a key that is new: the store is asked once.
 func TestOptimisticOneCallForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{Drift: 100})
@@ -227,7 +227,7 @@ func TestOptimisticOneCallForAll(t *testing.T) {
 	})
 }
 
-// TestOptimisticHotKeyStaysLocal has a key asked for every millisecond: nobody waits but the first.
+// TestOptimisticHotKeyStaysLocal has a key asked for every millisecond: only the first call waits for the store.
 func TestOptimisticHotKeyStaysLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})

@@ -14,7 +14,7 @@ import (
 )
 
 // TestOptimisticManyDirtyKeys has the store told of many keys at once, slowly: few calls are under way, they are not too large,
-// and nobody waits who asks for another key.
+// and a call for another key does not wait.
 func TestOptimisticManyDirtyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 10_000

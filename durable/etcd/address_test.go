@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Loopback is an address of this machine that no other process uses, where there are several: nobody else takes a port of it that is
-// free now before a server listens there.
+// Loopback is an address of this machine that no other process uses, where there are several. So a port of it that is free now
+// is free until a server listens there.
 var Loopback = loopback()
 
 func loopback() net.IP {
@@ -24,7 +24,7 @@ func loopback() net.IP {
 // lastPort is the last one of Loopback that was given away, of those that no connection is given by the system.
 var lastPort atomic.Int64
 
-// FreeAddresses are addresses at which nobody listens now, and that no other test is given.
+// FreeAddresses are addresses that are free now, and that no other test is given.
 func FreeAddresses(t *testing.T, n int) (all []string) {
 	t.Helper()
 	for len(all) < n {

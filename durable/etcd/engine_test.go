@@ -71,7 +71,7 @@ func TestEngineExternal(t *testing.T) {
 	suite(t, startExternal(t).client(t, userName, password))
 }
 
-// TestKeyDeletedByHand: an owner whose key, or whose lease, somebody deletes knows at once, and the next one is elected.
+// TestKeyDeletedByHand: an owner whose key or lease is deleted by hand knows at once, and the next one is elected.
 func TestKeyDeletedByHand(t *testing.T) {
 	t.Parallel()
 	client := quick(t).Client()

@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestFailedServerCannotLead: a server that cannot go on stops only in part, as etcd stays where it was when the disk failed. It must
-// not be given the lead of its peers, as no lease would be kept then, and nobody could own the limits.
+// TestFailedServerCannotLead: a server that cannot go on stops only in part, as etcd stays where it was when the disk failed. It
+// must not be given the lead of its peers: no lease would be kept then, and no node could own the limits.
 func TestFailedServerCannotLead(t *testing.T) {
 	t.Parallel()
 	peers := map[string]string{}

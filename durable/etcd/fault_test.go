@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				cluster := newCluster(t, c.name, nodeConfig{Reserve: c.reserve, WriteTimeout: 2 * time.Second}, c.disks)
-				// Whoever has done a round does the next one, of the next kind.
+				// The process that has done a round does the next one, of the next kind.
 				for at := next.Add(1); int(at) <= n && !t.Failed(); at = next.Add(1) {
 					fault := faults[int(at-1)%len(faults)]
 					from := time.Now()
@@ -141,7 +141,7 @@ func (r *round) strike(away ...int) {
 	r.fault, r.away = monotonic(), away
 }
 
-// died notes that the callers of processes were killed, who may have been granted what nobody heard of.
+// died notes that callers were killed with their processes: they may have taken permits without a word of it.
 func (r *round) died(n int) {
 	r.killed += n
 	r.least += int64(n) * 2 * mostAsked

@@ -153,7 +153,7 @@ func (q *queueClient) generation(peer *durable.StreamPeer, e event) {
 	for _, cancel := range cancels { // what has been answered does not mind
 		cancel()
 	}
-	timer := time.AfterFunc(callTimeout, func() { _ = peer.Close() }) // whom nobody hears is not waited for
+	timer := time.AfterFunc(callTimeout, func() { _ = peer.Close() }) // a peer that does not respond is not waited for
 	defer timer.Stop()
 	wait.Wait()
 }

@@ -32,7 +32,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if a := spectest.Acquire(t.Context(), c.Node(), r); a.Reason != weir.ReasonNone {
 		t.Errorf("%v %v", a.Reason, a.Err)
 	}
-	// A node that is known to nobody may not ask.
+	// A node without a certificate may not ask.
 	stranger := secure.Clone()
 	stranger.Certificates = nil
 	conn, err := (&tls.Dialer{Config: stranger}).DialContext(t.Context(), "tcp", c.Address())
@@ -87,7 +87,7 @@ func TestPeersWithCertificates(t *testing.T) {
 	}
 }
 
-// TestOptionsOfClusters: what is wrong is named, before anything is started, and nobody's password is told.
+// TestOptionsOfClusters: the error names what is wrong, before anything is started, and has no password in it.
 func TestOptionsOfClusters(t *testing.T) {
 	dir, there := t.TempDir(), []string{"http://127.0.0.1:1"}
 	peers := map[string]string{"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"}

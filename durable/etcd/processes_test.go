@@ -163,7 +163,7 @@ func serveNode(text string, in io.Reader, out *reports) error {
 		out.send(report{Kind: "broken", Text: fmt.Sprint(joined.Server().Err())})
 	}()
 
-	// Whoever is not a member of the cluster reaches its etcd here, which an embedded server does not offer.
+	// Clients outside of the cluster reach its etcd here, which an embedded server does not offer.
 	kv, _ := grpcproxy.NewKvProxy(client)
 	watch, _ := grpcproxy.NewWatchProxy(ctx, zap.NewNop(), client)
 	clients := grpc.NewServer()

@@ -264,10 +264,10 @@ func TestMajorityIsMissing(t *testing.T) {
 	}
 }
 
-// TestEndpointsDoNotAnswer: the error names them, and nobody's password.
+// TestEndpointsDoNotAnswer: the error names them, but not their passwords.
 func TestEndpointsDoNotAnswer(t *testing.T) {
 	t.Parallel()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // nobody accepts
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // it never accepts
 	if err != nil {
 		t.Fatal(err)
 	}

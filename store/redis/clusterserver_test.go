@@ -61,7 +61,7 @@ func startCluster(tb testing.TB, replicas int, args ...string) *cluster {
 	}
 	c.settle()
 	c.elect(false)
-	c.settle() // with nobody taken for dead, which lasts
+	c.settle() // no server may be taken for dead now: that would last
 	return c
 }
 

@@ -181,7 +181,7 @@ func (l *load) call(s store.Home, request []int, d []weir.Decision, reserve bool
 	case !allowed:
 		l.refused.Add(1)
 	case reserve && store.Commit(ctx, s, r, ones(len(request))) != nil:
-		l.unsettled.Add(1) // it is canceled in the end, or was committed: nobody was served
+		l.unsettled.Add(1) // it is canceled in the end, or was committed: the request was not served
 	default:
 		l.granted.Add(1)
 		for _, at := range request {
@@ -259,7 +259,8 @@ func (l *load) each(what string, of []atomic.Int64, n int64, stores []int) {
 	})
 }
 
-// fail waits until calls have failed, each caller's at least once: while nobody answers, they do so by their timeouts alone.
+// fail waits until calls have failed, each caller's at least once. A server that does not respond makes them fail by their
+// timeouts alone.
 func (l *load) fail(callers int64) {
 	l.tb.Helper()
 	goal := l.failed.Load() + 2*callers

@@ -163,7 +163,7 @@ func TestServerAnswersNonsense(t *testing.T) {
 					"inspect": func() error { _, err := store.Inspect(ctx, s, c[0]); return err },
 					"reset":   func() error { return store.Reset(ctx, s, "p", "k") },
 				} {
-					if err := call(); err == nil { // in the end, although nobody else ends it
+					if err := call(); err == nil { // in the end, as nothing else ends it
 						for i := range d {
 							if d[i].Allowed && (d[i].Remaining < 0 || d[i].Remaining > d[i].Limit) {
 								t.Errorf("%.30q: %s: %+v", answer, what, d[i])

@@ -92,8 +92,8 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// TestReplicaBehind lets a replica that has heard nothing for a while take over: what was granted meanwhile is granted once
-// more. With min-replicas-to-write the master grants nothing, once it knows that nobody follows.
+// TestReplicaBehind lets a replica take over that has heard nothing for a while: what was allowed meanwhile is allowed once
+// more. With min-replicas-to-write the master allows nothing once it knows that no replica follows.
 func TestReplicaBehind(t *testing.T) {
 	t.Parallel()
 	const most = 5000
