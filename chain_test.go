@@ -171,7 +171,7 @@ func TestRefusalNamesTheLimiterThatBinds(t *testing.T) {
 		held := p.TryAcquire(3)
 		refused(1, "places", weir.ReasonLimited, 0)
 		b.TryAcquire(10)
-		refused(2, "bucket", weir.ReasonLimited, 2*time.Second) // nobody knows when places are free
+		refused(2, "bucket", weir.ReasonLimited, 2*time.Second) // when places are free is not known
 		w.TryAcquire(5)
 		refused(2, "window", weir.ReasonLimited, time.Minute) // longer than the bucket's
 		time.Sleep(59 * time.Second)
@@ -374,7 +374,7 @@ func TestChainClosedWhileItsLastLimiterIsAwaited(t *testing.T) {
 		held := p.TryAcquire(3)
 		s := &subject{Acquirer: c, t: t}
 		call := s.wait(t.Context(), 1)
-		closeLimiter(t, inner) // nobody waits in it, but the request needs it
+		closeLimiter(t, inner) // no call waits in it, but the request needs it
 		held.Release()
 		expect(t, "closed", call)
 		if got := available(b, w, p); got != "10 5 3" {

@@ -215,7 +215,7 @@ func TestTimerThatIsSetTooLateIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// stuckClock calls nobody.
+// stuckClock never calls f.
 type stuckClock struct{ manualclock.Clock }
 
 func (*stuckClock) AfterFunc(time.Duration, func()) (stop func() bool) {
@@ -233,7 +233,7 @@ func TestRetryAfterWhenTheTimerIsLate(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		clock.Advance(time.Minute)
-		// Whoever waits should have been served long ago, and is served before anybody else, as of the latest time at which a
+		// The waiting call should have been served long ago, and is served before any other, as of the latest time at which a
 		// timer may be late.
 		if d := s.refuse(3, weir.ReasonLimited); d.RetryAfter != 990*time.Millisecond || d.Remaining != 2 {
 			t.Errorf("%+v", d)

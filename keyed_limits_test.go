@@ -142,7 +142,7 @@ func TestChangedLimitKeepsTheState(t *testing.T) {
 	}
 }
 
-// TestChangeServesWaiters raises the limit of a key that somebody waits for, and lowers it below what somebody else waits for.
+// TestChangeServesWaiters raises the limit of a key that a call waits for, and lowers it below what another call waits for.
 func TestChangeServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limit atomic.Pointer[weir.Limit]

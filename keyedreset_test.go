@@ -11,8 +11,8 @@ import (
 	"github.com/weirhq/weir/keyset"
 )
 
-// TestCancelAfterResetGivesNothingBack resets a key while permits of it are reserved, and has others take all that there are then:
-// whoever cancels what was reserved before, or has needed less, gives nobody a permit on top. Other keys do not notice.
+// TestCancelAfterResetGivesNothingBack resets a key while permits of it are reserved, and has others take all that there are
+// then. A later Cancel, or a Commit of less, gives back no permit. Other keys do not notice.
 func TestCancelAfterResetGivesNothingBack(t *testing.T) {
 	for _, limit := range []weir.Limit{
 		weir.TokenBucket(weir.PerHour(10), 0),

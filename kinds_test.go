@@ -173,7 +173,7 @@ func forEach(t *testing.T, kinds []kind, o setup, f func(t *testing.T, s *subjec
 	}
 }
 
-// new makes a limiter that is closed when the test ends, so that nobody waits for it then.
+// new makes a limiter that is closed when the test ends, so that no call waits for it then.
 func (k kind) new(t *testing.T, o setup) *subject {
 	t.Helper()
 	l, err := k.build(o)

@@ -9,11 +9,11 @@ import (
 	"github.com/weirhq/weir/manualclock"
 )
 
-// TestLateTimerCostsNoDeadline: where all timers are late, a permit that came before the deadline of who waits for it is his, and
-// one that came after it is that of the next one.
+// TestLateTimerCostsNoDeadline: all timers are late. A permit that came before the deadline of the first waiting call is that
+// call's, and one that came after it is the next one's.
 func TestLateTimerCostsNoDeadline(t *testing.T) {
 	for _, c := range []struct {
-		ends    time.Duration // the deadline of the first one, who is behind nobody
+		ends    time.Duration // the deadline of the first call
 		granted bool
 	}{{3 * time.Millisecond, true}, {1500 * time.Microsecond, true}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -679,7 +679,7 @@ func (m *queueModel) arrive(w *modelWaiter) {
 		}
 		m.want[w.call] = "waiting"
 		m.waiting = append(m.waiting, w)
-		m.serve() // whoever came last may stand before those for whom there is not enough
+		m.serve() // the newest call may stand before those for which there is not enough
 	}
 }
 

@@ -180,13 +180,13 @@ func TestIdleFollowsTheLimit(t *testing.T) {
 	})
 }
 
-// TestContentionSetLimitIsNeverExceeded has 64 goroutines take permits while the limit goes up and down. Each time it is
-// lowered below what is out nothing is released for a while, and whoever asks after SetLimit has returned must be refused.
+// TestContentionSetLimitIsNeverExceeded has 64 goroutines take permits while the limit goes up and down. Each time it is lowered
+// below what is out, nothing is released for a while, and calls after SetLimit has returned must be refused.
 func TestContentionSetLimitIsNeverExceeded(t *testing.T) {
 	const high, low = 48, 5
 	c := mustConcurrency(t, high, weir.Options{QueueLimit: 1000})
 	var (
-		phase     atomic.Int64 // odd: the limit was lowered below what is out, and nobody releases
+		phase     atomic.Int64 // odd: the limit was lowered below what is out, and nothing is released
 		asked     atomic.Int64
 		stop      atomic.Bool
 		mu        sync.Mutex

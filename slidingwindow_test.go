@@ -177,7 +177,7 @@ func TestSlidingWindowBound(t *testing.T) {
 	}
 }
 
-// TestSlidingWindowGrantsItsLimitInEveryWindow shows the other side: whoever keeps asking gets the limit in each window.
+// TestSlidingWindowGrantsItsLimitInEveryWindow shows the other side: a caller that keeps asking gets the limit in each window.
 func TestSlidingWindowGrantsItsLimitInEveryWindow(t *testing.T) {
 	for _, segments := range []int{1, 4, 10, 64} {
 		synctest.Test(t, func(t *testing.T) {

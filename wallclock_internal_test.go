@@ -117,7 +117,7 @@ func TestWallClockIsFollowedByThoseWhoWait(t *testing.T) {
 	})
 }
 
-// TestWallClockOfKeys does the same with keys, one of which somebody waits for, and sets the clock back by days.
+// TestWallClockOfKeys does the same with keys, one of which a call waits for, and sets the clock back by days.
 func TestWallClockOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, err := NewKeyed[string](CalendarWindow(1, algo.Calendar{Unit: algo.CalendarHour}), KeyedOptions{

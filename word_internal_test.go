@@ -138,7 +138,7 @@ func TestWindowsBeyondTheBoundOfTheWord(t *testing.T) {
 	}
 }
 
-// player is what the limiters have in common that keep their state in a word while nobody waits.
+// player is what the limiters have in common that keep their state in a word while no call waits.
 type player interface {
 	Acquirer
 	Allow() bool
