@@ -130,7 +130,7 @@ func TestFromRefusalToRule(t *testing.T) {
 	}
 }
 
-// TestOverridesThatDoNotHelp expects that who overrides a key that nobody has, or one that is locked out, is told so.
+// TestOverridesThatDoNotHelp: an override of a key that no client has, or that is locked out, prints a warning.
 func TestOverridesThatDoNotHelp(t *testing.T) {
 	s, _ := administeredServer(t)
 	override := func(policy, key string, limits ...string) string {

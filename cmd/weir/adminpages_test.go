@@ -110,7 +110,7 @@ func adminPaths(t *testing.T) map[string]string {
 	return all
 }
 
-// TestEveryAdminPath is answered to those who are let in, and to nobody else, except for the files of the dashboard.
+// TestEveryAdminPath: only those that are let in get the admin pages, except for the files of the dashboard.
 func TestEveryAdminPath(t *testing.T) {
 	s := adminServer(t)
 	at := "http://" + s.address

@@ -29,7 +29,7 @@ var guarded = map[string]string{
 	operator.RestorePath: "POST", operator.ResetPath: "POST", operator.ReloadPath: "POST", operator.MetricsPath: "GET",
 }
 
-// secretName is in the configuration of a server whose admin pages are attacked: nobody may learn it.
+// secretName is in the configuration of a server whose admin pages are attacked: no answer may have it.
 const secretName = "nobodys-business"
 
 const attackedConfig = `version: 1
@@ -97,7 +97,7 @@ func (s *attacked) denied(t *testing.T, method, target string, statuses []int, f
 	}
 }
 
-// expectUnchanged expects that nothing was changed and nobody was let in.
+// expectUnchanged expects that nothing was changed, and that the pages with these fields let in no caller.
 func (s *attacked) expectUnchanged(t *testing.T, fields ...string) {
 	t.Helper()
 	_, text := s.request("GET", operator.OverridesPath, "", fields...)
@@ -150,7 +150,7 @@ func TestAttackAdminWithoutToken(t *testing.T) {
 		}
 	}
 	s.expectUnchanged(t, bearer)
-	// Wrong tokens, which are counted: after ten of them nobody is told whether another one is right.
+	// Wrong tokens are counted: after ten of them a right token gets the same answer as a wrong one.
 	wrong := []string{
 		rightToken[:len(rightToken)-1], rightToken + "0", strings.ToUpper(rightToken), "", " ", "night-shift",
 		"night-shift " + rightToken,
@@ -230,8 +230,8 @@ func TestAttackAdminFromBrowser(t *testing.T) {
 	s.end()
 }
 
-// TestAttackRevokedToken: whose token is taken out of the file is let in no more, and what he has begun to listen to ends, while
-// the server goes on.
+// TestAttackRevokedToken: a token that is taken out of the file is refused, and a stream that it has begun ends, while the
+// server goes on.
 func TestAttackRevokedToken(t *testing.T) {
 	t.Parallel()
 	const gone = "the-token-of-who-is-gone"
@@ -354,7 +354,7 @@ func TestAttackAuditLog(t *testing.T) {
 	}
 }
 
-// TestAttackFullAuditLog: when the audit log cannot be written, the very first change of which nobody would know is not made.
+// TestAttackFullAuditLog: when the audit log cannot be written, no change is made, not even the first.
 func TestAttackFullAuditLog(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "logs")

@@ -61,11 +61,11 @@ func (s *attacked) half() (goOn func()) {
 	}
 }
 
-// clientPreface is what a client of gRPC begins with, with settings that are those of everybody.
+// clientPreface is what a client of gRPC begins with, with default settings.
 const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// TestAttackIdleConnections: whoever opens as many connections as there may be, and more, and asks nothing on them, shuts nobody
-// out at any front, and cannot take the place of a command that is arriving.
+// TestAttackIdleConnections: an attacker opens more idle connections than the bounds allow. Other clients are served at every
+// front nevertheless, and a command that is arriving keeps its connection.
 func TestAttackIdleConnections(t *testing.T) {
 	t.Parallel()
 	const most = 20

@@ -40,7 +40,7 @@ func pipeline(
 	}
 }
 
-// names are so many keys that nobody has used before.
+// names returns n keys that are new.
 func names(n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -91,8 +91,8 @@ func (s *attacked) tracked(command string) int {
 	return status.Policies[0].Keys
 }
 
-// TestAttackKeyFlooding: whoever invents keys fills the table and no more. Nobody gets a new quota by it, who was there
-// stays, and memory does not grow.
+// TestAttackKeyFlooding: an attacker that invents keys fills the table and no more. That resets no limit, keys that were there
+// stay, and memory does not grow.
 func TestAttackKeyFlooding(t *testing.T) {
 	t.Parallel()
 	const (

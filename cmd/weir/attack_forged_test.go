@@ -38,7 +38,7 @@ func claimed(i int, but ...string) []string {
 	return all
 }
 
-// expectThree asks ten times, and expects that three requests pass: whoever asks is one client.
+// expectThree asks ten times, and expects that three requests are allowed: all requests are of one client.
 func expectThree(t *testing.T, what string, refused int, ask func(i int) int) {
 	t.Helper()
 	for i := range 10 {
@@ -93,7 +93,7 @@ func TestAttackForgedForwardingHeaders(t *testing.T) {
 			append(claimed(i, "X-Real-IP", "X-Forwarded-For"), fmt.Sprintf("X-Forwarded-For: 198.51.100.%d,203.0.113.3", i))...)
 		return a.status
 	})
-	// With two of them nobody knows which one the proxy has set.
+	// With two fields it is not known which one the proxy has set.
 	for _, path := range []string{"/v1/auth/nginx", "/v1/auth/envoy/"} {
 		if a, text := s.request("GET", path, "", "X-Original-Method: GET", "X-Original-Uri: /",
 			"X-Real-IP: 198.51.100.1", "X-Real-IP: 203.0.113.2"); a.status != 400 ||
@@ -101,8 +101,8 @@ func TestAttackForgedForwardingHeaders(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, text)
 		}
 	}
-	// Who asks about a request tells the client in the body: neither the fields of his own request nor those that the request had
-	// mean anything.
+	// A check has the client in its body: neither the fields of the call itself nor those of the described request mean
+	// anything.
 	expectThree(t, "/v1/decide", 429, func(i int) int {
 		a, _ := s.request("POST", "/v1/decide", fmt.Sprintf(
 			`{"path":"/","client":"203.0.113.4",`+
@@ -117,8 +117,7 @@ func TestAttackForgedForwardingHeaders(t *testing.T) {
 	s.end()
 }
 
-// TestAttackForgedFieldsOfStrangers: whoever is not in the networks of --trust-proxy is not asked for his opinion about whom he
-// speaks for.
+// TestAttackForgedFieldsOfStrangers: a client outside of the networks of --trust-proxy cannot speak for another client.
 func TestAttackForgedFieldsOfStrangers(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "weir.yaml")

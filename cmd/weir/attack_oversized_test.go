@@ -15,8 +15,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 )
 
-// TestAttackOversized: what is too long, too deep or too large is refused with the right answer, charges nobody, costs no
-// memory to speak of, and leaves the server as it was.
+// TestAttackOversized: what is too long, too deep or too large is refused with the right answer, charges no key, costs no memory
+// to speak of, and leaves the server as it was.
 func TestAttackOversized(t *testing.T) { //nolint:tparallel // its parts have one server
 	t.Parallel()
 	s := attack(t, "--limit", "5/day", "--burst", "5")
@@ -94,7 +94,7 @@ func oversizedHTTP(t *testing.T, s *attacked) {
 	}
 }
 
-// hiddenRequests have a second one behind them, or in them, which nobody may have an answer to.
+// hiddenRequests have a second one behind them, or in them, which must not be answered.
 func hiddenRequests(t *testing.T, s *attacked) {
 	t.Helper()
 	const (

@@ -40,7 +40,7 @@ func TestAttackPathConfusion(t *testing.T) {
 		switch got := ask(target); got {
 		case 403:
 			return true
-		case 200, 400: // nobody is let through by 400
+		case 200, 400: // 400 lets no request through
 			return got == 400
 		default:
 			t.Fatalf("%s: %d", target, got)

@@ -91,9 +91,9 @@ func (s *attacked) goOn(conn *grpc.ClientConn, client *redis.Client, key string)
 	}
 }
 
-// TestAttackSlowClients: clients that send their requests slowly, or never read an answer, hold up nobody else on any front; and
-// those that do not come to the point are cut off. The time limits that are too long to wait for are shortened in
-// TestHalfCommandsEndInTime, TestStrangersMustHurry, TestSlowReaders, TestUnfinishedMessagesAreBounded and TestSlowReader.
+// TestAttackSlowClients: clients that send their requests slowly, or never read an answer, hold up no other client on any front,
+// and are cut off in the end. The time limits that are too long to wait for are shortened in TestHalfCommandsEndInTime,
+// TestStrangersMustHurry, TestSlowReaders, TestUnfinishedMessagesAreBounded and TestSlowReader.
 func TestAttackSlowClients(t *testing.T) {
 	t.Parallel()
 	s := attack(t, "--limit", "1000000/s", "--burst", "1000000")
@@ -103,7 +103,8 @@ func TestAttackSlowClients(t *testing.T) {
 	}
 	conn, client := s.dial(), s.redis()
 	s.goOn(conn, client, "before")
-	// All the others go on before a single one is cut off, which nobody can tell if the machine stands still for as long as that takes.
+	// All the others go on before a single one is cut off. That cannot be seen if the machine stands still for as long as that
+	// takes.
 	var soon []net.Conn
 	for attempt := 0; ; attempt++ {
 		var later []net.Conn

@@ -172,7 +172,7 @@ func (s *server) misusedQuotas(t *testing.T) {
 	}
 }
 
-// endsWhileOthersWait ends a server for whose limits somebody waits: he is told at once.
+// endsWhileOthersWait ends a server while requests wait for its limits: they are answered at once.
 func (s *server) endsWhileOthersWait(t *testing.T) {
 	t.Helper()
 	if got := s.statusOf("waiting", "k", 1); got != http.StatusOK {

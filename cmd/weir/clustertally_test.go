@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Limits of durability cluster answer that they are unavailable while nobody owns them: while another node takes over, and when a
-// machine stands still for longer than a second, so that the owner is given up. Whether such a request was counted is not known.
+// Limits of durability cluster are unavailable while they have no owner: while another node takes over, and when a machine
+// stands still for longer than a second, so that the owner is given up. Whether such a request was counted is not known.
 
 // tally is how many permits of a key were used, as far as that is known.
 type tally struct{ least, most int64 }

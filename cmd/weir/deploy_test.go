@@ -115,7 +115,7 @@ func TestPackagedConfiguration(t *testing.T) {
 	}
 }
 
-// TestDockerfiles reads what images are made of: a program that needs nothing of a system, run by nobody in particular.
+// TestDockerfiles: images have a program that needs nothing of a system, and run it as a user without rights.
 func TestDockerfiles(t *testing.T) {
 	var build []string
 	for name, base := range map[string]string{

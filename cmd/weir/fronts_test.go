@@ -217,7 +217,7 @@ func TestFrontsSpeakTLS(t *testing.T) {
 	}
 }
 
-// TestUnguardedRESPIsTold: a front that the network reaches and nobody has to log in to.
+// TestUnguardedRESPIsTold: the log warns of a RESP front that the network reaches and that has no password.
 func TestUnguardedRESPIsTold(t *testing.T) {
 	const told = "every client that reaches --resp may use it"
 	startServer(t, "--resp", "0.0.0.0:0").logged(told)

@@ -162,8 +162,8 @@ rules:
 	}
 }
 
-// TestDecideProbes: a request that costs 0 is answered as the same one without a cost would be, and takes nothing; nor do checks of
-// 0 permits, for which nobody is locked out either.
+// TestDecideProbes: a request that costs 0 is answered as the same one without a cost would be, and takes nothing. Nor do checks
+// of 0 permits, and they cause no lockout either.
 func TestDecideProbes(t *testing.T) {
 	s, _ := startConfigured(t, `version: 1
 policies:
@@ -454,7 +454,7 @@ rules:
 	}
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, text(0))
-	s := startServer(t, "--config", path, "--admin-rate", "10000/s", "--log-level", "error") // nobody reads the log
+	s := startServer(t, "--config", path, "--admin-rate", "10000/s", "--log-level", "error") // the log is not read
 	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer client.CloseIdleConnections()
 	post := func(page, body string) (int, string) {

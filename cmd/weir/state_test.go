@@ -268,7 +268,7 @@ func TestStateDirectory(t *testing.T) {
 	unused := filepath.Join(dir, "unused")
 	startConfigured(t, hourly, "--state", unused)
 	if _, err := os.Stat(unused); err == nil {
-		t.Error("a directory was made that nobody needs")
+		t.Error("a directory was made that is not needed")
 	}
 }
 

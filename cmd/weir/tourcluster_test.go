@@ -109,7 +109,7 @@ func TestTourThreeNodes(t *testing.T) {
 		t.Errorf("100 permits were granted in %v s", all)
 	}
 	if ns, _ := strconv.ParseInt(gone[1], 10, 64); ns <= 0 {
-		t.Errorf("nobody was missed:\n%s", out)
+		t.Errorf("the owner was not missed:\n%s", out)
 	}
 	t.Logf("%s s, without an owner for %s ns", took[2], gone[1])
 }

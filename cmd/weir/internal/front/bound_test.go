@@ -53,7 +53,7 @@ type client struct {
 
 func (p *pipes) dial() *client { return p.dialFrom("") }
 
-// dialFrom is dial of somebody who has an address.
+// dialFrom is dial of a client that has an address.
 func (p *pipes) dialFrom(address string) *client {
 	ours, theirs := net.Pipe()
 	p.accepted <- from{theirs, address}
@@ -133,7 +133,7 @@ func counts(t *testing.T, b *front.Bounded, open int, evicted, refused int64) {
 	}
 }
 
-// TestBoundedSilentClientsMakeRoom: clients that connect and send nothing shut nobody out.
+// TestBoundedSilentClientsMakeRoom: clients that connect and send nothing keep no other client out.
 func TestBoundedSilentClientsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, _ := bounded(t, 3, 0, io.Discard)
@@ -216,8 +216,8 @@ func TestBoundedRefusesWhenAllAreInUse(t *testing.T) {
 	})
 }
 
-// TestBoundedConnectionsOfOneAddress: an address that uses all of the connections it may have keeps out itself alone;
-// its own idle ones make room for it. Whoever has one IPv6 address has all of its network.
+// TestBoundedConnectionsOfOneAddress: an address that uses all of its connections keeps out only itself; its own idle ones make
+// room for it. A client that has one IPv6 address has all of its network.
 func TestBoundedConnectionsOfOneAddress(t *testing.T) {
 	for name, c := range map[string]struct {
 		own   func(i int) string
@@ -251,7 +251,7 @@ func TestBoundedConnectionsOfOneAddress(t *testing.T) {
 			counts(t, b, 3, 1, 20)
 			for range 2 {
 				if got := p.dialFrom(c.other).ask("/"); got != "200 OK" {
-					t.Errorf("%s: somebody else: %s", name, got)
+					t.Errorf("%s: another client: %s", name, got)
 				}
 			}
 			if n := strings.Count(logged.String(), "connections of an address are refused"); n != 1 {

@@ -197,7 +197,7 @@ func TestSeatsContention(t *testing.T) {
 	open, evicted, _ := b.Counts()
 	for range most + most {
 		if b.Add(&closing{owner: "192.0.2.1"}) == nil {
-			t.Fatal("there is no room, though nobody uses a connection")
+			t.Fatal("there is no room, though no connection is in use")
 		}
 	}
 	if now, more, _ := b.Counts(); now != most || more != evicted+int64(open+most) {

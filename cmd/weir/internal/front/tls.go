@@ -30,7 +30,7 @@ type Certificates struct{ *Reread[*material] }
 // material is what the files say. It is never changed.
 type material struct {
 	config *tls.Config
-	// admin is for the servers that have admin pages: whoever has a certificate for those can connect, too.
+	// admin is for the servers that have admin pages: clients with a certificate for those can connect, too.
 	admin *tls.Config
 	// authorities are those of AdminCA, nil if there is none.
 	authorities *x509.CertPool

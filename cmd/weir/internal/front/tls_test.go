@@ -136,7 +136,7 @@ func TestClientsNeedCertificates(t *testing.T) {
 	}
 }
 
-// TestAdminCertificates: whoever has one of the authorities for admin pages is known by name, and nobody else is; where all clients
+// TestAdminCertificates: only clients with a certificate of the authorities for admin pages are known by name. Where all clients
 // need certificates, they are let in to those pages as well.
 func TestAdminCertificates(t *testing.T) {
 	d := directory{t, t.TempDir()}
@@ -200,7 +200,7 @@ func TestAdminCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := none.Admin(&tls.ConnectionState{PeerCertificates: []*x509.Certificate{pairs["operator"].Leaf}}); ok {
-		t.Error("somebody is known without authorities")
+		t.Error("a client is known without authorities")
 	}
 }
 

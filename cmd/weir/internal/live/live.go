@@ -56,7 +56,7 @@ type Options struct {
 	// Durable answers what keeps the limits of durable policies, nil for nothing. It is asked once, after Store, and belongs to
 	// the caller. Default: nil, nothing.
 	Durable func() (store.Home, error)
-	// Reloaded is told what became of each reload, one after the other. Default: nil, nobody is.
+	// Reloaded gets the result of each reload, one after the other. Default: nil.
 	Reloaded func(r *Reload)
 	// Logger is told at level Info what has changed, at level Error what is wrong. Required.
 	Logger *slog.Logger

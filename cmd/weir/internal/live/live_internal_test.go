@@ -63,7 +63,7 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// meanwhile is a list of what is watched. Something happens before the first directory is, of which nobody is told.
+// meanwhile is a list of what is watched. Something happens before the first directory is, so that no event comes of it.
 type meanwhile struct {
 	happens func() error
 	dirs    []string

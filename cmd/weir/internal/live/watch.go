@@ -143,7 +143,7 @@ func (d *directories) follow() error {
 				_ = d.watched.Remove(dir) // it is gone otherwise
 			}
 		}
-		// Nobody is told of what has happened before they were watched, such as that one was made that was missing.
+		// No event comes of what has happened before they were watched, such as that a missing one was made.
 		before := wanted
 		if wanted = d.wanted(); slices.Equal(wanted, before) {
 			break

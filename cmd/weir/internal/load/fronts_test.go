@@ -618,7 +618,7 @@ func TestFirstRequest(t *testing.T) {
 			t.Errorf("%q %q: %v\n%s", c.answer, c.args, err, stdout)
 		}
 	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // answers nobody
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // it never answers
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,8 @@ func (s *schedule) take(now time.Duration, n int, to []time.Duration) []time.Dur
 	return to
 }
 
-// stop ends the schedule now. It returns how many requests were intended until then, of those that are counted, that nobody took;
-// of arrivals at random that is how many there are on average.
+// stop ends the schedule now. It returns how many of the counted requests were intended until then, but never sent; of arrivals
+// at random that is how many there are on average.
 func (s *schedule) stop(now time.Duration) (missed int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

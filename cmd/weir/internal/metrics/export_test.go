@@ -242,7 +242,7 @@ func TestOTLPFlags(t *testing.T) {
 	}
 }
 
-// TestSpansOfChecks: the span of a check has its policy, and no rule that nobody has written.
+// TestSpansOfChecks: the span of a check has its policy, and no rule, as none was written.
 func TestSpansOfChecks(t *testing.T) {
 	to := collect(t)
 	m, err := metrics.New(metrics.Options{OTLP: metrics.OTLP{Endpoint: to.URL, Interval: time.Hour, Traces: "all"}})

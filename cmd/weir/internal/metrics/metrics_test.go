@@ -177,7 +177,7 @@ func TestHandlerBeforeStart(t *testing.T) {
 		t.Errorf("%d", w.Code)
 	}
 	if m.Observer() != nil {
-		t.Error("there is an observer that nobody needs")
+		t.Error("there is an observer that is not needed")
 	}
 	next := http.NotFoundHandler()
 	if ask(t, m.Traced(next), http.MethodGet, "").Code != http.StatusNotFound {
@@ -185,7 +185,7 @@ func TestHandlerBeforeStart(t *testing.T) {
 	}
 }
 
-// Several may ask while requests are decided, and nobody sees a count go back.
+// Several may ask while requests are decided, and no count goes back.
 func TestHandlerContention(t *testing.T) {
 	l := limits(t, policy.EngineOptions{})
 	m := start(t, everything(t, l))

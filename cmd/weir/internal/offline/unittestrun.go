@@ -43,7 +43,7 @@ func (s *suite) lookup(name string) (string, bool) {
 
 func (m *machine) close() {
 	m.release()
-	// What is closed was used by nobody else, so there is nothing to be told.
+	// The engine had no other user, so its error means nothing.
 	_ = m.engine.Close()
 }
 

@@ -75,7 +75,7 @@ func TestClientAsks(t *testing.T) {
 	}
 }
 
-// TestClientSaysWhatToDo: what can be wrong is said in words with which somebody can do something.
+// TestClientSaysWhatToDo: each error says what the operator can do about it.
 func TestClientSaysWhatToDo(t *testing.T) {
 	old := "there is no such page; there are POST /v1/check, POST /v1/decide"
 	for _, c := range []struct {
@@ -130,8 +130,8 @@ func TestClientCannotReach(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
-	const closed = "http://127.0.0.1:1"             // a port that nobody is given who does not ask for it
-	unknown := strings.Repeat("w", 64) + ".invalid" // one letter more than a name may have, so that nobody is asked for it
+	const closed = "http://127.0.0.1:1"             // the system gives this port to no listener by itself
+	unknown := strings.Repeat("w", 64) + ".invalid" // one letter more than a name may have, so that no server is asked for it
 	for _, c := range []struct {
 		o    operator.ClientOptions
 		want string

@@ -200,7 +200,7 @@ history".` + quotaExitStatus,
 	return cmd
 }
 
-// whoami is the name of the user, or his number.
+// whoami is the name of the user, or the number.
 func whoami() string {
 	u, err := user.Current()
 	if err != nil || u.Username == "" {

@@ -63,7 +63,7 @@ type RefusedLimit struct {
 	ResetAfter float64 `json:"reset_after"`
 }
 
-// AuditEntry is a change that somebody has made, or has tried to make.
+// AuditEntry is a change that a caller has made, or has tried to make.
 type AuditEntry struct {
 	Time time.Time `json:"time"`
 	// Who is the name of the token or of the certificate, or "local" if none is needed; From is the address.

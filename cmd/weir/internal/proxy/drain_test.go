@@ -14,8 +14,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
 
-// TestRefusalsSurviveUnreadBodies: a client that asks for the connection to be closed gets the answer, although nobody
-// wants the body that it has sent. A connection that is closed with a body unread is reset.
+// TestRefusalsSurviveUnreadBodies: a client that asks for the connection to be closed gets the answer, although the proxy does
+// not read the body that it has sent. A connection that is closed with a body unread is reset.
 func TestRefusalsSurviveUnreadBodies(t *testing.T) {
 	const size = 200 << 10
 	for status, change := range map[int]func(*proxy.Options){

@@ -205,7 +205,7 @@ func (x *exchange) failed(r *http.Request, err error) {
 			if tooLarge, ok := errors.AsType[*http.MaxBytesError](source); ok && tooLarge != nil {
 				x.reject(http.StatusRequestEntityTooLarge, "The body of the request is too large.")
 			} else {
-				// Most often the client is gone, and nobody reads this.
+				// Most often the client is gone, and this is never read.
 				x.reject(http.StatusBadRequest, "The body of the request cannot be read.")
 			}
 			return
@@ -274,7 +274,7 @@ func (x *exchange) end() {
 	if x.proxy.o.LogRequests {
 		x.log()
 	}
-	x.proxy.totals.count(x.outcome) // last, so that whoever sees the count finds the lines
+	x.proxy.totals.count(x.outcome) // last, so that the lines are there when the count is
 }
 
 func (x *exchange) log() {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// faultLog is a handler for lines about faults that anybody can cause any number of times: at most faultBurst at once,
-// and then one a second. What was left out is counted in the next line.
+// faultLog is a handler for lines about faults that a client can cause any number of times: at most faultBurst at once, and then
+// one a second. What was left out is counted in the next line.
 type faultLog struct {
 	slog.Handler
 

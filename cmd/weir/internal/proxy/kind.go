@@ -138,7 +138,7 @@ func (k *kind) make(s front.Shared) (front.Made, error) {
 	if err != nil {
 		return front.Made{}, err
 	}
-	// The transport has no logger of its own: what an upstream sends unasked goes to the default one.
+	// The transport has no logger of its own: it logs what an upstream sends without a request to the default one.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(p.faults)
 	return front.Made{

@@ -202,7 +202,7 @@ func TestTLS(t *testing.T) {
 	if res := p.get(t, "/"); res.StatusCode != http.StatusTooManyRequests || res.ProtoMajor != 2 {
 		t.Errorf("%s %s, want 429", res.Proto, res.Status)
 	}
-	// Whoever does not speak TLS is told so by the server, and does not flood the log.
+	// A client that does not speak TLS gets an answer that says so, and does not flood the log.
 	lines := func() int { return len(p.log.with("level=WARN")) }
 	wrong := 0
 	until(t, "most of these lines to be left out", func() bool {
@@ -273,7 +273,7 @@ func TestHTTPSUpstream(t *testing.T) {
 	roundTrip(ctx, t, socket, "over HTTP/1.1")
 	_ = socket.Close(websocket.StatusNormalClosure, "")
 
-	// A certificate that nobody has signed is no upstream.
+	// An upstream with a certificate that no authority has signed is not used.
 	p = start(t, server.URL, nil)
 	if res := p.get(t, "/"); res.StatusCode != http.StatusBadGateway {
 		t.Errorf("%s, want 502", res.Status)
@@ -311,7 +311,7 @@ func TestUnixSocketUpstream(t *testing.T) {
 
 // TestConnectionsToTheUpstreamAreUsedAgain counts the connections that many requests at a time need.
 func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
-	const rounds, parallel, kept = 5, 64, 4 * time.Second // as long as the proxy keeps connections that nobody needs
+	const rounds, parallel, kept = 5, 64, 4 * time.Second // as long as the proxy keeps idle connections
 	opened := make(chan struct{}, 10_000)
 	arrived, release := make(chan struct{}, parallel), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,7 +33,7 @@ func (d *decoder) readFile(root yamlread.Value) {
 	}
 }
 
-// domainOf is the domain of a file; after a mistake it is one that nobody sees, so that the rest of the file is read.
+// domainOf returns the domain of a file. After a mistake it is one that is dropped, so that the rest of the file is read.
 func (d *decoder) domainOf(m *yamlread.Object) *domain {
 	f, ok := get(m, keyDomain)
 	if !ok {

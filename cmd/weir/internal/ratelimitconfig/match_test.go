@@ -307,7 +307,7 @@ descriptors: [{key: a, rate_limit: {unlimited: true}}]
 	}
 }
 
-// TestReplace: whoever replaces a limit does so in requests where both hold, in whatever order.
+// TestReplace: a limit replaces another one in requests to which both apply, in whatever order.
 func TestReplace(t *testing.T) {
 	c := parse(t, ratelimitconfig.Options{}, `
 domain: d

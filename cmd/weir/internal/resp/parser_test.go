@@ -31,7 +31,7 @@ func parse(t testing.TB, stream []byte, chunk int, l resp.Limits, stranger bool)
 	var buf []byte
 	for {
 		for {
-			// With no room behind, whoever reads or writes beyond the end is found out.
+			// With no room behind, a read or a write beyond the end fails.
 			buf = slices.Clip(bytes.Clone(buf))
 			args, n, err := p.Next(buf)
 			if err != nil {

@@ -67,7 +67,7 @@ type ReplyLimits struct {
 	MaxDepth int
 }
 
-// Bounds that nobody needs to choose: of depth, of the values in a reply, and of a line.
+// Bounds that are not options: of depth, of the values in a reply, and of a line.
 const (
 	mostDepth   = 64
 	mostNodes   = 1 << 20
@@ -326,7 +326,7 @@ type builder struct {
 }
 
 func (b *builder) reply() Reply {
-	for b.b[0] == byte(attribute) { // nobody asks for it
+	for b.b[0] == byte(attribute) { // no caller asks for it
 		nodes := b.nodes
 		for range b.header() {
 			b.reply()

@@ -73,7 +73,7 @@ func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Screen {
 		for {
 			n, err := s.pty.Read(piece)
 			if s.take(string(piece[:n]), err != nil) {
-				_, _ = s.pty.WriteString(frameKnows) // whoever has asked may have ended
+				_, _ = s.pty.WriteString(frameKnows) // the program may have ended since it asked
 			}
 			if err != nil {
 				return

@@ -50,7 +50,7 @@ func checkReason(reason string) *answer.Problem {
 	return nil
 }
 
-// begin notes what is about to be changed. The problem is that nothing may be, as nobody would know of it.
+// begin notes what is about to be changed. If it cannot, it returns the problem, and the change must not be made.
 func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (operator.AuditEntry, *answer.Problem) {
 	by := adminguard.CallerOf(r)
 	e := operator.AuditEntry{

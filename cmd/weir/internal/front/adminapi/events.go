@@ -34,7 +34,7 @@ type hub struct {
 	mu      sync.Mutex
 	all     map[*stream]struct{}
 	number  uint64 // of the last one
-	running bool   // somebody tells them
+	running bool   // a goroutine sends them
 	ended   bool
 }
 
@@ -186,7 +186,7 @@ func sayEvents(header http.Header) {
 	header.Set("X-Accel-Buffering", "no") // of nginx in between
 }
 
-// tell writes the events of a stream until somebody ends it.
+// tell writes the events of a stream until it is ended.
 func (b *hub) tell(w http.ResponseWriter, r *http.Request, s *stream) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // nothing more is read: the error is that there is none

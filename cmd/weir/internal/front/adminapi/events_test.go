@@ -116,7 +116,7 @@ func TestEventsAfterTheFirstOverview(t *testing.T) {
 			}
 			one.cancel()
 			synctest.Wait()
-			time.Sleep(time.Second) // until nobody makes events
+			time.Sleep(time.Second) // until the goroutine that makes events has ended
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		l := fronttest.Pipes()
 		s, client := virtualOn(t, l)
 		defer s.Drain()
-		silent, err := l.Dial(t.Context()) // nobody reads what it is sent
+		silent, err := l.Dial(t.Context()) // it reads nothing of what it is sent
 		if err != nil {
 			t.Fatal(err)
 		}

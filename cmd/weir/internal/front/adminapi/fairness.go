@@ -26,7 +26,7 @@ type grouping func(of adminguard.Caller) (group string, counts bool)
 
 func whose(of adminguard.Caller) (string, bool) { return of.Who, true }
 
-// networksOf groups the callers that are somebody.
+// networksOf groups the callers with the name who by their networks.
 func networksOf(who string) grouping {
 	return func(of adminguard.Caller) (string, bool) { return of.Network(), of.Who == who }
 }

@@ -24,7 +24,7 @@ func (b *hub) streamsOf(who, from string) (n int) {
 	return n
 }
 
-// TestStreamsAreShared: one operator, or one address, may have all streams as long as nobody else wants one, and has to share them
+// TestStreamsAreShared: one operator, or one address, may have all streams as long as no other wants one, and has to share them
 // then.
 func TestStreamsAreShared(t *testing.T) {
 	b := newHub()
@@ -79,7 +79,7 @@ func TestStreamsAreShared(t *testing.T) {
 	join(anna, false)
 }
 
-// TestNewcomersHaveStreams: over random histories nobody who has none is refused while somebody has several.
+// TestNewcomersHaveStreams: over random histories, no caller without a stream is refused while another one has several.
 func TestNewcomersHaveStreams(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 30 {

@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Limits are those of the server. Required.
 	Limits *live.Limits
-	// Guard lets in whom it lets in. Default: nil, nobody.
+	// Guard decides who is let in. Default: nil, no caller is.
 	Guard *adminguard.Guard
 	// Audit notes what is changed. Required.
 	Audit *adminguard.AuditLog
@@ -131,7 +131,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	// Whoever is not let in is not told what there is.
+	// A caller that is not let in does not learn which pages there are.
 	r, p := h.o.Guard.Enter(w, r)
 	if p != nil {
 		return p

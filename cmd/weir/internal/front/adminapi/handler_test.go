@@ -123,7 +123,7 @@ func (s *server) write(text string) {
 	}
 }
 
-// request is one of somebody who shows the token.
+// request is a request with the right token.
 func (s *server) request(method, path, body string) *http.Request {
 	r := httptest.NewRequestWithContext(s.t.Context(), method, "http://weir.example"+path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -547,7 +547,7 @@ func TestProblems(t *testing.T) {
 	if s.limits.Engine().Overrides() != nil {
 		t.Error("something was overridden")
 	}
-	// What the engine refuses is what somebody has tried.
+	// A change that the engine refuses is in the audit log, too.
 	_ = s.limits.Engine().Close()
 	s.ask("POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":60}`, 503, nil)
 	if e := s.audit.Last(1); len(e) != 1 || e[0].Action != "override" || !strings.Contains(e[0].Result, "closed") {

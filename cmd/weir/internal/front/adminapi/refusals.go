@@ -215,7 +215,7 @@ func (e *refusalEntry) putKey(text []byte) span {
 	return at
 }
 
-// id is the ID of a refusal. It is different for each, and tells nobody how many there are.
+// id is the ID of a refusal. It is different for each, and does not show how many there are.
 func (l *Refusals) id(number uint64) uint64 {
 	x := number + l.seed
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -17,7 +17,7 @@ import (
 const (
 	// MostAudited is how many entries are kept in memory.
 	MostAudited = 1000
-	// mostLogins is how many of them failed logins can be while they push out changes: anybody can make those.
+	// mostLogins is how many of them failed logins can be while they push out changes: any client can cause those.
 	mostLogins = 200
 	// longestGuess is how many bytes of the detail of a failed login are kept.
 	longestGuess = 128
@@ -136,8 +136,8 @@ func (l *AuditLog) write(e *operator.AuditEntry) error {
 	return nil
 }
 
-// Begin writes to the file what somebody is about to do, with the result [Begun], before he does it; [Log.Add] adds what became
-// of it. The error says why it cannot be written: then it must not be done, as nobody would know of it.
+// Begin writes a change to the file, with the result [AuditBegun], before it is made; [AuditLog.Add] adds its result. If Begin returns an
+// error, the file cannot be written, and the change must not be made: it would leave no trace.
 func (l *AuditLog) Begin(e operator.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +177,7 @@ func (l *AuditLog) Add(e operator.AuditEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Action == AuditLoginFailed {
-		// Whoever guesses has chosen it.
+		// The client chooses its length.
 		if len(e.Detail) > longestGuess {
 			e.Detail = strings.ToValidUTF8(e.Detail[:longestGuess], "") + "..."
 		}

@@ -229,7 +229,7 @@ func TestNothingIsChangedUnnoticed(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	l.Add(large) // somebody was quicker
+	l.Add(large) // a change that had begun before
 	if changes, unwritten := l.Counts(); changes != 2 || unwritten != 3 || len(l.Last(5)) != 2 || !l.Failing() {
 		t.Errorf("%d changes, not written %d times, %d in memory", changes, unwritten, len(l.Last(5)))
 	}
@@ -274,7 +274,7 @@ func TestLogIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestFailedLogins: somebody who guesses does not fill the disk, but it is known how often.
+// TestFailedLogins: a client that guesses tokens does not fill the disk, but the log has how often it did.
 func TestFailedLogins(t *testing.T) {
 	clock := manualclock.New(0)
 	l := open(t, adminguard.AuditOptions{Clock: clock})
@@ -294,7 +294,7 @@ func TestFailedLogins(t *testing.T) {
 	}
 }
 
-// TestGuessingForgetsNoChanges: failed logins, which anybody can make, do not push changes out of the memory.
+// TestGuessingForgetsNoChanges: failed logins, which any client can cause, do not push changes out of the memory.
 func TestGuessingForgetsNoChanges(t *testing.T) {
 	clock := manualclock.New(0)
 	l := open(t, adminguard.AuditOptions{Clock: clock})

@@ -26,8 +26,8 @@ type Options struct {
 	TokensNow func() []Token
 	// Certificate answers whose certificate a connection has shown, if that lets in. Default: nil, none does.
 	Certificate func(*tls.ConnectionState) (name string, ok bool)
-	// Local says that the server listens on a loopback address only. Then everybody who reaches it is let in if there are neither
-	// Tokens nor Certificate, but no page that a browser has loaded from elsewhere, and nobody for whom a proxy says it asks.
+	// Local says that the server listens on a loopback address only. Without Tokens and Certificate it lets in every request
+	// that reaches it, but for two kinds: of a page that a browser has loaded from elsewhere, and those that a proxy forwards.
 	Local bool
 	// Rate and Burst are how often an address may ask. An IPv6 address counts with all of its /64. Default: 20/s, and 100.
 	Rate  weir.Rate
@@ -54,7 +54,7 @@ type perAddress interface {
 	Refund(from netip.Addr, n int64)
 }
 
-// Guard lets in whom its options say. It is safe for concurrent use. A nil Guard lets in nobody.
+// Guard decides who may use the admin pages, as its options say. It is safe for concurrent use. A nil Guard lets in no caller.
 type Guard struct {
 	o     Options
 	asked perAddress
@@ -117,7 +117,7 @@ func (c Caller) Network() string {
 
 type callerKey struct{}
 
-// CallerOf is who was let in with a request, the zero Caller if nobody was.
+// CallerOf returns the caller of a request that was let in, or the zero Caller.
 func CallerOf(r *http.Request) Caller {
 	c, _ := r.Context().Value(callerKey{}).(Caller)
 	return c
@@ -199,8 +199,8 @@ func (g *Guard) tokens() []Token {
 	return g.o.Tokens
 }
 
-// Knows reports whether who was let in with a request would be let in now as well: his token and his certificate are good still.
-// It is for answers that take long.
+// Knows reports whether the caller of a request that was let in would be let in now as well: its token or certificate is still
+// valid. It is for answers that take long.
 func (g *Guard) Knows(r *http.Request) bool {
 	if g.o.Certificate != nil && r.TLS != nil {
 		if _, ok := g.o.Certificate(r.TLS); ok {
@@ -215,7 +215,7 @@ func (g *Guard) Knows(r *http.Request) bool {
 	return right
 }
 
-// bearer is the token that is shown with a request. It is one: of two nobody knows which one a proxy has looked at.
+// bearer returns the token of a request, which must have exactly one: of two, a proxy in front may have checked the other one.
 func bearer(r *http.Request) (token string, ok bool) {
 	shown := r.Header["Authorization"]
 	if len(shown) != 1 {
@@ -282,7 +282,7 @@ func addressOf(r *http.Request) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// group is what an address counts with: whoever has one IPv6 address has all of its network.
+// group is what an address counts with. A client that has one IPv6 address has all of its network.
 func group(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a

@@ -121,7 +121,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-// TestTwoTokens: of two fields nobody knows which one a proxy in front has looked at.
+// TestTwoTokens: two fields are refused, as a proxy in front may have checked the other one.
 func TestTwoTokens(t *testing.T) {
 	g := newGuard(t, adminguard.Options{Tokens: []adminguard.Token{adminguard.TokenOf("alice", right)}})
 	for _, fields := range [][]string{
@@ -139,7 +139,8 @@ func TestTwoTokens(t *testing.T) {
 	}
 }
 
-// TestTokensAreReadAgain: who is taken out of the file is let in no more, and whoever stands in a file that cannot be used is.
+// TestTokensAreReadAgain: a token that is taken out of the file is refused. If the file cannot be used, the tokens before it
+// stay valid.
 func TestTokensAreReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {

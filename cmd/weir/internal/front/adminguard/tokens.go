@@ -21,7 +21,7 @@ const (
 // unnamed is who shows the token of a file that has one without a name.
 const unnamed = "token"
 
-// Token is what somebody shows to be let in.
+// Token is a secret that lets its caller in.
 type Token struct {
 	// Name is who that is.
 	Name string

@@ -67,7 +67,7 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request, _ *exchange) *a
 	}{changed.Version, changed.Changes})
 }
 
-// Begin notes what is about to be changed. The problem is that it must not be, as nobody would know of it.
+// Begin notes what is about to be changed. If it cannot, it returns the problem, and the change must not be made.
 func Begin(log *adminguard.AuditLog, e *operator.AuditEntry) *answer.Problem {
 	if log == nil {
 		return nil
@@ -115,5 +115,5 @@ func Reload(
 	return operator.Changed{Changed: changes > 0, Version: version, Changes: changes}, p
 }
 
-// APICause is the cause of reloads that somebody has asked for at a page.
+// APICause is the cause of reloads that a request to a page has caused.
 const APICause = "API"

@@ -35,9 +35,9 @@ func askUpTo[T any](r *http.Request, x *exchange, space []byte, most int, d *dia
 // sameOrigin knows requests that a page of another origin makes a browser send.
 var sameOrigin = http.NewCrossOriginProtection()
 
-// contentProblem is what is wrong with the type of the content, if anything. It should be JSON in UTF-8, which a web
-// page of another origin cannot send unless the server allows it. No type, and that which curl -d sends for lack of a
-// better one, are taken for JSON too, but not from such a page: nobody's permits are used up by a page that he visits.
+// contentProblem is what is wrong with the type of the content, if anything. It should be JSON in UTF-8, which a web page of
+// another origin cannot send unless the server allows it. No type, and the one that curl -d sends by itself, are taken for JSON
+// too, but not from such a page: otherwise a page could use up the permits of its visitors.
 func contentProblem(r *http.Request) *answer.Problem {
 	values := r.Header["Content-Type"]
 	if len(values) == 1 && values[0] == "application/json" {

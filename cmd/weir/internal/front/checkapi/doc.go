@@ -11,7 +11,7 @@
 // of a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole number
 // from 0, a probe that takes nothing, to 10^15. What /v1/decide is asked describes a request, to which the rules apply. With
 // "charge": "afterwards" the cost has been spent already: a refused check is charged nevertheless. The answer is 200 if the
-// request is within its limits, 429 if not, and 503 if nobody could decide, all with the decision:
+// request is within its limits, 429 if not, and 503 if a decision was not possible, all with the decision:
 //
 //	{"allowed": false, "reason": "limited", "policy": "default", "limit": 20, "remaining": 0,
 //	 "retry_after": 0.1, "reset_after": 2}

@@ -41,7 +41,7 @@ type Options struct {
 	// Holds keep reservations. They belong to the caller, who closes them when the handler has answered its last request.
 	// Default: nil, some of its own, which are never closed.
 	Holds *holds.Holds
-	// Admin lets in those who may look at the state of the server. Default: nil, nobody.
+	// Admin decides who may look at the state of the server. Default: nil, no caller may.
 	Admin *adminguard.Guard
 	// AdminAt is where pages are that only Admin lets in, such as "--admin 127.0.0.1:7071", if they are not with the others: then
 	// [Handler.Admin] answers them. Default: "", they are with the others.
@@ -49,7 +49,7 @@ type Options struct {
 	// Traffic is where requests are passed on, such as "--listen 127.0.0.1:8080", as clients may look for it here. Default: "",
 	// nowhere.
 	Traffic string
-	// Audit notes what is changed. Default: nil, nobody does.
+	// Audit notes what is changed. Default: nil, changes are not noted.
 	Audit *adminguard.AuditLog
 	// Extra answers what the status has besides. Default: nil, nothing.
 	Extra func() map[string]any
@@ -57,7 +57,7 @@ type Options struct {
 	Document []byte
 	// Ready returns why the server cannot decide on all limits now, or nil. Default: nil, it always can.
 	Ready func() error
-	// Quotas keep the limits of durability cluster. Default: nil, nobody does.
+	// Quotas keep the limits of durability cluster. Default: nil, there are none.
 	Quotas Quotas
 }
 

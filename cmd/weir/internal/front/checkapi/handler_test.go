@@ -49,7 +49,7 @@ func newFixed(t testing.TB, clock weir.Clock, policies ...policy.Policy) *checka
 	return checkapi.NewHandler(checkapi.Options{Limits: limits, Holds: held, Admin: guard(t, adminguard.Options{Local: true})})
 }
 
-// guard returns a guard that nobody can exhaust.
+// guard returns a guard whose own rate limit no test reaches.
 func guard(t testing.TB, o adminguard.Options) *adminguard.Guard {
 	t.Helper()
 	o.Rate, o.Burst = weir.PerSecond(1_000_000), 1_000_000

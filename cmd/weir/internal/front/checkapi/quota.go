@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// usualTrail is how many adjustments are told if nobody says how many, mostTrail is the most.
+	// usualTrail is how many adjustments are returned by default, mostTrail is the max.
 	usualTrail = 100
 	mostTrail  = 1000
 

@@ -141,7 +141,7 @@ func TestTooManyReservations(t *testing.T) {
 	}
 }
 
-// TestReserveWaits: a client that is ready to wait gets a slot when somebody cancels, or when a reservation expires.
+// TestReserveWaits: a client that is ready to wait gets a slot when a reservation is canceled or expires.
 func TestReserveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{

@@ -159,7 +159,7 @@ func testWaitingClients(t *testing.T) {
 	queued(t, limits, 1)
 	third := queue(t, l, limits, 2)
 
-	// The timeouts of the server pass for somebody who does not wait, and not for those who do.
+	// The timeouts of the server hold for a client that does not wait, and not for those that do.
 	idle, begun := dialed(t, l), time.Now()
 	fmt.Fprint(idle, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n")
 	if text, err := io.ReadAll(idle); err != nil || strings.HasPrefix(string(text), "HTTP/1.1 200") || time.Since(begun) < timeout {

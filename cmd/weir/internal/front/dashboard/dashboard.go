@@ -35,8 +35,8 @@ type file struct {
 // handler serves the files, by their paths below [operator.UIPath]. It is not changed once it is made.
 type handler map[string]*file
 
-// Handler returns the files of the dashboard under [operator.UIPath], to everybody: they hold no data. Browsers keep them, and
-// ask each time whether they still hold. Everything else is 404 or 405.
+// Handler returns the files of the dashboard under [operator.UIPath], to every client: they have no data. Browsers keep them,
+// and ask each time whether they have changed. Everything else is 404 or 405.
 func Handler() http.Handler {
 	h := handler{}
 	// The files are part of the program: an error is one of the program.

@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// blank is a response that nobody reads.
+// blank is a response whose body is dropped.
 type blank struct{ header http.Header }
 
 func (b *blank) Header() http.Header         { return b.header }

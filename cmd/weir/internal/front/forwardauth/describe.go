@@ -98,7 +98,7 @@ func (h *Handler) describeEnvoy(p *policy.Request, r *http.Request) (err error) 
 	return err
 }
 
-// one is the value of a field that must be there once. With two of them nobody knows which of them the proxy has set.
+// one is the value of a field that must be there once. With two of them it is not known which one the proxy has set.
 func one(r *http.Request, name string) (string, error) {
 	values := r.Header[name]
 	if len(values) != 1 || values[0] == "" {

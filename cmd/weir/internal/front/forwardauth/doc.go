@@ -8,15 +8,15 @@
 //	/v1/auth/nginx      X-Original-Method, X-Original-URI, X-Real-IP and Host
 //	/v1/auth/envoy/...  its own method, Host and the path behind the prefix, and X-Real-IP or X-Forwarded-For
 //
-// Whoever asks must be in one of the trusted networks: it vouches for what the fields say. All other fields are those of the
-// client, and rules can match them.
+// The server that asks must be in one of the trusted networks: it vouches for what the fields say. All other fields are those of
+// the client, and rules can match them.
 //
 // The answer is 200 if the request may pass, with the fields RateLimit and RateLimit-Policy. If not, it is the status of
 // refusals, with Retry-After too and a problem detail as its body. nginx takes nothing but 401 and 403 for a refusal and
 // throws the body away, so there the status is one of these, and the body is in the field X-Weir-Problem as well. A request
-// that does not describe another one, or comes from somebody who is not trusted, is answered with 400: such a setup is
+// that does not describe another one, or comes from a server that is not trusted, is answered with 400: such a setup is
 // wrong, and must neither let everything pass nor look like a refusal.
 //
-// The decision is over when it is answered: nobody tells when the original request ends. So a limit of concurrency, whose
-// permits are held while a request is served, holds nobody back here.
+// The decision ends with its answer, as the end of the original request is not known here. So a limit of concurrency, whose
+// permits are held while a request is served, has no effect.
 package forwardauth

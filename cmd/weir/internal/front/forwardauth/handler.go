@@ -39,7 +39,7 @@ type Options struct {
 	// Decider decides. Required.
 	Decider Decider
 	// Trusted are the networks of the servers that may ask, and of the proxies in front of them, whose entries in
-	// X-Forwarded-For are stepped over. Default: none, nobody may ask.
+	// X-Forwarded-For are skipped. Default: none, no server may ask.
 	Trusted []netip.Prefix
 	// Status is that of refusals: from 400 to 499. At the address for nginx it is 403 unless it is 401. Default: 0, which is
 	// 429, or 503 where the server has no room for any client, but 429 for Envoy: it would take 503 for a failure of the server
@@ -66,7 +66,7 @@ type Handler struct {
 	quiet atomic.Int64
 }
 
-// quietTime is how long nothing is logged after a problem was: whoever may ask can ask often.
+// quietTime is how long no problem is logged after one was: a server that may ask can ask often.
 const quietTime = 10 * time.Second
 
 // New returns a handler, or an error that names the option that cannot be used.

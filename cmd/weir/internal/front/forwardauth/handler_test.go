@@ -167,7 +167,7 @@ func TestForgedFields(t *testing.T) {
 	if d.got.Client.String() != "203.0.113.7" || d.got.Path != "/" {
 		t.Errorf("client %v, path %q", d.got.Client, d.got.Path)
 	}
-	// It is set on internal requests by nobody but the client.
+	// Envoy does not set it on internal requests, so it is the client's.
 	ask(t, h, "GET", "/v1/auth/envoy", "Host: a", "X-Forwarded-For: 203.0.113.7", "X-Envoy-External-Address: 198.51.100.1")
 	if d.got.Client.String() != "203.0.113.7" {
 		t.Errorf("client %v", d.got.Client)

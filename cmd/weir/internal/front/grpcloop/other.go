@@ -120,7 +120,7 @@ func (o *other) arrived(b []byte, padding int) *failure {
 	return nil
 }
 
-// credit lets the client send as much again.
+// credit lets the client send n bytes more.
 func (o *other) credit(n int) {
 	s := o.s
 	if n > 0 && !s.ended && !s.gone {

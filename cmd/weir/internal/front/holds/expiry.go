@@ -48,7 +48,7 @@ func (h *Holds) sweep() {
 	h.mu.Unlock()
 }
 
-// cancelAll cancels holds that nobody can find any more.
+// cancelAll cancels holds that were taken out of the table.
 func (h *Holds) cancelAll(all []*hold) {
 	workers := min(mostAtOnce, (len(all)+few-1)/few)
 	if workers <= 1 {

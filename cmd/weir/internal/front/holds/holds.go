@@ -95,13 +95,13 @@ func (h *Holds) Drop(v *policy.Verdict) {
 	h.verdicts.Put(v)
 }
 
-// Keep keeps a verdict that was reserved until it is settled by its id, or canceled because expiry has passed: from 1 ms to
-// 24 h, or 0 for a minute, and no longer than [Longest] says. The verdict belongs to the holds from now on and must not be used
-// any more, so what is told of it has to be told before, or at least copied. An error says why it is not kept; then it was
-// canceled. The caller is the address that asks, which has a share of all there may be; the zero Addr is that of all callers
-// whose address is not known.
+// Keep keeps a reserved verdict until it is settled by its id, or canceled because expiry has passed: from 1 ms to 24 h, or 0
+// for a minute, and no longer than [Longest] says. The verdict belongs to the holds from now on and must not be used any more:
+// what is sent of it is copied before. If it is not kept, it was canceled, and the error is the reason. The caller is the
+// address that asks, which has a share of all holds there may be; the zero Addr is that of all callers whose address is not
+// known.
 //
-// An id is 26 letters and digits which nobody can guess.
+// An id is 26 letters and digits, and cannot be guessed.
 func (h *Holds) Keep(v *policy.Verdict, expiry time.Duration, caller netip.Addr) (id string, err error) {
 	if expiry == 0 {
 		expiry = DefaultExpiry
@@ -194,7 +194,7 @@ func (h *Holds) settle(id string, how func(*policy.Verdict)) error {
 	return nil
 }
 
-// end settles a hold that nobody else can find any more.
+// end settles a hold that was taken out of the table.
 func (h *Holds) end(kept *hold, how func(*policy.Verdict)) {
 	how(kept.verdict) // may ask a store
 	h.verdicts.Put(kept.verdict)

@@ -345,7 +345,7 @@ func TestContentionNeitherLosesNorMints(t *testing.T) {
 						kept.Add(1)
 						ids <- id
 						if random.IntN(4) == 0 {
-							ids <- id // somebody settles it twice
+							ids <- id // to be settled twice
 						}
 					} else if !errors.Is(err, holds.ErrTooMany) {
 						t.Error(err)

@@ -171,8 +171,8 @@ func (c *conn) close() {
 	}
 }
 
-// use makes the connection one that does not make room for others until it is silent again. It is false if it has done so
-// already. Who does not say the password can be made to make room whatever else he sends.
+// use makes the connection one that does not make room for others until it is silent again. It reports false if it has made room
+// already. A client without the password can always be made to make room.
 func (c *conn) use() bool {
 	if c.used || c.stranger {
 		return true
@@ -429,8 +429,8 @@ func (c *conn) muted(start int) {
 	m.any = m.off || m.skip
 }
 
-// foreign ends the connection of a client that speaks HTTP: of a browser that somebody else has sent here, whose next lines
-// could be commands.
+// foreign ends the connection of a client that speaks HTTP: a page may have made a browser send it, and its next lines could be
+// commands.
 func (c *conn) foreign(name []byte) bool {
 	if !equalFold(name, "post") && !equalFold(name, "host:") {
 		return false

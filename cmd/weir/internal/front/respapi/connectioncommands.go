@@ -105,7 +105,7 @@ func (c *conn) authenticate(w *resp.Writer, user string, password []byte) bool {
 	return false
 }
 
-// tellOfWrong logs, at most once a minute, that passwords are wrong: somebody may be guessing.
+// tellOfWrong logs, at most once a minute, that passwords are wrong: a client may be guessing.
 func (s *Server) tellOfWrong(c *conn) {
 	n := s.wrongPasswords.Add(1)
 	now, last := time.Now().Unix(), s.toldOfWrong.Load()

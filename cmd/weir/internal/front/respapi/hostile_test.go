@@ -130,7 +130,7 @@ func TestHalfCommandsEndInTime(t *testing.T) {
 		t.Error("a client that never ends its command goes on and on")
 	}
 	eventually(t, "three have timed out", func() bool { return s.Status()["timeouts"] == int64(3) })
-	// Whoever is silent between two commands has all the time there is.
+	// A client that is silent between two commands has all the time there is.
 	idle.expect("+PONG", "PING")
 }
 
@@ -248,7 +248,7 @@ func TestWrongPasswordsAreTold(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: a client that does not read its replies is cut off, and holds nobody else up.
+// TestSlowReaders: a client that does not read its replies is cut off, and holds no other client up.
 func TestSlowReaders(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.WriteTimeout = 50 * time.Millisecond })
 	slow := s.dial()
@@ -306,8 +306,8 @@ func TestMaxConnections(t *testing.T) {
 	s.dial().expect("+PONG", "PING")
 }
 
-// TestStrangersMakeRoom: who does not know the password can neither lock out those who do, nor take their places, whatever he
-// sends.
+// TestStrangersMakeRoom: clients without the password can neither lock out those that have it, nor take their places, whatever
+// they send.
 func TestStrangersMakeRoom(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.MaxConnections, o.Password = 3, "open sesame" })
 	customer := s.dial()

@@ -38,7 +38,7 @@ func hasGone(nc net.Conn) (gone bool) {
 	return gone && err == nil
 }
 
-// disarm makes a transport look at its deadline again, which somebody else has removed.
+// disarm makes a transport set its deadline anew, which was removed meanwhile.
 func disarm(via transport) {
 	switch t := via.(type) {
 	case *socket:

@@ -223,7 +223,7 @@ func TestPolicyCommands(t *testing.T) {
 		{"weir.take two a 3", "[0 3 0 -1 10800000 none two/1h]"},
 		{"weir.reset two a", "OK"},
 		{"weir.peek two a 3", "[0 3 3 -1 0 none two/1h]"},
-		// A policy that refuses nobody has nothing to tell.
+		// A policy that does not enforce its limit has no numbers.
 		{"weir.take watched a 100", "[0 -1 -1 -1 0 none watched]"},
 		// A lockout.
 		{"weir.take strict a", "[0 1 0 -1 3600000 none strict]"},
@@ -514,7 +514,7 @@ func TestPolicyCommandsWait(t *testing.T) {
 	}
 }
 
-// TestPolicyCommandsWaitUntilTheClientGoes: its place in the queue is somebody else's, and it gets nothing.
+// TestPolicyCommandsWaitUntilTheClientGoes: its place in the queue is free again, and it takes no permit.
 func TestPolicyCommandsWaitUntilTheClientGoes(t *testing.T) {
 	g := guard(t, 0)
 	w := g.dial(resp.RESP2)

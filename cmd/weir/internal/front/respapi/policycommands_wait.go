@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// goneError is told to a client that has gone while it waited: nobody reads it.
+// goneError is the reply to a client that has gone while it waited: it is never read.
 const goneError = "ERR the connection was lost"
 
 // patient is a client that is ready to wait.

@@ -49,8 +49,8 @@ type Options struct {
 	MaxLarge int64
 	// MaxKeys is how many keys CL.THROTTLE keeps.
 	MaxKeys int
-	// Logger is told at level Warn of clients that are refused because there are too many or their password is wrong, at level
-	// Debug of connections that are lost. Default: nobody is told.
+	// Logger logs at level Warn the clients that are refused because there are too many or their password is wrong, at level
+	// Debug the connections that are lost. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -26,7 +26,7 @@ func (c *conn) open() error {
 	}
 	if err := secure.HandshakeContext(c.s.ctx); err != nil {
 		if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && header.Conn != nil {
-			// No TLS at all: whoever speaks RESP can read this.
+			// The client does not speak TLS at all. One that speaks RESP can read this.
 			c.s.protocolErrors.Add(1)
 			if _, failed := plain.Write([]byte("-ERR Protocol error: this port wants TLS\r\n")); failed == nil {
 				c.linger()

@@ -28,7 +28,7 @@ func throttleAt(maxKeys int, clock weir.Clock) (*throttle, error) {
 	if maxKeys == 0 {
 		maxKeys = DefaultMaxKeys
 	}
-	// The limit of the options is that of nobody: every call brings one.
+	// No key has this limit: every call brings its own.
 	keys, err := weir.NewKeyedFunc(
 		weir.TokenBucket(weir.PerSecond(1), 0),
 		weir.KeyedOptions{Name: "cl.throttle", MaxKeys: maxKeys, MaxNames: 1, Clock: clock},

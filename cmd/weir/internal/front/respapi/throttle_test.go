@@ -156,8 +156,8 @@ func TestThrottleTableFull(t *testing.T) {
 	}
 }
 
-// TestThrottleWithTooManyLimits: who brings another limit with each call uses up the limits that there can be, and then finds as
-// little room as who brings other keys. Nobody else notices.
+// TestThrottleWithTooManyLimits: a client that brings another limit with each call uses up the limits that there can be. Then it
+// is refused as one that brings other keys is. Other clients do not notice.
 func TestThrottleWithTooManyLimits(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {

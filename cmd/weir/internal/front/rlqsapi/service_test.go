@@ -301,7 +301,7 @@ func TestOthersAreLeftTheirPart(t *testing.T) {
 	}
 }
 
-// TestClose ends streams, and returns nobody any more.
+// TestClose ends streams, and refuses new ones.
 func TestClose(t *testing.T) {
 	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	a := s.connect()
@@ -350,8 +350,8 @@ func (p *slowProxy) Send(*ratelimitquotav3.RateLimitQuotaResponse) error {
 	return nil
 }
 
-// TestSlowReader: the stream of a proxy that reads later than half of the grace what it is sent ends, as nobody knows when it would
-// read the rest.
+// TestSlowReader: the stream of a proxy ends if it reads what it is sent later than half of the grace, as it is not known when
+// it would read the rest.
 func TestSlowReader(t *testing.T) {
 	const grace = time.Second
 	for after, slow := range map[time.Duration]bool{0: false, grace / 2: false, grace/2 + 1: true, time.Hour: true} {

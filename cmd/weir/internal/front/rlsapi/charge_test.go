@@ -70,7 +70,8 @@ func TestReportsAreOwed(t *testing.T) {
 	}
 }
 
-// TestReportsOfSeveralHits: descriptors of no hits charge nothing, others are charged as one, and those that refuse nobody as well.
+// TestReportsOfSeveralHits: descriptors of no hits charge nothing. Others are charged as one, also under policies that do not
+// enforce.
 func TestReportsOfSeveralHits(t *testing.T) {
 	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
 	client := kuadrantv1.NewRateLimitServiceClient(conn)

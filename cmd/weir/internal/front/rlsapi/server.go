@@ -59,7 +59,7 @@ type Options struct {
 	// MaxStreams is how many calls of one connection may be in flight, from 1 to 65,536. A client waits before it begins more.
 	// Default: 1,000.
 	MaxStreams int
-	// Logger is told of clients that are not served, at most once a minute. Default: nobody is told.
+	// Logger logs the clients that are not served, at most once a minute. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

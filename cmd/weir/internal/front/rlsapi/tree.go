@@ -121,7 +121,7 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, looked b
 	}
 }
 
-// tellShadow tells what is left of a limit that refuses nobody.
+// tellShadow sets what remains of a limit that is not enforced.
 func (c *call) tellShadow(ctx context.Context, m *ratelimitconfig.Match, t *told) {
 	x := c.service.o.Limits.Engine().Explain(checkOf(ctx, m, 0))
 	if len(x.Limits) == 0 || x.Limits[0].Failure != "" {

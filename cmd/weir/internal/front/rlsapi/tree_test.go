@@ -144,7 +144,7 @@ func TestTreeCostsAfterwards(t *testing.T) {
 		{0, "ok: ok/100"},
 		{60, "ok: ok/40"},
 		{0, "ok: ok/40"},
-		{60, "over: over/0"}, // nobody listens to that any more, but it counts
+		{60, "over: over/0"}, // refused, but it counts
 		{0, "over: over/0"},
 	} {
 		if got := brief(ask(t, conn, hits(step.hits))); got != step.want {

@@ -59,7 +59,7 @@
 // with the time at which the request began, and several workers may share a
 // file, so times that go backwards are normal. The reader reports what stands
 // there, in the order of the lines, and counts such records in
-// [Reader.OutOfOrder]. Whoever needs ascending times must sort or clamp.
+// [Reader.OutOfOrder]. A caller that needs ascending times must sort or clamp.
 //
 // # Hostile input
 //

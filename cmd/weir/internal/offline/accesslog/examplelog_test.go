@@ -98,10 +98,8 @@ var shopPages = []struct {
 	{"/blog/how-to-oil-a-desk", 13377},
 }
 
-// visit is one person who reads a page, thinks, and goes on. A page with what
-// belongs to it is four requests at most, and the thinking takes longer than
-// four seconds: nobody who does only this exceeds one request a second with a
-// burst of five.
+// visit is one person who reads a page, thinks, and goes on. A page with what belongs to it is four requests at most, and the
+// thinking takes longer than four seconds: a client that does only this never exceeds one request a second with a burst of five.
 func (tr *traffic) visit(client string) {
 	agent := browsers[tr.below(len(browsers))]
 	at := tr.between(0, duration*8/10)
@@ -160,7 +158,7 @@ func writeExample() []byte {
 	for i, at := 1, 3*time.Minute+10*time.Second; i <= 110; i, at = i+1, at+tr.between(180*time.Millisecond, 320*time.Millisecond) {
 		tr.add(request{start: at, client: scraper, target: fmt.Sprintf("/products?page=%d", i), status: 200, size: 17000 + tr.below(3000), agent: "python-requests/2.32.3", protocol: "HTTP/1.1"})
 	}
-	// Somebody who tries passwords, at two to three requests a second, twice.
+	// A client that tries passwords, at two to three requests a second, twice.
 	for _, at := range []time.Duration{5*time.Minute + 42*time.Second, 8*time.Minute + 5*time.Second} {
 		for range 42 {
 			tr.add(request{start: at, client: guesser, method: "POST", target: "/login", status: 401, size: 612, referer: site + "/login", agent: browsers[0]})

@@ -12,7 +12,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// fields says what of a request the configurations look at, so that what nobody asks for is not kept.
+// fields is what of a request the configurations look at: nothing else is kept.
 type fields struct {
 	query, header bool
 	by            *flags.Key // if it is not nil, this key is all there is of a request

@@ -26,8 +26,8 @@ type configuration struct {
 // limitNames are the flags of a limit.
 var limitNames = []string{"limit", "burst", "by", "max-keys"}
 
-// configurations are those of the flags. If there is no --config, the first is the limit of the flags, of which one must be given
-// if it is compared with another: the limit that holds without any flag is hardly what somebody has in force.
+// configurations are those of the flags. If there is no --config, the first is the limit of the flags. It must be given if it is
+// compared with another: the limit without any flag is hardly the one in force.
 func (o *options) configurations(cmd *cobra.Command) ([]configuration, error) {
 	if o.config != "" {
 		why := "cannot be combined with --config, which has its own limits"

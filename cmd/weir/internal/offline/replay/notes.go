@@ -142,7 +142,8 @@ func isLogged(header string) bool {
 	return strings.EqualFold(header, referer) || strings.EqualFold(header, userAgent)
 }
 
-// notesOf says what a configuration looks at that access logs do not have, so that nobody takes the result for more than it is.
+// notesOf returns what a configuration looks at that access logs do not have, so that the result is not taken for more than it
+// is.
 func notesOf(set *policy.Set, name string) []string {
 	var all remarks
 	for i := range set.Rules {

@@ -87,7 +87,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	return operator.WrongQuestion(live(cmd.Context(), m, in, stdout))
 }
 
-// live shows m until somebody ends it, or ctx ends.
+// live shows m until the operator ends it, or ctx ends.
 func live(ctx context.Context, m *model, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -58,7 +58,7 @@ func (m *model) known(msg *detailMsg) {
 		return
 	}
 	if m.mode != listMode {
-		return // somebody has gone on meanwhile
+		return // the operator has gone on meanwhile
 	}
 	about := &row{policy: msg.key.Policy, key: msg.key.Key, known: true}
 	m.readText("key "+msg.key.Key, about, func(w io.Writer) { operator.WriteKey(w, terminal.Output{}, msg.key) })

@@ -168,7 +168,7 @@ func (f *fake) change(how func(f *fake)) {
 	}
 }
 
-// listened waits until somebody listens.
+// listened waits until a client listens.
 func (f *fake) listened(t *testing.T) {
 	t.Helper()
 	for late := time.Now().Add(screentest.Patience); ; {
@@ -179,7 +179,7 @@ func (f *fake) listened(t *testing.T) {
 			return
 		}
 		if time.Now().After(late) {
-			t.Fatal("nobody listens")
+			t.Fatal("no client listens")
 		}
 		runtime.Gosched()
 	}

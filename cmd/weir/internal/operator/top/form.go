@@ -196,7 +196,7 @@ func (m *model) override() tea.Cmd {
 // unless it is ended too.
 func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	if m.mode != msg.from || m.mode == textMode && m.page.about != msg.about {
-		return nil // somebody has gone on meanwhile
+		return nil // the operator has gone on meanwhile
 	}
 	if msg.err != nil {
 		return m.say(true, "%s", strings.TrimPrefix(msg.err.Error(), "weir: "))

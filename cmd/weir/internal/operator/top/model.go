@@ -246,7 +246,7 @@ func (m *model) policyOf() string {
 func (m *model) show(msg *rowsMsg) tea.Cmd {
 	m.asking = false
 	if msg.pane != m.pane || msg.policy != m.policyOf() {
-		return m.refresh() // somebody has gone on meanwhile
+		return m.refresh() // the operator has gone on meanwhile
 	}
 	if msg.err != nil {
 		if m.gone == nil {

@@ -135,7 +135,7 @@ func (m *model) tabs(width int) string {
 	return cut(text, width)
 }
 
-// wrong is what somebody should know.
+// wrong is what the operator should know.
 func (m *model) wrong(width int) string {
 	text := ""
 	switch {

@@ -79,8 +79,8 @@ func (l *Ledger) plan(a *account, now int64) {
 	}
 }
 
-// places answers who can have a bucket: all, unless the burst is so small that not everybody can have a token. Then those who
-// have one keep it for a while, and give way to those who have waited.
+// places returns the links that can have a bucket: all, unless the burst is so small that there is not a permit for each. Then
+// those that have one keep it for a while, and give way to those that have waited.
 func (l *Ledger) places(a *account, open int, now int64) []*link {
 	places := l.links[:0]
 	for _, k := range a.links {

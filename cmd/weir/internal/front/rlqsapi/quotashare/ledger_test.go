@@ -65,7 +65,7 @@ func TestRatesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestUnusedIsAbandoned: buckets that nobody asks for, and those that are not reported of.
+// TestUnusedIsAbandoned: buckets that are not used, and those that are not reported.
 func TestUnusedIsAbandoned(t *testing.T) {
 	limit := weir.TokenBucket(weir.Rate{Permits: 100, Period: time.Second}, 100)
 	l := newTold(t, quotashare.Options{Idle: time.Minute, LongestTTL: 30 * time.Second})
