@@ -363,7 +363,7 @@ func TestAcquireAllWaits(t *testing.T) {
 	})
 }
 
-// TestAcquireAllWithoutQueue: nobody waits for a limit that has no queue, and nothing is held meanwhile.
+// TestAcquireAllWithoutQueue: a call does not wait for a limit without a queue, and nothing is held meanwhile.
 func TestAcquireAllWithoutQueue(t *testing.T) {
 	a, b := hourly(t, "a", 2), hourly(t, "b", 1)
 	charges := []keyset.Charge{{Limiter: a, N: 1}, {Limiter: b, N: 1}}
@@ -449,7 +449,7 @@ func TestPlansThatReplaceOthers(t *testing.T) {
 	take(fast, 10, 50)
 }
 
-// TestChargesAreOneStep: nobody ever sees one of two limits charged without the other.
+// TestChargesAreOneStep: one of two limits is never seen charged without the other.
 func TestChargesAreOneStep(t *testing.T) {
 	const permits = 20_000
 	a, b := hourly(t, "a", permits), hourly(t, "b", permits)

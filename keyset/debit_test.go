@@ -396,7 +396,8 @@ func TestDebitsAreOneStep(t *testing.T) {
 	}
 }
 
-// TestDebitsContention: nothing that is debited or taken gets lost, whoever comes at the same time, in whatever order of limits.
+// TestDebitsContention: nothing that is debited or taken gets lost, whatever calls come at the same time, in whatever order of
+// limits.
 func TestDebitsContention(t *testing.T) {
 	const limiters, keys, permits, debt = 3, 3, 1000, 1000
 	var all []*weir.Keyed[string]

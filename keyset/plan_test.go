@@ -309,7 +309,7 @@ func TestPlanCallsUnderALimitTooMany(t *testing.T) {
 }
 
 // TestPlanCallsContention has goroutines take and give back the permits of one key under two plans. All of them are accounted
-// for, and whoever gives some back sees them: nobody took them in between.
+// for, and a goroutine that gives some back sees them: no other took them in between.
 func TestPlanCallsContention(t *testing.T) {
 	const burst = 50
 	k := hourly(t, "", burst)

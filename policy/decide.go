@@ -175,7 +175,7 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 	}
 }
 
-// barred reports whether a policy refuses its request as something cannot be told.
+// barred reports whether a policy refuses its request because the key, the cost or the limit failed to be worked out.
 func (it *item) barred() bool {
 	return it.failed != nil && it.policy.Mode == ModeEnforce && (it.policy.Fail != FailOpen || it.why != weir.ReasonNone)
 }

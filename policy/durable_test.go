@@ -395,7 +395,7 @@ func TestDurableWithoutOwner(t *testing.T) {
 	}
 }
 
-// TestDurableShadow counts in the cluster, waits for nobody, and refuses nobody.
+// TestDurableShadow counts in the cluster, never waits, and refuses nothing.
 func TestDurableShadow(t *testing.T) {
 	clock := manualclock.New(1)
 	p := inOrder(10, time.Hour)

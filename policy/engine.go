@@ -55,7 +55,7 @@ type EngineOptions struct {
 // store count as one (TestSharedEnginesAreOneLimiter). A request with limits of this process and shared ones is all or nothing
 // nevertheless. Those of this process are reserved first. Then the store is asked once, for all others. If it refuses, what was
 // reserved is given back exactly (TestSharedAllOrNothingContention). Until then, other requests find the permits of this process
-// taken. A request that this process refuses does not ask the store: the parts of its shared limits are Unasked.
+// taken. A request that this process refuses does not ask the store: the parts of its shared limits are [Part.Unasked].
 //
 // If some shared limit is one of concurrency, or the caller reserves, all shared limits of the request are reserved in the store
 // for the Hold of their policies. Release, Commit or Cancel of the verdict settles them in one call. Otherwise they are taken,

@@ -236,7 +236,7 @@ func TestDebitAllIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestDebitAllContention: two limits that are always charged together are equal whenever somebody looks, and nothing is lost.
+// TestDebitAllContention: two limits that are always charged together are equal at every look, and nothing is lost.
 func TestDebitAllContention(t *testing.T) {
 	const goroutines, rounds, most = 6, 200, 2000
 	e := engine(t, twoAlike(most, func(all ...policy.Policy) []policy.Policy { return all }))

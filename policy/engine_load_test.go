@@ -47,7 +47,7 @@ func TestReloadMintsNothing(t *testing.T) {
 	wantLeft(t, e, "p", "", 50)
 }
 
-// TestReloadOfARateHoldsFromNowOn for keys that nobody uses, too.
+// TestReloadOfARateHoldsFromNowOn: the new rate holds from the reload on, also for keys that are not used.
 func TestReloadOfARateHoldsFromNowOn(t *testing.T) {
 	clock := manualclock.New(1)
 	e := engine(t, setOf(weir.TokenBucket(weir.PerSecond(10), 100)), func(o *policy.EngineOptions) { o.Clock = clock })

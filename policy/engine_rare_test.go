@@ -29,7 +29,7 @@ type whenever func() bool
 func (f whenever) Holds(*policy.Request) (bool, error) { return f(), nil }
 func (whenever) String() string                        { return "whenever" }
 
-// TestEngineChargesParents: permits that are asked for by name are those of parents as well, if everybody shares them.
+// TestEngineChargesParents: a check by name charges the parents as well, if they have no key.
 func TestEngineChargesParents(t *testing.T) {
 	e := engine(t, &policy.Set{Policies: []policy.Policy{
 		{Name: "key", Limits: one(perHour(4)), Key: policy.HeaderText("X-Key"), Parent: "team"},
@@ -177,7 +177,7 @@ func TestEngineLockoutOfThoseWhoWait(t *testing.T) {
 	})
 }
 
-// TestEngineWaitOfACanceledCaller: it loses, also where nobody would have to wait, and where permits are there.
+// TestEngineWaitOfACanceledCaller: it gets an error, also where no call would have to wait, and where permits are there.
 func TestEngineWaitOfACanceledCaller(t *testing.T) {
 	for _, queue := range []int64{0, 10} {
 		e := engine(t, &policy.Set{

@@ -20,7 +20,7 @@ func overdue(t testing.TB) context.Context {
 	return ctx
 }
 
-// prompt is an owner that nobody waits for.
+// prompt is an owner that never lets a call wait.
 type prompt struct{ *owner }
 
 func (p prompt) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {

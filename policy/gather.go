@@ -360,7 +360,7 @@ func (w *work) chooseKey(it *item) {
 	}
 }
 
-// usual reports whether the limits of an item are those that the policy has for everybody.
+// usual reports whether the limits of an item are those that the policy has for all keys.
 func (it *item) usual() bool { return it.variant == &it.policy.usual && it.override == nil }
 
 func costOf(cost Number, r *Request) (int64, error) {

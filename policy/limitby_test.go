@@ -48,8 +48,8 @@ func kinds(t *testing.T, clock weir.Clock, set func(func(all ...policy.Policy) [
 	}
 }
 
-// TestLimitBy: a limit that a request brings holds at once and for the state that there is, before that of its key or of everybody;
-// what cannot be used is refused, whatever Fail is.
+// TestLimitBy: a limit that a request brings holds at once and for the state that there is, before that of its key or of the
+// policy. What cannot be used is refused, whatever Fail is.
 func TestLimitBy(t *testing.T) {
 	clock := manualclock.New(1)
 	source := bringing(map[string]weir.Limit{
@@ -179,7 +179,7 @@ func TestLimitByAndCandidate(t *testing.T) {
 // what the policy itself says, hold on.
 func TestLimitByTableFull(t *testing.T) {
 	if race.Enabled {
-		return // one goroutine that makes so many limits is slow, and races with nobody
+		return // one goroutine that makes so many limits is slow, and has no other to race with
 	}
 	source := limitBy(func(r *policy.Request) (weir.Limit, bool, error) {
 		return weir.TokenBucket(weir.PerSecond(1), r.Cost), r.Cost > 1, nil

@@ -333,7 +333,7 @@ func TestObserverIsToldHowLongARequestHasWaited(t *testing.T) {
 	})
 }
 
-// TestOnRefusedInContention: nobody is told twice, or with the numbers of another request.
+// TestOnRefusedInContention: each refusal is reported once, with its own numbers.
 func TestOnRefusedContention(t *testing.T) {
 	var mu sync.Mutex
 	told := map[uint64]string{}

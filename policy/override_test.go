@@ -165,7 +165,7 @@ func TestUnlimitedCountsAndTakesNothing(t *testing.T) {
 	}
 }
 
-// TestLockoutOutlivesAnOverride: somebody who is locked out stays so, whatever the limit is, until Unlock.
+// TestLockoutOutlivesAnOverride: a key that is locked out stays so, whatever its limit is, until Unlock.
 func TestLockoutOutlivesAnOverride(t *testing.T) {
 	for _, unlimited := range []bool{false, true} {
 		clock := manualclock.New(0)

@@ -134,7 +134,7 @@ func (o *overrides) remove(x *override) {
 	shard.Store(&all)
 }
 
-// lifted reports whether a policy lets a request pass whatever it asks for.
+// lifted reports whether an override exempts the key of an item from the policy.
 func (it *item) lifted() bool { return it.override != nil && it.override.Unlimited }
 
 // keyed are the limits that hold for a key without an override, unless a tier says otherwise.

@@ -367,7 +367,7 @@ func TestSharedTiersKeysParentsAndCosts(t *testing.T) {
 	}
 }
 
-// TestSharedShadowAndOff: a policy in shadow counts in the store and refuses nobody, one that is off is not asked.
+// TestSharedShadowAndOff: a policy in shadow counts in the store and refuses nothing, one that is off is not asked.
 func TestSharedShadowAndOff(t *testing.T) {
 	clock := manualclock.New(1)
 	s := memory(t, clock)

@@ -33,8 +33,8 @@ func batchOf(r *rand.Rand, n int64, keys ...string) (all []*policy.Request) {
 	return all
 }
 
-// TestTakeAllContention: whoever looks at two limits that all batches charge equally finds them equal, at any time, while the set is
-// replaced and, in the second run, keys are overridden; and what is gone at last was granted.
+// TestTakeAllContention: two limits that all batches charge equally are equal at every look, while the set is replaced and, in
+// the second run, keys are overridden. What is gone in the end was allowed.
 func TestTakeAllContention(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { takeAllEqually(t, false) })
 	t.Run("overridden", func(t *testing.T) { takeAllEqually(t, true) })
@@ -114,7 +114,7 @@ func takeAllEqually(t *testing.T, override bool) {
 		}
 	}
 	if refused.Load() == 0 {
-		t.Error("nobody was refused")
+		t.Error("no request was refused")
 	}
 }
 

@@ -27,7 +27,7 @@ func TestStoreThatWasAskedAndFailedIsNotToldToBeUnasked(t *testing.T) {
 			t.Fatalf("%+v", v.Decision())
 		}
 		if p := v.Parts[0]; p.Unasked || p.Decision.Remaining != 4 {
-			t.Errorf("cost %d: %+v, unasked %v", cost, p.Decision, p.Unasked)
+			t.Errorf("cost %d: %+v, not asked: %v", cost, p.Decision, p.Unasked)
 		}
 	}
 }

@@ -12,7 +12,7 @@ func (t *Table) Bound(maxKeys int64) {
 	}
 	t.max = maxKeys
 	for i := range t.shards {
-		// While there is no bound, nobody keeps the times at which keys become fresh.
+		// While there is no bound, the times at which keys become fresh are not kept.
 		d := t.shards[i].dir.Load()
 		for at := 0; at < len(d.segments); {
 			var g *segment

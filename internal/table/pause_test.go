@@ -26,7 +26,7 @@ func TestCallsTouchFewSlots(t *testing.T) {
 	for key := range keys {
 		call("Add with room", func() { table.put(hash(key), 100, 0, 0) })
 	}
-	for key := range keys { // used again: nobody says so to the table
+	for key := range keys { // used again, without a word to the table
 		s := table.Lock(hash(key))
 		s.Find(hash(key)).State()[0] = 1 << 40
 		s.Unlock()

@@ -15,7 +15,7 @@ import (
 //
 // Two different keys share a state only if all 112 bits agree. For n keys the chance that any two do is below n^2 /
 // 2^113: 1 in 10^20 for 10 million keys, 1 in 10^16 for a billion. The seeds are random and never leave the process, so
-// nobody can look for such keys (TestTenMillionKeysShareNothing).
+// an attacker cannot look for such keys (TestTenMillionKeysShareNothing).
 type Hash struct {
 	a uint64
 	b uint64 // the lower 48 bits
@@ -64,7 +64,7 @@ type Options struct {
 	// Linger is for how long, in the units of now, a fresh key is kept while there is room, so that one that comes
 	// again soon finds its place.
 	Linger int64
-	// FreshAt is the time from which on a state equals that of a key that has never been seen, if nobody changes it. From then
+	// FreshAt is the time from which on a state equals that of a key that has never been seen, if it is not changed. From then
 	// on it may be forgotten. It is called under a lock and must not call the table.
 	FreshAt func(state []uint64, tag uint16) int64
 	// Forgotten, if it is not nil, is told what was forgotten without having been removed. It is called under a lock
@@ -431,7 +431,7 @@ func (s *Shard) Due(h Hash, at int64) {
 	}
 }
 
-// NextFresh is a time before which no key becomes fresh unless somebody makes it so.
+// NextFresh is a time before which no key becomes fresh unless a call makes it so.
 func (t *Table) NextFresh() int64 {
 	first := int64(NotByItself)
 	for i := range t.due {
@@ -440,9 +440,9 @@ func (t *Table) NextFresh() int64 {
 	return first
 }
 
-// Reclaim forgets a key that is fresh at time now, whichever it finds, and reports whether it found one. No shard may
-// be locked by the caller. It finds one if there is one, unless it has searched mostScans segments in vain before,
-// which holds up nobody but the caller.
+// Reclaim forgets a key that is fresh at time now, whichever it finds, and reports whether it found one. No shard may be locked
+// by the caller. It finds one if there is one, unless it has searched mostScans segments in vain before, which holds up only the
+// caller.
 func (t *Table) Reclaim(now int64) bool {
 	first := t.hand.Load()
 	scans := 0

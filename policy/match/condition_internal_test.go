@@ -85,7 +85,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchIsNotDodgedBySpelling: whoever spells a path or a host in another way meets the same rule.
+// TestMatchIsNotDodgedBySpelling: a path or a host in another spelling meets the same rule.
 func TestMatchIsNotDodgedBySpelling(t *testing.T) {
 	x := one(t, written{Hosts: []string{"example.com"}, Paths: []string{"/a/b", "/users/{id}/keys"}})
 	for _, path := range []string{

@@ -112,7 +112,7 @@ func FuzzPatternIsThatOfServeMux(f *testing.F) {
 		}
 		for _, name := range wildcardNames {
 			if !p.matches(path) {
-				break // nothing stands for a wildcard then, and nobody asks
+				break // nothing stands for a wildcard then
 			}
 			if got := p.value(path, name); want.ok && got != want.values[name] {
 				t.Fatalf("%q of %q: %s is %q, want %q", pattern, path, name, got, want.values[name])
