@@ -45,7 +45,7 @@ func TestManualClockCallsInOrder(t *testing.T) {
 	c.AfterFunc(-5, call("past"))
 	stop := c.AfterFunc(15, call("never"))
 	if !stop() || stop() {
-		t.Error("stop tells whether it has prevented the call")
+		t.Error("stop must report whether it has prevented the call")
 	}
 	done := c.AfterFunc(1, func() { c.AfterFunc(4, call("from a call")) })
 	if len(log) > 0 {
@@ -173,7 +173,7 @@ func TestClockThatIsMovedWhileSomebodyComes(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			if l, err := b.Acquire(ctx, 1); err != nil || !l.Allowed() {
-				t.Errorf("a permit is there, but whoever waits is not told: %+v, %v", l.Decision(), err)
+				t.Errorf("a permit is there, but the call does not return with it: %+v, %v", l.Decision(), err)
 			}
 		})
 		for range 4 {

@@ -22,7 +22,7 @@ func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
 	}
 	a.folding.Add(1) // what fold does, with the exchange
 	if !a.word.CompareAndSwap(old, old&^grantBits) {
-		t.Fatal("somebody else uses the bucket")
+		t.Fatal("another goroutine uses the bucket")
 	}
 	counted := make(chan int64, 1)
 	go func() { counted <- b.Stats().Granted }()

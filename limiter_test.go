@@ -408,7 +408,7 @@ func TestRetryAfterIsHonest(t *testing.T) {
 		if !s.kind.timed {
 			s.take(5)
 			if d := s.refuse(1, weir.ReasonLimited); d.RetryAfter != 0 || d.ResetAfter != 0 {
-				t.Errorf("nobody knows when permits are released: %+v", d)
+				t.Errorf("the time until a release cannot be known: %+v", d)
 			}
 			return
 		}

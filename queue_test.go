@@ -387,7 +387,7 @@ func TestRetryAfterCountsThoseWhoWait(t *testing.T) {
 			s.drain(4)
 			s.wait(t.Context(), 2)
 			if d := s.refuse(1, weir.ReasonLimited); d.RetryAfter != 0 {
-				t.Errorf("nobody knows when permits are released: %+v", d)
+				t.Errorf("the time until a release cannot be known: %+v", d)
 			}
 			return
 		}

@@ -65,7 +65,7 @@ func TestMeteredAPIOfTheProcess(t *testing.T) {
 	t.Setenv(durable.BurstVariable, "12")
 	t.Setenv(durable.PerMinuteVariable, strings.Repeat("9", 1000))
 	if l := durable.MeteredAPI(nil, nil); l.Permits() != 5 || l.Rate() != weir.PerMinute(8) {
-		t.Errorf("nobody has asked for the environment: %v", l)
+		t.Errorf("the environment must not be read: %v", l)
 	}
 	if l := durable.MeteredAPI(os.Getenv, nil); l.Permits() != 12 || l.Rate() != weir.PerMinute(8) {
 		t.Errorf("%v", l)

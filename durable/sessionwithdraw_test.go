@@ -110,7 +110,7 @@ func TestNumberInUse(t *testing.T) {
 					}
 				}
 				if waiting := n.Stats().Owned.WaitingRequests; waiting != 0 {
-					t.Errorf("%d requests wait for nobody", waiting)
+					t.Errorf("%d requests wait without a caller", waiting)
 				}
 			})
 		})

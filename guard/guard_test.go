@@ -543,7 +543,7 @@ func TestGuardUnblockAndReset(t *testing.T) {
 	lock(g, "192.0.2.1")
 	clock.Advance(time.Hour)
 	if g.Unblock("192.0.2.1") {
-		t.Error("a lockout that is over was lifted")
+		t.Error("a lockout that is over was ended")
 	}
 
 	a := netip.MustParseAddr("192.0.2.9")

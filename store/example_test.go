@@ -27,12 +27,12 @@ func ExampleNewMemory() {
 			panic(err)
 		}
 		binding := decisions[store.Binding(decisions)]
-		fmt.Println(binding.Allowed, binding.Policy, binding.Remaining, "and of everybody", decisions[1].Remaining)
+		fmt.Println(binding.Allowed, binding.Policy, binding.Remaining, "and of all", decisions[1].Remaining)
 	}
 	// Output:
-	// true client 1 and of everybody 99
-	// true client 0 and of everybody 98
-	// false client 0 and of everybody 98
+	// true client 1 and of all 99
+	// true client 0 and of all 98
+	// false client 0 and of all 98
 }
 
 // A cost that is known only afterwards is reserved, and then committed. If the caller dies, the reservation expires.

@@ -65,7 +65,7 @@ func TestReplicasCount(t *testing.T) {
 		time.Sleep(2*interval + 1)
 		want(1, "one has died")
 		if dead.Live() != 2 {
-			t.Errorf("whom nobody hears counts %d", dead.Live())
+			t.Errorf("a server that does not hear the others counts %d", dead.Live())
 		}
 		for _, r := range []*store.Replicas{nodes[0], dead, other} {
 			_ = r.Close() // or the goroutines would be found

@@ -97,7 +97,7 @@ func bound(t *testing.T, tiers *Tiers, a *Attribute) *entry {
 	t.Helper()
 	b := tiers.slots[tiers.place(a)-firstPair].Load()
 	if b == nil {
-		t.Fatal("nobody serves it")
+		t.Fatal("no limiter serves it")
 	}
 	return b.entry
 }
@@ -108,7 +108,7 @@ func TestTiersDisposedEntryIsSoftThrottle(t *testing.T) {
 	tiers.Check(a, 1, home)
 	e := bound(t, tiers, a)
 	if !e.retireIfIdle() {
-		t.Fatal("somebody uses it")
+		t.Fatal("a caller uses it")
 	}
 	for range 5 {
 		d := tiers.Check(a, 1, home)

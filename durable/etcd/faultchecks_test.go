@@ -59,7 +59,7 @@ func TestFaultChecks(t *testing.T) {
 		t.Error(wrong)
 	}
 	if wrong := outOfOrder([]event{second, first}); wrong == "" {
-		t.Error("whoever overtakes is not found")
+		t.Error("a call that overtakes is not found")
 	}
 	before, after := grant(1, 0, 10), grant(1, 5, 20)
 	before.Epoch, after.Epoch = 7, 6

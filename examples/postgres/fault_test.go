@@ -150,7 +150,7 @@ func TestServerKilled(t *testing.T) {
 		}
 		// A call that failed may have taken a permit: one for each caller and kill, as the rest did not reach the server.
 		if lost := n - c.load.granted.Load(); lost > 8*kills {
-			t.Errorf("%s: %d are taken that nobody was granted", c.c.Key, lost)
+			t.Errorf("%s: %d are taken that no call was granted", c.c.Key, lost)
 		}
 	}
 }

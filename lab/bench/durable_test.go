@@ -84,7 +84,7 @@ func TestDurableClusterEnds(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := startCluster(canceled, oneNode); err == nil {
-		t.Error("a cluster was started although nobody wants it any more")
+		t.Error("a cluster was started although its context is canceled")
 	}
 }
 

@@ -159,7 +159,7 @@ func TestRedisServerStops(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := startRedis(canceled); err == nil {
-		t.Error("a server was started although nobody wants it any more")
+		t.Error("a server was started although its context is canceled")
 	}
 }
 

@@ -87,7 +87,7 @@ func TestWireServersEnd(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := (wireMember{Kind: wireRESP}).start(canceled, place); !errors.Is(err, context.Canceled) {
-		t.Errorf("a server was started although nobody wants it any more: %v", err)
+		t.Errorf("a server was started although its context is canceled: %v", err)
 	}
 	if _, err := (wireMember{Kind: "none"}).start(t.Context(), place); err != nil {
 		t.Errorf("it ends after it has said that it listens: %v", err)

@@ -55,7 +55,7 @@ func TestServerStopped(t *testing.T) {
 		// What waited was sent when it was stopped, once a second until the connection was given up, and when it went on. On a busy
 		// machine calls fail at other times too.
 		if unanswered > 3*most+callers+l.failed.Load()-during {
-			t.Errorf("%d scripts were run for nobody", unanswered)
+			t.Errorf("%d scripts were run without a reply", unanswered)
 		}
 	}
 }
