@@ -73,7 +73,7 @@ func godocFiles(t *testing.T) map[string]godocFile {
 		if file.Name.Name == "main" {
 			return
 		}
-		f := godocFile{pkg: path.Dir(name), names: map[string]bool{}, errors: errorTexts(places, file)}
+		f := godocFile{pkg: path.Dir(name), names: map[string]bool{}, errors: callTexts(places, file, errorCalls)}
 		ast.FileExports(file)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -91,8 +91,14 @@ func godocFiles(t *testing.T) map[string]godocFile {
 	return files
 }
 
-// errorTexts returns the texts that a file gives to errors.New and fmt.Errorf.
-func errorTexts(places *token.FileSet, file *ast.File) (blocks []prose.Block) {
+// errorCalls and testCalls are the calls that make texts of errors, and those with which tests print.
+var (
+	errorCalls = regexp.MustCompile(`^(errors\.New|fmt\.Errorf)$`)
+	testCalls  = regexp.MustCompile(`^(t|tb|b)\.(Error|Fatal|Log|Skip)f?$`)
+)
+
+// callTexts returns the texts in the first arguments of those calls in a file whose names match.
+func callTexts(places *token.FileSet, file *ast.File, calls *regexp.Regexp) (blocks []prose.Block) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || len(call.Args) == 0 {
@@ -103,7 +109,7 @@ func errorTexts(places *token.FileSet, file *ast.File) (blocks []prose.Block) {
 			return true
 		}
 		from, ok := f.X.(*ast.Ident)
-		if !ok || from.Name+"."+f.Sel.Name != "errors.New" && from.Name+"."+f.Sel.Name != "fmt.Errorf" {
+		if !ok || !calls.MatchString(from.Name+"."+f.Sel.Name) {
 			return true
 		}
 		ast.Inspect(call.Args[0], func(n ast.Node) bool {

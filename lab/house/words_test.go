@@ -1,12 +1,14 @@
 package house_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,8 +42,8 @@ var forbiddenWords = map[string]string{
 	"credits":         "permits",
 }
 
-// proseFiles returns the prose that users read, by the names of its files: pages, the comments of examples, and what the program
-// prints.
+// proseFiles returns the prose of the repository, by the names of its files: pages, the comments of examples and of Go code, and what
+// the program and the tests print.
 func proseFiles(t *testing.T) map[string][]prose.Block {
 	t.Helper()
 	files := map[string][]prose.Block{}
@@ -55,9 +57,7 @@ func proseFiles(t *testing.T) map[string][]prose.Block {
 				blocks = prose.Comments
 			}
 		case ".go":
-			if strings.HasPrefix(name, "cmd/weir/") && !strings.HasSuffix(name, "_test.go") {
-				blocks = func(text string) []prose.Block { return printed(t, name, text) }
-			}
+			blocks = func(text string) []prose.Block { return goProse(t, name, text) }
 		}
 		if blocks == nil {
 			return
@@ -71,28 +71,64 @@ func proseFiles(t *testing.T) map[string][]prose.Block {
 	return files
 }
 
-// printed returns the texts of a Go file that have more than one word.
-func printed(t *testing.T, name, text string) (blocks []prose.Block) {
+// goProse returns the comments of a Go file that is not generated, and what it prints: if it is part of the program, its texts that
+// have more than one word, and if it is a test, the texts of its failures.
+func goProse(t *testing.T, name, text string) (blocks []prose.Block) {
 	t.Helper()
 	places := token.NewFileSet()
-	file, err := parser.ParseFile(places, name, text, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(places, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.Contains(l.Value, " ") {
-			blocks = append(blocks, prose.Block{Line: places.Position(l.Pos()).Line, Text: l.Value})
-		}
-		return true
-	})
+	if ast.IsGenerated(file) {
+		return nil
+	}
+	blocks = commentsOf(places, file)
+	switch {
+	case strings.HasSuffix(name, "_test.go"):
+		blocks = append(blocks, callTexts(places, file, testCalls)...)
+	case strings.HasPrefix(name, "cmd/weir/"):
+		ast.Inspect(file, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.Contains(l.Value, " ") {
+				blocks = append(blocks, prose.Block{Line: places.Position(l.Pos()).Line, Text: l.Value})
+			}
+			return true
+		})
+	}
 	return blocks
 }
 
-// TestHouseWords looks for the words that the documentation, the examples and the program do not use.
+// named finds what may be a name in a comment: its first word, words with a capital letter, and links.
+var named = regexp.MustCompile(`^\w+|\b[A-Z]\w*|\[[\w.*]+\]`)
+
+// commentsOf returns the comments of a Go file without names: links, identifiers of the file that are exported, and the one with which
+// a comment begins.
+func commentsOf(places *token.FileSet, file *ast.File) (blocks []prose.Block) {
+	names := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			names[id.Name] = true
+		}
+		return true
+	})
+	for _, group := range file.Comments {
+		text := named.ReplaceAllStringFunc(group.Text(), func(w string) string {
+			if names[w] || w[0] == '[' {
+				return "_"
+			}
+			return w
+		})
+		blocks = append(blocks, prose.Godoc(text, places.Position(group.Pos()).Line)...)
+	}
+	return blocks
+}
+
+// TestHouseWords looks for the words that the documentation, the comments, the program and the tests do not use.
 func TestHouseWords(t *testing.T) {
 	files := proseFiles(t)
 	for _, name := range []string{
 		"README.md", "docs/configuration.md", "docs/reference/weir-serve.md", "examples/weir.yaml", "cmd/weir/internal/serve/command.go",
+		"limiter.go", "limiter_test.go", "policy/engine.go", "lab/house/words_test.go",
 	} {
 		if files[name] == nil {
 			t.Fatalf("%s is not among the %d files that were found", name, len(files))
@@ -105,5 +141,44 @@ func TestHouseWords(t *testing.T) {
 				t.Errorf("%s:%d: %q: say %s", name, line, word, forbiddenWords[word])
 			})
 		}
+	}
+}
+
+// TestHouseWordsAreFoundInGo: words are found in all comments and in printed texts of Go code, but not in names, code and data.
+func TestHouseWordsAreFoundInGo(t *testing.T) {
+	const comments = "// Package p shuts nobody out.\n" +
+		"package p\n\n" +
+		"// credit is what credit is, see [Unasked] and Unasked.\n" +
+		"//\n" +
+		"//\tnobody(he)\n" +
+		"//\n" +
+		"// A client is shut\n" +
+		"// out.\n" +
+		"var credit, Unasked = 1, 2 // unasked\n\n" +
+		"func f() {\n" +
+		"\t/* Whoever calls it. */\n" +
+		"\tg(\"nobody is a name\", `nobody`)\n" +
+		"\tt.Errorf(\"for %q\"+` he`, \"nobody has it\")\n" +
+		"}\n"
+	words := prose.NewWords(slices.Collect(maps.Keys(forbiddenWords))...)
+	for name, want := range map[string][]string{
+		"p/p.go":                   {"1 nobody", "4 credit", "8 shut out", "10 unasked", "13 whoever"},
+		"p/p_test.go":              {"1 nobody", "4 credit", "8 shut out", "10 unasked", "13 whoever", "15 he"},
+		"cmd/weir/internal/p/p.go": {"1 nobody", "4 credit", "8 shut out", "10 unasked", "13 whoever", "14 nobody", "15 he", "15 nobody"},
+	} {
+		var got []string
+		for _, block := range goProse(t, name, comments) {
+			words.Find(block, func(word string, line int) { got = append(got, fmt.Sprintf("%2d %s", line, word)) })
+		}
+		slices.Sort(got)
+		for i, found := range got {
+			got[i] = strings.TrimSpace(found)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if blocks := goProse(t, "p/p.go", "// Code generated by nobody. DO NOT EDIT.\n\npackage p\n"); len(blocks) > 0 {
+		t.Errorf("generated code has %v", blocks)
 	}
 }
