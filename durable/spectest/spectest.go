@@ -1,5 +1,5 @@
-// Package spectest is how durable limits must behave, for all that can be asked: the owner, a node that is not the owner, or a
-// process that asks over a network. It runs in real time, in less than 6 s, and in virtual time.
+// Package spectest is the suite that everything must pass that decides about durable limits: the owner, a node that is not the
+// owner, or a process that asks over a network. It runs in real time, in less than 6 s, and in virtual time.
 package spectest
 
 import (

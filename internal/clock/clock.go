@@ -1,4 +1,4 @@
-// Package clock has the clock of the process, and makes clocks that are given steady.
+// Package clock has the clock of the process, and makes steady clocks of those that a caller gives.
 package clock
 
 import (

@@ -1,4 +1,4 @@
-// Package memo remembers what was made of a value, such as a limit, so that it is made once.
+// Package memo keeps what was made of a value, such as a limit, so that it is made once.
 package memo
 
 import "sync"

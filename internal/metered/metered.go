@@ -1,4 +1,4 @@
-// Package metered reads from the environment what a client of an API that is paid for may send.
+// Package metered reads the limit for a client of a paid API from the environment.
 package metered
 
 import (

@@ -1,4 +1,4 @@
-// Package nils recognises what was not given.
+// Package nils finds nil pointers in interfaces.
 package nils
 
 import "reflect"

@@ -1,5 +1,5 @@
-// Package queue keeps who waits for permits, and in which order they are served. It knows neither time nor locks: the
-// caller holds a lock around every call.
+// Package queue keeps the calls that wait for permits, in the order in which they are served. It has neither a clock nor a lock:
+// the caller holds a lock around every call.
 package queue
 
 // Queue holds waiters, linked in order of arrival, and the sum of the permits that they wait for. The zero value is an

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Package race says to tests whether the race detector is on.
+// Package race has a constant for tests: whether the race detector is on.
 package race
 
 // Enabled reports whether the race detector is on.

@@ -1,7 +1,7 @@
 //go:build race
 
-// Package race says to tests whether the race detector is on: under it a sync.Pool forgets at random, allocations cannot be
-// counted and long histories take too long.
+// Package race has a constant for tests: whether the race detector is on. Under it a sync.Pool forgets at random, allocations
+// cannot be counted and long histories take too long.
 package race
 
 // Enabled reports whether the race detector is on.

@@ -1,5 +1,5 @@
-// Package rangemax keeps a row of numbers, to ranges of which something can be added, and of ranges of which the greatest is
-// known, in steps that are as many as the logarithm of its length.
+// Package rangemax keeps a row of numbers. It adds to a range of them, and finds the max of a range, in as many steps as the
+// logarithm of its length.
 package rangemax
 
 import "math"

@@ -1,5 +1,5 @@
-// Package metrics shows what a server does to those who collect metrics: at a page in the formats of Prometheus, and to a
-// collector of OpenTelemetry.
+// Package metrics exports the metrics and traces of a server: on a page in the formats of Prometheus, and to a collector of
+// OpenTelemetry.
 package metrics
 
 import (

@@ -1,5 +1,5 @@
-// Package offline is what works on files and asks no server: the command test runs the unit tests of a configuration in virtual
-// time, and the command config checks and explains one.
+// Package offline has the commands that work on files, without a server: test runs the unit tests of a configuration in virtual
+// time, and config checks and explains one.
 package offline
 
 import (

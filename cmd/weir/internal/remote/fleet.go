@@ -1,5 +1,5 @@
-// Package remote has where limits are kept outside of the process: the store that several servers share, and the cluster that
-// owns the limits of durability cluster.
+// Package remote opens what keeps limits outside of the process: the store that several servers share, and the cluster that owns
+// the limits of durability cluster.
 package remote
 
 import (

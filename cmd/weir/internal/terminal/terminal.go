@@ -1,4 +1,4 @@
-// Package terminal prints what commands found, with what can be done with an output.
+// Package terminal prints the results of commands: in colours and to the width of a terminal, as plain text, or as JSON.
 package terminal
 
 import (

@@ -1,5 +1,6 @@
-// Package adminapi is what operators ask the server: what it does, who is refused and why, the keys under pressure; and what they
-// change of it. Every change goes to the audit log.
+// Package adminapi is the HTTP API for operators. It shows what the server does, which clients are refused and why, and which
+// keys are under pressure. It ends lockouts, overrides limits, resets keys and reloads the configuration. Every change goes to
+// the audit log.
 package adminapi
 
 import (

@@ -1,3 +1,3 @@
-// Package answer tells clients what was decided, whatever front they have come by: in the fields RateLimit, RateLimit-Policy and
-// Retry-After, and as a problem detail of RFC 9457, which also says why a front cannot do what it is asked.
+// Package answer writes decisions to HTTP clients in the same way on every front: as the fields RateLimit, RateLimit-Policy and
+// Retry-After, and as a problem detail of RFC 9457. It also has the problems of requests that a front cannot serve.
 package answer
