@@ -105,8 +105,8 @@ func (p *pool) setUp(o gateOptions) error {
 //	bits  6..1  how many requests were granted: see countedWord
 //	bit      0  raised: the state is in the meter, under the lock
 //
-// That the word holds what is free, and not what is out, makes the limit a part of it: who exchanges it needs to know
-// no limit, so a limit that changes meanwhile cannot be exceeded.
+// That the word holds what is free, and not what is out, makes the limit a part of it: a call that exchanges it needs no limit,
+// so a limit that changes meanwhile cannot be exceeded.
 type free struct {
 	countedWord
 

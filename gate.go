@@ -18,7 +18,7 @@ import (
 type gate struct {
 	mu     sync.Mutex
 	id     uint64 // gates are locked in this order
-	meter  meter  // what it limits by is filled in by who made it
+	meter  meter  // what it limits by is set by the limiter that makes it
 	word   word   // nil: every call takes the lock
 	clock  *clock.Steady
 	policy string
@@ -383,8 +383,7 @@ func (g *gate) answered(w *queue.Waiter[caller], reserve bool, l *Lease) error {
 	return l.Err()
 }
 
-// admit reports whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
-// queue.
+// admit reports whether a call may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first queue.
 func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
 	if n > g.queueLimit || !g.queue.NewestFirst && n > g.queueLimit-g.queue.Permits() {
 		return ReasonQueueFull

@@ -197,8 +197,8 @@ func (k *keyed) gates() (gates []*keyGate) {
 	return gates
 }
 
-// moveCounts counts how often states of keys were carried to another limit. A few keys share a count: who finds that it has moved
-// does not know whether it was for the own key, and gives back what is right in either case.
+// moveCounts counts how often states of keys were carried to another limit. A few keys share a count: a call that finds it moved
+// does not know whether its own key was, and gives back what is right in either case.
 type moveCounts [256]atomic.Uint32
 
 func (k *keyed) movesOf(h table.Hash) *atomic.Uint32 {

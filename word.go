@@ -144,7 +144,7 @@ type arrival struct {
 	horizon uint64  // nanoseconds from the epoch in which the word can be used
 	burst   int64
 	owner   *gate
-	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
+	// returned is that of the state. It changes only under the lock, and the word with it: a call that reads it between reading
 	// the word and exchanging it has the right one.
 	returned atomic.Int64
 

@@ -126,7 +126,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	}
 }
 
-// spellLockout is who is locked out, in words.
+// spellLockout is when keys are locked out, in words.
 func (f *File) spellLockout(p *placedPolicy) string {
 	l := p.Lockout
 	if l == nil {

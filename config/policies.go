@@ -267,7 +267,7 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// queue reads who waits.
+// queue reads how calls wait.
 func (d *decoder) queue(v yamlread.Value, p *placedPolicy) {
 	o, ok := fill(d, v, queueTable, p)
 	if !ok {
@@ -284,7 +284,7 @@ func (d *decoder) queue(v yamlread.Value, p *placedPolicy) {
 	}
 }
 
-// lockout reads who is locked out.
+// lockout reads when keys are locked out.
 func (d *decoder) lockout(v yamlread.Value) *policy.Lockout {
 	l := new(policy.Lockout)
 	o, ok := fill(d, v, lockoutTable, l)

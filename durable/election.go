@@ -132,7 +132,7 @@ func (e *election) install(c *candidate, t *localTerm, err error) {
 	}
 }
 
-// tell tells all watchers who is the owner.
+// tell tells all watchers which node is the owner.
 func (e *election) tell() {
 	for _, w := range e.watchers {
 		select {

@@ -12,8 +12,8 @@ import (
 type Engine interface {
 	// Campaign waits until this process is the owner, or ctx ends. The address is what others find it by.
 	Campaign(ctx context.Context, address string) (Term, error)
-	// Watch returns a channel of who owns the limits: at once what is known, and then each change, until ctx ends, when the
-	// channel is closed. A slow reader may miss a change that another one has followed, never the last.
+	// Watch returns a channel of the nodes that own the limits: at once what is known, and then each change, until ctx ends,
+	// when the channel is closed. A slow reader may miss a change that another one has followed, never the last.
 	Watch(ctx context.Context) (<-chan Ownership, error)
 	// Close ends what the engine has begun. Terms that were not resigned end as if the process had died.
 	Close() error

@@ -44,7 +44,7 @@ type NodeOptions struct {
 	Requeue bool
 	// OwnerWait is how long a request waits at most where there is no owner: from 0 to 1 min. Default: 5 s.
 	OwnerWait time.Duration
-	// Logger logs who owns the limits. Default: nil, silent.
+	// Logger logs which node owns the limits. Default: nil, silent.
 	Logger *slog.Logger
 }
 
@@ -312,7 +312,7 @@ func (n *Node) info(what string, args ...any) {
 	}
 }
 
-// Ownership is who owns the limits, as far as this node knows.
+// Ownership is which node owns the limits, as far as this one knows.
 func (n *Node) Ownership() Ownership {
 	n.mu.Lock()
 	defer n.mu.Unlock()

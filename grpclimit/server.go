@@ -50,7 +50,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// charged is the context of a call that a Server has admitted. The Server itself is the key.
+// charged is the context of a call that a Server has allowed. The Server itself is the key.
 type charged struct {
 	context.Context //nolint:containedctx // it is a context
 

@@ -235,7 +235,7 @@ func (u *turn) finish(resp *http.Response) *http.Response {
 	return resp
 }
 
-// end gives the lease to who settles it, or else back.
+// end gives the lease to the settlement of the request, if there is one, or else back.
 func (u *turn) end() {
 	if s := u.settlement(); s != nil {
 		s.hold(u.lease)

@@ -251,7 +251,7 @@ func (h *host) stepOf(b *budget) time.Duration {
 	return min(window/time.Duration(b.Limit), h.options.MaxHold)
 }
 
-// dropLate lets those go who stand in the queue and would now be too late.
+// dropLate drops the requests in the queue that would now be too late.
 func (h *host) dropLate(now time.Time) {
 	position := 0
 	for place := h.queue.Front(); place != nil; {

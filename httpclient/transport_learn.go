@@ -91,7 +91,7 @@ func (h *host) jittered(d time.Duration) time.Duration {
 // sameReset is how far apart two resets are at most that are one: they are told in whole seconds.
 const sameReset = 1500 * time.Millisecond
 
-// learn takes note of a limit, and answers it unless nothing needs to be remembered.
+// learn takes note of a limit, and returns it unless nothing needs to be remembered.
 //
 // Answers come in another order than the server has counted in. What it said to a request that was sent after the last answer
 // came is news. Of requests that were on their way together, the one with the least left was counted last, unless a

@@ -196,7 +196,7 @@ func (w *work) noteShadow(it *item, granted bool) {
 	d.refusals.note(w.key(it))
 }
 
-// measure asks the candidate of a policy that has admitted the request, or is the only one that has not.
+// measure asks the candidate of a policy that has allowed the request, or is the only one that has not.
 func (w *work) measure(it *item, admitted bool) {
 	d := it.policy.state.difference
 	d.requests.Add()

@@ -30,7 +30,8 @@ type Override struct {
 	Unlimited bool
 	// For is how long it applies: from 1 s to 3660 days. Required. For an override that is in force it is the rest of that.
 	For time.Duration
-	// By and Reason are who made it and why, for those who look at it: at most 256 and 1024 bytes of printable text. Default: "".
+	// By and Reason are the author and the reason, for operators that look at it: at most 256 and 1024 bytes of printable text.
+	// Default: "".
 	By, Reason string
 	// Since is when it was made. Engine.Override sets it.
 	Since time.Time

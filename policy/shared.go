@@ -123,7 +123,7 @@ func (v *Verdict) giveBack() {
 	}
 }
 
-// keepOwed settles what was reserved of this process for a caller who takes, except for permits that come back on release.
+// keepOwed settles what was reserved of this process for a caller that takes, except for permits that come back on release.
 func (v *Verdict) keepOwed() {
 	for i := range v.Parts {
 		p := &v.Parts[i]

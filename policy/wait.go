@@ -195,8 +195,8 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 	return err
 }
 
-// lastTry takes what is there for who is out of time, perhaps before anything was tried: then the time has been that of a busy
-// machine. It reports whether that was everything.
+// lastTry takes what is there for a caller that is out of time. On a busy machine that may be so before anything was tried. It
+// reports whether that was everything.
 func (v *Verdict) lastTry(e *Engine, reserve bool) bool {
 	w, waited := &v.work, v.Binding
 	v.addCharges()
@@ -354,7 +354,7 @@ func sameNames(a, b map[string]*variant) bool {
 	return len(a) == len(b)
 }
 
-// wake wakes those who wait for a key.
+// wake wakes the calls that wait for a key.
 func (a *waiting) wake(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -359,7 +359,7 @@ func (b *Breaker) probed(p pass, what outcome, err error) {
 	case outcomeFailed:
 		b.why = err.Error()
 		b.wait(now, b.doubled())
-	case outcomeNothing: // soon another one, but not at once: callers who give up could be in turns
+	case outcomeNothing: // soon another one, but not at once: callers could give up one after the other
 		b.turn(BreakerOpen, now+int64(jittered(b.o.Cooldown)))
 	case outcomeAnswered:
 		b.row.Store(0)

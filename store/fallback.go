@@ -75,7 +75,7 @@ const (
 	openID  = "weir-open:"  // those of FailOpen only, for which nothing was taken
 )
 
-// decide decides about charges as their Fail says. If one is refused, nothing is taken for the others. Those who are refused
+// decide decides about charges as their Fail says. If one is refused, nothing is taken for the others. A client that is refused
 // for want of the store may ask again after retry.
 func (f *fallback) decide(ask Ask, charges []Charge, decisions []weir.Decision, retry time.Duration) (h Hold, err error) {
 	if wrong := Check(ask, charges, decisions); wrong != nil {

@@ -261,7 +261,7 @@ func consistencyOf(charges []Charge) (c Consistency, mixed bool) {
 	return c, false
 }
 
-// took is who took the permits of a part, and since when it may be undone.
+// took is what took the permits of a part, and since when it may be undone.
 type took struct {
 	by    taker
 	since int64 // by the clock of Leased, of what is leased
@@ -387,7 +387,7 @@ func (f *Fleet) giveBack(q *part) {
 	q.givenBack()
 }
 
-// repay tells the store what is owed of the keys of charges, before it decides about them. It waits for others who do so.
+// repay tells the store what is owed of the keys of charges, before it decides about them. It waits for other calls that do so.
 func (f *Fleet) repay(ctx context.Context, charges []Charge) error {
 	for {
 		if f.breaker.failsFast() {

@@ -103,7 +103,7 @@ func (f *Fleet) recover() {
 	}
 }
 
-// tell tells the store what is owed, and says so to those who wait for it. What could not be told before is told in calls of
+// tell tells the store what is owed, and wakes the calls that wait for it. What could not be told before is told in calls of
 // their own: if a part of the store is away, the others must not hear again and again of what is owed of their keys.
 func (f *Fleet) tell(ctx context.Context, claims []claim, mine *telling) error {
 	var charges [len(order)][]Charge

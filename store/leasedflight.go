@@ -196,7 +196,7 @@ func (e *leasedKey) serve(now int64) {
 	}
 }
 
-// shed takes out of the hand what is too much, as those for whom it was asked have gone.
+// shed takes out of the hand what is too much, as the calls that needed it have gone.
 func (e *leasedKey) shed(left, now int64, back []Hold) []Hold {
 	for i := len(e.blocks) - 1; i >= 0 && left > e.plan.bound.Block; i-- {
 		b := &e.blocks[i]

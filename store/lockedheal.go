@@ -35,7 +35,7 @@ func (c *call) takeAll(charges []Charge, taken []*lockedKey) error {
 		if errors.Is(err, errAgain) {
 			c.undo(id, names)
 		}
-		return err // it may have been written: who finds the others will know
+		return err // it may have been written: a later call that finds the others knows
 	}
 	c.release() // the probes
 	c.finish(id, first.name, names)

@@ -90,7 +90,7 @@ func (m *MemoryLocks) SetAndUnlock(ctx context.Context, key, owner string, value
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := clockNow(m.clock)
-	if row := m.rows[key]; row.owner != owner || row.until <= now { // who is next may have read the old value
+	if row := m.rows[key]; row.owner != owner || row.until <= now { // the next owner may have read the old value
 		return ErrNotOwner
 	}
 	if ttl == 0 {

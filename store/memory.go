@@ -88,7 +88,7 @@ func (m *Memory) now() int64 {
 	return shown + m.ahead
 }
 
-// time is now for those who have not locked the store.
+// time is now, for calls that have not locked the store.
 func (m *Memory) time() int64 {
 	m.lock.Lock()
 	defer m.lock.Unlock()

@@ -65,7 +65,7 @@ type nearRule[K any] interface {
 type nearShard[K any] struct {
 	copies [1 << copyBits]atomic.Pointer[nearCopy[K]] // written under the lock
 
-	_ [64]byte // who only reads copies does not wait for the cache line of the lock
+	_ [64]byte // a caller that only reads copies does not wait for the cache line of the lock
 
 	lock   sync.Mutex
 	closed bool

@@ -418,9 +418,9 @@ func (r *record) reserved() (permits int64, reservations int) {
 // mostClocks is how many clocks that are ahead of a record are told apart.
 const mostClocks = 4
 
-// clocks is what a record knows of the clocks of those who share it without one of them being the owner. The time of the record
-// is that of the clock which is furthest behind. Clocks that are ahead of it by more than [MostAhead] would otherwise have
-// permits come back each time that they follow one that is not.
+// clocks is what a record knows of the clocks of the processes that share it without an owner. The time of the record is that of
+// the clock which is furthest behind. Clocks that are ahead of it by more than [MostAhead] would otherwise have permits come
+// back each time that they follow one that is not.
 type clocks struct {
 	// ahead is how far other clocks are ahead, in growing order.
 	ahead []int64

@@ -79,7 +79,7 @@ func (o *EmbeddedOptions) peerTLS() transport.TLSInfo {
 // alone is what a node advertises that has no peers; nothing listens there.
 const alone = "http://127.0.0.1:2380"
 
-// setPeers says who the nodes of the cluster are.
+// setPeers says which nodes the cluster has.
 func (o *EmbeddedOptions) setPeers(cfg *config.ServerConfig) error {
 	peers := o.Peers
 	if len(peers) == 0 {

@@ -91,7 +91,7 @@ const (
 	slack = time.Minute
 )
 
-// bench is one row at work: it asks one after the other of those who can be asked.
+// bench is one row at work: it asks the homes one after the other.
 type bench struct {
 	t     *testing.T
 	s     *Subject
@@ -166,8 +166,8 @@ func (b *bench) end(w *waits, outcome weir.Reason) {
 	b.want(w.answer, outcome)
 }
 
-// queued waits until so many permits are waited for, which shows by what does not fit behind them, or until a caller has been
-// answered who may be before. It asks for all that there can be, so that it never gets any.
+// queued waits until so many permits are waited for, which shows by what does not fit behind them, or until a call has returned
+// that may be one of those. It asks for all that there can be, so that it never gets any.
 func (b *bench) queued(permits int64, brief ...*waits) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {

@@ -51,7 +51,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the program: it answers 0, 1 if it cannot serve, and 2 if it is not used as it should be.
+// run is the program: it returns 0, 1 if it cannot serve, and 2 if it is not used as it should be.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("dispatcher", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

@@ -89,9 +89,9 @@ func (b Breach) Broken() bool { return b.Permits > 0 }
 
 // Limit is what holds for the permits of one key.
 type Limit interface {
-	// Minted answers by how much the events were granted more than there was in some span of time, at most.
+	// Minted returns by how much more the events took than there was in some span of time, at most.
 	Minted(events []Event) Breach
-	// Lost answers which requests were refused although what they asked for was there.
+	// Lost returns which requests were refused although what they asked for was there.
 	Lost(events []Event) Breach
 	// Allowed is how much can be granted in a span of this length, at most.
 	Allowed(span time.Duration) float64

@@ -22,7 +22,7 @@ type Items[T any] struct {
 	others []uint64            // what was counted by others
 }
 
-// Fold reads items, and answers those that stay, and the others as one behind them, if there are some, with the name of each.
+// Fold reads items, and returns those that stay, and the others as one behind them, if there are some, with the name of each.
 // The items are read by one caller at a time, in the order in which they are folded.
 func (f *Items[T]) Fold(read func() []T) (folded []T, names []string) {
 	f.lock.Lock()

@@ -28,9 +28,9 @@ func NewReports(most int, other string) *Reports {
 	}
 }
 
-// Fold reads a report, and answers it with the policies and the rules that stay, and the others as one of each behind them,
-// and how many policies and rules there were. The others have what they count together, and of what else a policy has only what
-// can be added up.
+// Fold reads a report, and returns it with the policies and the rules that stay, and the others as one of each behind them, and
+// how many policies and rules there were. The others have what they count together, and of what else a policy has only what can
+// be added up.
 func (f *Reports) Fold(read func() policy.Report) (r policy.Report, policies, rules int) {
 	f.lock.Lock()
 	defer f.lock.Unlock()

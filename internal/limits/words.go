@@ -1,6 +1,6 @@
 package limits
 
-// OrderText is who is served first by a queue, as files and messages name it.
+// OrderText is which waiting call a queue serves first, as files and messages name it.
 func OrderText(newestFirst bool) string {
 	if newestFirst {
 		return "newest-first"

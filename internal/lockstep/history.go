@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Source makes the decisions that a history consists of: it answers a number below n, which is not 0.
+// Source makes the decisions that a history consists of: it returns a number below n, which is not 0.
 type Source func(n uint64) uint64
 
 // Bytes is a Source that reads its decisions from data, few bytes for small numbers, and returns 0 at the end. The

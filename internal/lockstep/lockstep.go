@@ -199,7 +199,7 @@ func (p *Pair[S]) take(now, n int64) error {
 	return p.retry(now, n, r)
 }
 
-// grant compares the form of Take that some algorithms have for callers who do not want to know more.
+// grant compares the form of Take that some algorithms have for callers that need only whether it was allowed.
 func (p *Pair[S]) grant(before S, now, n int64) error {
 	g, ok := p.Algorithm.(interface {
 		Grant(s *S, now, n int64) bool

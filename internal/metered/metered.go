@@ -17,7 +17,7 @@ const (
 // Environment is the names of the variables, and how they are read.
 type Environment struct {
 	BurstVariable, PerMinuteVariable string
-	// Lookup answers the value of a variable, "" if it is not set.
+	// Lookup returns the value of a variable, "" if it is not set.
 	Lookup func(name string) string
 	// Unusable is told of a variable that is no number, or is out of range, and what is used instead.
 	Unusable func(name, value, accepted string, instead any)

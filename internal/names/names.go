@@ -16,8 +16,8 @@ const MaxLength = 256
 const (
 	ways = 4
 
-	// mostPlaced is how many names are placed in a second: each is an allocation, and who rotates keys must not have one for
-	// every refusal.
+	// mostPlaced is how many names are placed in a second: each is an allocation, and a client that rotates keys must not cause
+	// one for every refusal.
 	mostPlaced = 1024
 
 	// mostHeld is how many times others must have missed their place in a set until a name gives way that is not noted
@@ -246,7 +246,7 @@ func (n *Names[K]) Forget(h table.Hash) {
 	}
 }
 
-// Each calls f for every name that is kept, in no order, until it answers false.
+// Each calls f for every name that is kept, in no order, until it returns false.
 func (n *Names[K]) Each(f func(h table.Hash, key K, refusals uint64) bool) {
 	for i := range n.sets {
 		for j := range n.sets[i].names {

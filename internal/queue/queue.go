@@ -27,16 +27,16 @@ type Waiter[T any] struct {
 // Arrival numbers the waiters of one queue in the order in which they came, from 1.
 func (w *Waiter[T]) Arrival() uint64 { return w.arrival }
 
-// Newer is who came next after w and still waits, or nil.
+// Newer is the call that came next after w and still waits, or nil.
 func (w *Waiter[T]) Newer() *Waiter[T] { return w.newer }
 
-// Older is who came last before w and still waits, or nil.
+// Older is the call that came last before w and still waits, or nil.
 func (w *Waiter[T]) Older() *Waiter[T] { return w.older }
 
 // Queued reports whether w is in a queue.
 func (w *Waiter[T]) Queued() bool { return w.queued }
 
-// Front is who is served next, or nil.
+// Front is the call that is served next, or nil.
 func (q *Queue[T]) Front() *Waiter[T] {
 	if q.NewestFirst {
 		return q.newest
@@ -44,10 +44,10 @@ func (q *Queue[T]) Front() *Waiter[T] {
 	return q.oldest
 }
 
-// Oldest is who has waited longest, or nil.
+// Oldest is the call that has waited longest, or nil.
 func (q *Queue[T]) Oldest() *Waiter[T] { return q.oldest }
 
-// Newest is who came last, or nil.
+// Newest is the call that came last, or nil.
 func (q *Queue[T]) Newest() *Waiter[T] { return q.newest }
 
 // Permits is the sum of the permits of all waiters.

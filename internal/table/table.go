@@ -193,7 +193,7 @@ func (t *Table) Lock(h Hash) *Shard {
 	return s
 }
 
-// IndexOf is the index of the shard that Lock answers.
+// IndexOf is the index of the shard that Lock returns.
 func (t *Table) IndexOf(h Hash) int { return int(h.a & t.mask) }
 
 // LockShard returns the shard with this index, locked.
@@ -246,7 +246,7 @@ type Spot struct {
 func (t *Table) Touch(h Hash) Spot {
 	s := &t.shards[h.a&t.mask]
 	prefetch.Own(unsafe.Pointer(s))  //nolint:gosec // nothing is read through it
-	version := s.lock.version.Load() // first: who finds it again has found the rest
+	version := s.lock.version.Load() // first: if it is the same later, so is the rest
 	g := s.dir.Load().of(h.a)
 	home := g.home(h.b)
 	prefetch.Lines(unsafe.Pointer(&g.slots[int(home)*t.stride])) //nolint:gosec // nothing is read through it

@@ -55,7 +55,7 @@ func (s *Shard) compact(g *segment, a uint64) {
 	s.replace(g, a, kept, kept)
 }
 
-// Each calls f for every key like Next, until it answers false.
+// Each calls f for every key like Next, until it returns false.
 func (t *Table) Each(f func(h Hash, slot Slot) bool) {
 	for c, goOn := (Cursor{}), true; goOn; {
 		more := t.Next(&c, func(h Hash, slot Slot) bool {

@@ -108,7 +108,7 @@ const (
 	bySync = "write, fdatasync"
 )
 
-// idleCallers are those who ask before the limit is left alone.
+// idleCallers are the callers before the limit is left alone.
 const idleCallers = 32
 
 // durableSections are grouped by cluster, so that each is started once.

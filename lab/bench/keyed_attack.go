@@ -20,7 +20,7 @@ const (
 	AttackBytes  = 52
 )
 
-// AttackResult is what one who asks for a new key each time does to a limiter with a bound.
+// AttackResult is what a client with a new key each time does to a limiter with a bound.
 type AttackResult struct {
 	By string `json:"by"`
 	// MaxKeys is the bound, Keys how many different keys attacked, in Seconds.

@@ -68,7 +68,7 @@ func keyedMutexMap() keyedSubject {
 	}
 }
 
-// rwMutexMap is a map of limiters under a lock that those share who find their key.
+// rwMutexMap is a map of limiters under a lock, which lookups of keys share.
 type rwMutexMap struct {
 	mu       sync.RWMutex
 	limiters map[string]*rate.Limiter

@@ -25,7 +25,7 @@ type KeyedPause struct {
 	Worst float64 `json:"worst"`
 	// Kept is how much of the heap that held the keys is still in use afterwards, negative if that was not measured.
 	Kept float64 `json:"heap_kept"`
-	// Cleaning says who removed the keys.
+	// Cleaning is what removed the keys.
 	Cleaning string `json:"cleaning,omitempty"`
 }
 

@@ -26,7 +26,7 @@ type KeyedSize struct {
 	Keys   int           `json:"keys"`
 	Rows   []RowResult   `json:"rows"`
 	Memory []KeyedMemory `json:"memory,omitempty"`
-	// Skipped are those for whom the machine had no memory.
+	// Skipped are the subjects for which the machine had no memory.
 	Skipped []string `json:"skipped,omitempty"`
 }
 

@@ -12,8 +12,8 @@ import (
 
 // keyedLimiter is a limiter of many keys.
 type keyedLimiter struct {
-	// ask asks for one permit of each key, one after the other, and answers how many were granted. Several goroutines may
-	// call it at once. It names its limiter's type, so that the compiler sees the same call as it would in a program.
+	// ask asks for one permit of each key, one after the other, and returns how many it took. Several goroutines may call it at
+	// once. It names its limiter's type, so that the compiler sees the same call as it would in a program.
 	ask func(keys []string) (granted int)
 	// allow asks for one permit of one key.
 	allow func(key string) bool
@@ -43,7 +43,7 @@ type keyedOptions struct {
 type keyedSubject struct {
 	By, Call string
 	New      func(o keyedOptions) keyedLimiter
-	// Cleaning says who removes keys, and when.
+	// Cleaning is what removes keys, and when.
 	Cleaning string
 	// NoLimit tells that it is a floor, which limits nothing.
 	NoLimit bool

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// redisLoad is who asks, and for what.
+// redisLoad is how many callers ask, and for what.
 type redisLoad struct {
 	name    string
 	how     string

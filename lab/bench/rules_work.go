@@ -88,7 +88,7 @@ type rulePart struct {
 	hand     byHand
 }
 
-// ruleWork is all requests of a row. Who has decided on a part puts it behind the others.
+// ruleWork is all requests of a row. A goroutine that has decided on a part puts it behind the others.
 type ruleWork struct {
 	parts chan *rulePart
 }

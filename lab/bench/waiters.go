@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// WaitersResult is what was measured of many that wait and of whom half give up.
+// WaitersResult is what was measured of many callers that wait, half of which give up.
 type WaitersResult struct {
 	By    string `json:"by"`
 	Call  string `json:"call"`
 	Floor bool   `json:"floor"`
-	// Last is when the last of those who stayed was served, in seconds after the first had come.
+	// Last is when the last caller that stayed was served, in seconds after the first had come.
 	Last float64 `json:"last_seconds"`
 	// Served is how many callers were served. Overtaken is how many of them came before a caller that was served earlier, and
 	// FarOvertaken how many of those were served more than one permit after it.
@@ -30,15 +30,15 @@ type WaitersResult struct {
 	Bytes      float64 `json:"bytes_per_wait"`
 }
 
-// crowd is who waits: every second one gives up after a time.
+// crowd is the callers that wait: every second one gives up after a time.
 type crowd struct {
 	callers  int
 	budget   budget
 	patience time.Duration
 }
 
-// crowds are 1000 callers on 1000/s, half of whom give up after 100 ms. A timer that fires late must not cost permits,
-// which a bucket with a burst of 1 cannot save up.
+// crowds are 1000 callers on 1000/s, half of which give up after 100 ms. A timer that fires late must not cost permits, which a
+// bucket with a burst of 1 cannot save up.
 var crowds = []crowd{
 	{1000, budget{1000, time.Second, 10}, 100 * time.Millisecond},
 	{1000, budget{1000, time.Second, 1}, 100 * time.Millisecond},

@@ -135,7 +135,7 @@ func makeUsable(ctx context.Context, directory string) error {
 	return nil
 }
 
-// removeLeftovers removes the directories of those who were killed.
+// removeLeftovers removes the directories of processes that were killed.
 func removeLeftovers(parent string) {
 	found, _ := filepath.Glob(filepath.Join(parent, memoryName+"*")) // the pattern is right
 

@@ -38,7 +38,7 @@ type bucket struct {
 
 // node is a set of rules, each of which is filed by one of its conditions.
 type node struct {
-	known     Kind // hold for all who come here
+	known     Kind // hold for all requests that come here
 	methods   textTable
 	protocols textTable
 	routes    textTable

@@ -30,7 +30,7 @@ type textEntry struct {
 	number int32
 }
 
-// textSeed and textKeys keep those who send requests from choosing texts that meet in one place.
+// textSeed and textKeys keep clients from choosing texts that meet in one place.
 var textSeed, textKeys = maphash.MakeSeed(), [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // told to nobody
 
 // hashText is a hash of s. Most texts are short, and are multiplied at once.

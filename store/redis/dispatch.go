@@ -198,7 +198,7 @@ func (d *dispatcher) ask(ctx context.Context, r *request, until time.Time) (give
 	return true, nil
 }
 
-// giveBack ends the use of a sender by a caller, who has the lock.
+// giveBack ends the use of a sender by a caller that has the lock.
 func (d *dispatcher) giveBack(s *sender) {
 	s.use = idle
 	if s.lane.first != nil || s.late != nil || d.closed || s.lane.gone {

@@ -195,7 +195,7 @@ func (d *dispatcher) arrange(all []ranges) bool {
 	return true
 }
 
-// watch asks once in a while who the masters are.
+// watch asks once in a while which servers are the masters.
 func (d *dispatcher) watch() {
 	if !d.servers.cluster && d.servers.sentinels == nil {
 		return
@@ -210,7 +210,7 @@ func (d *dispatcher) watch() {
 	}
 }
 
-// watchSoon has it asked soon who the masters are, as a request found that it has changed.
+// watchSoon has watch ask soon which servers are the masters, as a request found that they have changed.
 func (d *dispatcher) watchSoon() {
 	soon := int64(time.Since(d.lanes.began) + lanesRetry - lanesFor)
 	for {
@@ -221,7 +221,7 @@ func (d *dispatcher) watchSoon() {
 	}
 }
 
-// refresh asks who the masters are, and has it asked soon again if that is not known of all slots afterwards.
+// refresh asks which servers are the masters, and has it asked soon again if that is not known of all slots afterwards.
 func (d *dispatcher) refresh() {
 	defer d.lanes.running.Store(false)
 	ctx, cancel := context.WithTimeout(d.life, d.patience)

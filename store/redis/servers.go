@@ -78,7 +78,7 @@ func (s *servers) open(ctx context.Context) (conn *resp.Conn, address string, al
 	return nil, "", nil, errors.Join(errs...)
 }
 
-// ask asks one of the nodes of a cluster who has which slots.
+// ask asks one of the nodes of a cluster which node has which slots.
 func (s *servers) ask(ctx context.Context, nodes []string) ([]ranges, error) {
 	failed := errNoSlots
 	for _, address := range nodes {
@@ -100,7 +100,7 @@ func (s *servers) ask(ctx context.Context, nodes []string) ([]ranges, error) {
 	return nil, failed
 }
 
-// slots asks a node of a cluster who has which slots.
+// slots asks a node of a cluster which node has which slots.
 func (s *servers) slots(conn *resp.Conn, address string) ([]ranges, error) {
 	reply, err := conn.Ask(time.Now().Add(s.dialer.timeout), "CLUSTER", "SLOTS")
 	if err != nil {

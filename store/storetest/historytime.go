@@ -29,7 +29,7 @@ func (h *history) slack() time.Duration {
 	return passed
 }
 
-// granted has the model take n permits, answers what it says, and reports whether they were taken. If a bucket lacks a moment of
+// granted has the model take n permits, returns its decision, and reports whether they were taken. If a bucket lacks a moment of
 // what the model has, the model takes nothing either, but says what it would have.
 func (h *history) granted(got weir.Decision, n int64) (want algo.Result, taken bool) {
 	if want = h.model.peek(h.now(), n); h.inexact() && want.Allowed && h.short(got) {

@@ -52,7 +52,7 @@ func New() (http.Handler, error) {
 	return r, nil
 }
 
-// answer answers in plain text, whatever is in it.
+// answer writes plain text, whatever is in it.
 func answer(w http.ResponseWriter, text ...any) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -73,7 +73,7 @@ func numbered(next http.Handler) http.Handler {
 	})
 }
 
-// authorized lets those pass who have the token. What it refuses is not charged.
+// authorized lets requests with the token pass. What it refuses is not charged.
 func authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Token") != "secret" {
@@ -84,7 +84,7 @@ func authorized(next http.Handler) http.Handler {
 	})
 }
 
-// served marks the answers of requests that were admitted.
+// served marks the responses to requests that were allowed.
 func served(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Served", "yes")

@@ -62,7 +62,7 @@ func numbered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// authorized lets those pass who have the token. What it refuses is not charged.
+// authorized lets requests with the token pass. What it refuses is not charged.
 func authorized(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		if c.Request().Header.Get("X-Token") != "secret" {
@@ -72,7 +72,7 @@ func authorized(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// served marks the answers of requests that were admitted.
+// served marks the responses to requests that were allowed.
 func served(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		c.Response().Header().Set("X-Served", "yes")

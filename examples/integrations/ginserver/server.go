@@ -71,12 +71,12 @@ func New() (http.Handler, error) {
 // numbered gives each request a number, those that are refused as well.
 func numbered(c *gin.Context) { c.Header("X-Request-ID", c.Request.RemoteAddr) }
 
-// authorized lets those pass who have the token. What it refuses is not charged.
+// authorized lets requests with the token pass. What it refuses is not charged.
 func authorized(c *gin.Context) {
 	if c.GetHeader("X-Token") != "secret" {
 		c.AbortWithStatus(http.StatusUnauthorized)
 	}
 }
 
-// served marks the answers of requests that were admitted.
+// served marks the responses to requests that were allowed.
 func served(c *gin.Context) { c.Header("X-Served", "yes") }

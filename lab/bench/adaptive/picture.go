@@ -144,7 +144,7 @@ func Draw(w io.Writer, courses []*Course) error {
 	if _, err := image.WriteTo(&svg); err != nil {
 		return err
 	}
-	// Who has not the font gets one that is as wide.
+	// A reader without the font gets one that is as wide.
 	_, err := w.Write(bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")))
 	return err

@@ -100,7 +100,7 @@ func Bursts() ([]Course, error) {
 	return courses, nil
 }
 
-// Admitted is how many requests were admitted between two times, the second one not included.
+// Admitted is how many requests were allowed between two times, the second one not included.
 func (c *Course) Admitted(from, to time.Duration) (n int) {
 	for _, r := range c.Requests {
 		if r.Allowed && r.At >= from && r.At < to {
@@ -110,7 +110,7 @@ func (c *Course) Admitted(from, to time.Duration) (n int) {
 	return n
 }
 
-// Most is the largest number of requests that was admitted within any window of that length.
+// Most is the largest number of requests that were allowed within any window of that length.
 func (c *Course) Most(length time.Duration) (most int) {
 	for _, r := range c.Requests {
 		most = max(most, c.Admitted(r.At, r.At+length))
@@ -132,7 +132,7 @@ func WriteTable(w io.Writer, courses []Course) error {
 	return err
 }
 
-// DrawBursts draws each request, and how many were admitted in the second before each moment.
+// DrawBursts draws each request, and how many were allowed in the second before each moment.
 func DrawBursts(w io.Writer, courses []Course) error {
 	const (
 		left, top, right = 64.0, 96.0, 880.0
@@ -182,7 +182,7 @@ func DrawBursts(w io.Writer, courses []Course) error {
 	return p.write(w)
 }
 
-// steps are the corners of the line of what was admitted in the second before each moment.
+// steps are the corners of the line of what was allowed in the second before each moment.
 func steps(c *Course, x func(time.Duration) float64, y func(float64) float64) []point {
 	type change struct {
 		at time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/manualclock"
 )
 
-// patience is how long those who wait are ready to.
+// patience is how long requests wait at most.
 const patience = 1500 * time.Millisecond
 
 // queueLasts is how long the simulation of queues is.

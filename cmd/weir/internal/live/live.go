@@ -50,10 +50,10 @@ type Options struct {
 	Parse func(f Files) (Parsed, error)
 	// Engine are the options of the engine. Its OnExplain gets explanations without what came from the environment.
 	Engine policy.EngineOptions
-	// Store answers the store of shared policies, nil for none. It is asked once, when the file was read for the first time.
-	// It belongs to the caller. Default: nil, none.
+	// Store returns the store of shared policies, nil for none. It is asked once, when the file was read for the first time. It
+	// belongs to the caller. Default: nil, none.
 	Store func() (store.Home, error)
-	// Durable answers what keeps the limits of durable policies, nil for nothing. It is asked once, after Store, and belongs to
+	// Durable returns what keeps the limits of durable policies, nil for nothing. It is asked once, after Store, and belongs to
 	// the caller. Default: nil, nothing.
 	Durable func() (store.Home, error)
 	// Reloaded gets the result of each reload, one after the other. Default: nil.

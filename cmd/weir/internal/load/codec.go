@@ -28,16 +28,16 @@ type fault struct {
 
 // codec is what one connection speaks. Its methods, other than open, are called one at a time.
 type codec interface {
-	// open greets the server on a new connection, which has a deadline, and forgets what was said on an older one. It answers
+	// open greets the server on a new connection, which has a deadline, and forgets what was said on an older one. It returns
 	// what the server has said beyond that.
 	open(nc net.Conn) (rest []byte, err error)
 	// room is how many requests can be sent now as far as the protocol is concerned.
 	room() int
 	// request appends a request to b. Its reply has the same slot.
 	request(b, key []byte, slot uint32) []byte
-	// replies reads what is complete of b, and appends it. It answers how many bytes it has read.
+	// replies reads what is complete of b, and appends it. It returns how many bytes it has read.
 	replies(b []byte, to []reply) (n int, all []reply, err error)
-	// control answers what must be sent besides requests, and nil mostly.
+	// control returns what must be sent besides requests, and nil mostly.
 	control() []byte
 }
 

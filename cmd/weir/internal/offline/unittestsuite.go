@@ -51,7 +51,7 @@ type expectation struct {
 	expected string // as it is shown
 	policy   string // whose name is expected, "" for none
 	rules    []string
-	// check answers what was got, as it is shown, and whether it is what was expected.
+	// check returns what was got, as it is shown, and whether it is what was expected.
 	check func(*result) (got string, ok bool)
 }
 

@@ -74,7 +74,7 @@ func (c *Client) Server() string { return c.o.Server }
 // Close closes the connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Get reads what a path answers into v. The errors are those of [Client.Post].
+// Get reads the response of a path into v. The errors are those of [Client.Post].
 func (c *Client) Get(ctx context.Context, path string, query url.Values, v any) error {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -157,7 +157,7 @@ type Event struct {
 
 var errSilent = errors.New("silent")
 
-// Events calls got for each event of the server until ctx ends, got answers false, or the stream ends, which is an error. It is
+// Events calls got for each event of the server until ctx ends, got returns false, or the stream ends, which is an error. It is
 // nil only if got has answered false. got must not keep Data.
 func (c *Client) Events(ctx context.Context, got func(Event) bool) error {
 	asked := ctx

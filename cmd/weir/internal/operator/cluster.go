@@ -161,7 +161,7 @@ func StoreState(status any) (text string, bad bool) {
 	return "UNAVAILABLE" + since + because(s) + "; the fail of each policy decides", true
 }
 
-// ClusterState says who owns the durable limits, as a node tells of it, and whether that is bad.
+// ClusterState returns which node owns the durable limits, as far as one node knows, and whether that is bad.
 func ClusterState(status any) (text string, bad bool) {
 	s, _ := status.(map[string]any)
 	joined, _ := s["joined"].(bool)

@@ -15,9 +15,9 @@ const (
 
 var errLongEvent = errors.New("weir: an event is too long")
 
-// readEvents calls got for each event of a stream, as the standard of HTML has them, until it answers false, and heard for
-// each line. Fields other than event and data are left out, as the server sends none. An event that the end of the stream cuts
-// off does not count.
+// readEvents calls got for each event of a stream, as the standard of HTML has them, until it returns false, and heard for each
+// line. Fields other than event and data are left out, as the server sends none. An event that the end of the stream cuts off
+// does not count.
 func readEvents(r io.Reader, heard func(), got func(Event) bool) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	var (

@@ -123,8 +123,8 @@ func Unseen(k *Key) bool {
 		!slices.ContainsFunc(k.Limits, func(l KeyLimit) bool { return l.Tracked })
 }
 
-// writeKeyForm writes of what the keys of a policy are made, for those who have asked for one of which nothing is kept: it may
-// be spelled otherwise than weir does.
+// writeKeyForm writes of what the keys of a policy are made, for operators that asked for a key of which nothing is kept: they
+// may have spelled it otherwise than weir does.
 func writeKeyForm(w io.Writer, p *Policy) {
 	if p.Key == "" {
 		fmt.Fprintf(w, "unless it is asked for by name, policy %s has one state for all requests, with the key \"\"\n",

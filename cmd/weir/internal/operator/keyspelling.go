@@ -19,7 +19,7 @@ const (
 	escapeBytes = len(`\xff`)
 )
 
-// SpellKey is how a key is spelled where it has to be text. [KeyOf] answers the key again.
+// SpellKey is how a key is spelled where it has to be text. [KeyOf] returns the key again.
 func SpellKey(key string) string {
 	if utf8.ValidString(key) {
 		if _, looks := unescape(key); !looks {

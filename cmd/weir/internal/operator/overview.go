@@ -321,7 +321,7 @@ func writeReload(w io.Writer, out terminal.Output, r *Reload) {
 	}
 }
 
-// writeReplicas writes the state of those who share limits.
+// writeReplicas writes the state of the servers that share limits.
 func writeReplicas(w io.Writer, out terminal.Output, r *Replicas) {
 	if r.Store == nil && r.Cluster == nil {
 		fmt.Fprintln(w, "no limits are shared: no policy is in a store or in a cluster")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// requestBody is the body of a request on its way to the upstream. It remembers whether it was the client who broke it,
-// and gives up on an upstream that does not take what was read.
+// requestBody is the body of a request on its way to the upstream. It remembers whether the client broke it, and gives up on an
+// upstream that does not take what was read.
 type requestBody struct {
 	source io.ReadCloser
 
@@ -78,7 +78,7 @@ func (b *requestBody) read() bool {
 	return b.ended
 }
 
-// responseBody is the body of a response. It remembers whether it was the upstream who broke it.
+// responseBody is the body of a response. It remembers whether the upstream broke it.
 type responseBody struct {
 	io.ReadCloser
 

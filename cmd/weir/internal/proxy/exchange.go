@@ -95,7 +95,7 @@ func (x *exchange) pass(r *http.Request) {
 	p.reverse.ServeHTTP(&x.out, x.passed())
 }
 
-// wrong answers with which status a request is rejected that no upstream may get, 0 if there is nothing wrong with it.
+// wrong returns the status with which a request is rejected that no upstream may get, or 0.
 func (x *exchange) wrong() (status int, why string) {
 	r, o := x.in, &x.proxy.o
 	switch {
@@ -292,7 +292,7 @@ func (x *exchange) log() {
 	)
 }
 
-// count adds one request. Those that were admitted have been counted when they were.
+// count adds one request. Allowed requests have been counted when they were allowed.
 func (t *totals) count(o outcome) {
 	switch o {
 	case refused:

@@ -22,7 +22,7 @@ import (
 
 // Options configure a [Proxy].
 type Options struct {
-	// Upstream is where admitted requests go. Required.
+	// Upstream is where allowed requests go. Required.
 	Upstream Upstream
 	// Engine decides on each request. Required.
 	Engine *policy.Engine

@@ -88,8 +88,8 @@ type Limit struct {
 	Quota bool
 	// DetailedMetric and ValueToMetric are about the names of statistics.
 	DetailedMetric, ValueToMetric bool
-	// Metadata is for the client of a request that the limit admits: maps, lists, strings, numbers, booleans and nil. It is
-	// nil if there is none.
+	// Metadata is for the client of a request that the limit allows: maps, lists, strings, numbers, booleans and nil. It is nil
+	// if there is none.
 	Metadata map[string]any
 	// Source tells where the limit stands, such as "limits.yaml:12:5". It is "" for that of an override.
 	Source string

@@ -27,7 +27,7 @@ type Outcome uint8
 const (
 	// None says that no limit holds for the descriptor: it passes.
 	None Outcome = iota
-	// Unlimited says that a limit holds which admits everything.
+	// Unlimited reports whether a limit applies that allows everything.
 	Unlimited
 	// Limited says that a limit holds, which is counted.
 	Limited

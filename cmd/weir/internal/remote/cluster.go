@@ -252,7 +252,7 @@ func (m *missing) Error() string {
 
 func (m *missing) Unwrap() []error { return []error{store.ErrUnavailable, m.why} }
 
-// Close leaves the cluster: if this node is the owner another one takes over at once, and those who wait are told.
+// Close leaves the cluster: if this node is the owner another one takes over at once, and waiting calls get an error.
 func (l *Cluster) Close() error {
 	l.end()
 	timer := time.NewTimer(goodbye)

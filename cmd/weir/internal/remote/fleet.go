@@ -28,7 +28,7 @@ type Fleet struct {
 }
 
 // OpenFleet returns a fleet over the store that a configuration names. It does not fail if the store cannot be reached, which is
-// logged and tried again until Close: meanwhile every shared policy answers as its fail says. The error says what is wrong with
+// logged and tried again until Close: meanwhile every shared policy decides as its fail says. The error says what is wrong with
 // the options.
 func OpenFleet(ctx context.Context, s *config.Store, log *slog.Logger) (*Fleet, error) {
 	options := RedisOptions(s)

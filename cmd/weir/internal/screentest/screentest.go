@@ -124,7 +124,7 @@ func (s *Screen) Look() (text string, changed chan struct{}) {
 	return s.vt.String(), s.changed
 }
 
-// Until waits until the screen is as it should be, and answers it.
+// Until waits until the screen is as it should be, and returns it.
 func (s *Screen) Until(what string, is func(text string) bool) string {
 	s.t.Helper()
 	late := time.After(Patience)

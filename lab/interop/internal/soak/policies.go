@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/internal/bounds"
 )
 
-// scope is who shares the permits of a policy.
+// scope is which clients share the permits of a policy.
 type scope int
 
 const (

@@ -84,7 +84,7 @@ func (c *Conn) Wait(until time.Time) { _ = c.conn.SetReadDeadline(until) }
 // Owed is how many commands have been added whose replies have not been read.
 func (c *Conn) Owed() int { return c.owed }
 
-// ReceiveSoon is Receive for a caller who does nothing else meanwhile: a reply that may come within microseconds is polled for.
+// ReceiveSoon is Receive for a caller that does nothing else meanwhile: a reply that may come within microseconds is polled for.
 func (c *Conn) ReceiveSoon() (Reply, error) {
 	c.soon = true
 	r, err := c.Receive()
@@ -174,8 +174,8 @@ func (c *Conn) next(buf []byte) (int, error) {
 	return c.conn.Read(buf)
 }
 
-// Ended reports, to a caller who is about to use the connection, whether the server has ended it, or has sent what was not asked
-// for, while it was not used.
+// Ended reports, to a caller that is about to use the connection, whether the server has ended it, or has sent what was not
+// asked for, while it was not used.
 func (c *Conn) Ended() bool {
 	const recent = time.Millisecond
 	if c.err != nil || c.unasked() {

@@ -4,10 +4,10 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 )
 
-// unfair is the stream that ends so that a caller can have one more: the last one of the operator who has the most, if these
-// are at least two more than the caller has; or else, among the caller's own, the last one of the network that has the most, by
-// the same measure. It is nil if there is none: then none has more than a fair share. Who has had to let go a stream and comes
-// again is refused, so that streams do not end each other in turn. b.mu is held.
+// unfair is the stream that ends so that a caller can have one more: the last one of the operator who has the most, if these are
+// at least two more than the caller has; or else, among the caller's own, the last one of the network that has the most, by the
+// same measure. It is nil if there is none: then none has more than a fair share. A caller whose stream was ended is refused
+// when it comes again, so that streams do not end each other in turn. b.mu is held.
 func (b *hub) unfair(of adminguard.Caller) *stream {
 	const more = 2
 	if last, n := b.lastOfMost(whose); n >= b.count(whose, of)+more {

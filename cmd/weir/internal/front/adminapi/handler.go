@@ -26,9 +26,9 @@ type Options struct {
 	Audit *adminguard.AuditLog
 	// Refusals are the last ones. Required.
 	Refusals *Refusals
-	// Status answers what fronts, the store and the cluster say about themselves, by name. Default: nil, nothing.
+	// Status returns what fronts, the store and the cluster say about themselves, by name. Default: nil, nothing.
 	Status func() map[string]any
-	// Explain answers admin.ExplainPath, for those who are let in. Required.
+	// Explain serves [operator.ExplainPath], to callers that are let in. Required.
 	Explain http.HandlerFunc
 	// Members are the nodes of the cluster. Default: nil, there is none.
 	Members Members
@@ -37,7 +37,7 @@ type Options struct {
 	Started time.Time
 }
 
-// Handler answers the paths of package admin that begin with /v1/admin/. It is safe for concurrent use.
+// Handler serves the paths of package operator that begin with /v1/admin/. It is safe for concurrent use.
 type Handler struct {
 	o        Options
 	hub      hub

@@ -22,9 +22,9 @@ import (
 type Options struct {
 	// Tokens are those that let in, as "Authorization: Bearer TOKEN". Default: none.
 	Tokens []Token
-	// TokensNow answers those of the moment in place of Tokens, at least one each time. Default: nil, they stay as they are.
+	// TokensNow returns those of the moment in place of Tokens, at least one each time. Default: nil, they stay as they are.
 	TokensNow func() []Token
-	// Certificate answers whose certificate a connection has shown, if that lets in. Default: nil, none does.
+	// Certificate returns the name in the certificate of a connection, and whether it lets in. Default: nil, none does.
 	Certificate func(*tls.ConnectionState) (name string, ok bool)
 	// Local says that the server listens on a loopback address only. Without Tokens and Certificate it lets in every request
 	// that reaches it, but for two kinds: of a page that a browser has loaded from elsewhere, and those that a proxy forwards.
@@ -63,14 +63,14 @@ type Guard struct {
 	entered, unauthorized, limited atomic.Uint64
 }
 
-// Counts are what became of those who wanted to be let in.
+// Counts are how many requests were let in, or not.
 type Counts struct {
 	// Entered counts those that were let in, Unauthorized those that were not, Limited those that asked too often, or too
 	// often with a wrong token.
 	Entered, Unauthorized, Limited uint64
 }
 
-// Counts answers them.
+// Counts returns them.
 func (g *Guard) Counts() Counts {
 	return Counts{g.entered.Load(), g.unauthorized.Load(), g.limited.Load()}
 }
@@ -82,7 +82,8 @@ func New(o Options) (*Guard, error) {
 	}
 	g := &Guard{o: o}
 	var err error
-	// Who asks when there is no room is let through: it is to bound work, while the other one keeps out who guesses.
+	// A caller for whom the table has no room is let through: this limit bounds work. The other one keeps out callers that
+	// guess.
 	g.asked, err = weir.NewKeyed[netip.Addr](weir.TokenBucket(o.Rate, o.Burst), weir.KeyedOptions{
 		Name: "admin", MaxKeys: mostAddresses, AdmitWhenFull: true, Clock: o.Clock,
 	})
@@ -98,7 +99,7 @@ func New(o Options) (*Guard, error) {
 	return g, nil
 }
 
-// Caller is who was let in.
+// Caller is the caller of a request that was let in.
 type Caller struct {
 	// Who is the name of the token or of the certificate, "local" if none is needed.
 	Who string
@@ -228,7 +229,7 @@ func bearer(r *http.Request) (token string, ok bool) {
 	return strings.TrimLeft(token, " "), true
 }
 
-// forwarded is a field by which a proxy tells for whom it asks, "" if there is none.
+// forwarded is a field by which a proxy names its client, "" if there is none.
 func forwarded(r *http.Request) string {
 	for _, field := range [...]string{
 		"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Host", "Via", "X-Forwarded-Proto", "X-Forwarded-Server",
@@ -273,7 +274,7 @@ func tooMany(w http.ResponseWriter, d weir.Decision, format string, args ...any)
 	return answer.PlainProblem(http.StatusTooManyRequests, format, args...)
 }
 
-// addressOf is who has connected, the zero address if that is not known.
+// addressOf is the address of the client, the zero address if it is not known.
 func addressOf(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -306,7 +307,7 @@ func IsLocalHost(host string) bool {
 	return err == nil && address.Zone() == "" || strings.EqualFold(host, "localhost")
 }
 
-// Guarded is next for those who are let in.
+// Guarded is next for callers that are let in.
 func (g *Guard) Guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in, p := g.Enter(w, r)

@@ -18,12 +18,12 @@ const (
 	longestFile   = mostTokens * (longestToken + longestName + 2)
 )
 
-// unnamed is who shows the token of a file that has one without a name.
+// unnamed is the name of a token that has none in its file.
 const unnamed = "token"
 
 // Token is a secret that lets its caller in.
 type Token struct {
-	// Name is who that is.
+	// Name is that of its caller.
 	Name string
 	// Sum is the SHA-256 of the token: all have the same length, so that not even that of a token can be measured.
 	Sum [sha256.Size]byte

@@ -142,7 +142,7 @@ type way struct {
 	wait    time.Duration // for how long the client is ready to wait
 }
 
-// decideOn decides on q. It reports whether the client has gone, who got nothing then.
+// decideOn decides on q. It reports whether the client has gone: then it got nothing.
 func (h *Handler) decideOn(
 	ctx context.Context, w http.ResponseWriter, q *policy.Request, v *policy.Verdict, how way,
 ) (gone bool) {

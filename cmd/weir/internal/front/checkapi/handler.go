@@ -51,7 +51,7 @@ type Options struct {
 	Traffic string
 	// Audit notes what is changed. Default: nil, changes are not noted.
 	Audit *adminguard.AuditLog
-	// Extra answers what the status has besides. Default: nil, nothing.
+	// Extra returns what the status has besides. Default: nil, nothing.
 	Extra func() map[string]any
 	// Document is what /openapi.json answers: that of [OpenAPI] with the pages of others. Default: nil, that of OpenAPI.
 	Document []byte

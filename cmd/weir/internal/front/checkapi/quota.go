@@ -160,7 +160,7 @@ func (b *adjustBody) check() *answer.Problem {
 	return ofKey(b.Policy, b.Key)
 }
 
-// isSign reports whether a text can say who adjusts a quota, or why: it is shown in terminals.
+// isSign reports whether a text can be the author or the reason of an adjustment: it is shown in terminals.
 func isSign(s string) bool {
 	const most = 256
 	return s != "" && len(s) <= most && utf8.ValidString(s) &&

@@ -59,7 +59,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *
 	return nil
 }
 
-// callerOf is the address of who asks, the zero Addr if it is not known.
+// callerOf is the address of the caller, the zero Addr if it is not known.
 func callerOf(r *http.Request) netip.Addr {
 	caller, _ := clientip.Parse(r.RemoteAddr)
 	return caller

@@ -176,7 +176,7 @@ func clientList(c *conn, w *resp.Writer, args [][]byte) {
 	w.Text(b.String())
 }
 
-// describedBy is how many bytes describe answers at most.
+// describedBy is how many bytes describe returns at most.
 func (c *conn) describedBy() int {
 	const others = 256
 	info := c.info.Load()

@@ -89,7 +89,7 @@ type mute struct {
 type transport interface {
 	// receive waits for bytes and appends them to in, for which it takes work if there is none.
 	receive(c *conn) error
-	// arrived is receive for what is there already. It answers how many bytes it was.
+	// arrived is receive for what is there already. It returns how many bytes it was.
 	arrived(c *conn) (int, error)
 	// send sends all.
 	send(c *conn, b []byte) error

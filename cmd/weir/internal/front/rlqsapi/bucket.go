@@ -25,14 +25,14 @@ type bucket struct {
 	request policy.Request
 	holding holding
 	share   *quotashare.Share
-	pending int64 // requests that were admitted and are not charged yet
+	pending int64 // requests that were allowed and are not charged yet
 }
 
 // holding is what a bucket is held to.
 type holding struct {
 	needs []quotashare.Need
 	deny  bool
-	// charge says that what proxies admit can be charged to the engine.
+	// charge says that what proxies allow can be charged to the engine.
 	charge bool
 }
 
@@ -200,7 +200,7 @@ var longestWindows = map[algo.CalendarUnit]time.Duration{
 	algo.CalendarQuarter: (92*24 + 1) * time.Hour, algo.CalendarYear: (366*24 + 1) * time.Hour,
 }
 
-// bucketOf is the token bucket that never admits more than the limit does.
+// bucketOf is the token bucket that never allows more than the limit does.
 func bucketOf(l weir.Limit) (weir.Limit, error) {
 	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:

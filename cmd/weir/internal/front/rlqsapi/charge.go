@@ -28,7 +28,7 @@ type reading struct {
 // mostCharged is how many requests are charged at once at most.
 const mostCharged = 1 << 40
 
-// charge charges what a proxy has admitted to the engine, so that what is checked one by one sees it. If nothing is left there,
+// charge charges what a proxy has allowed to the engine, so that what is checked one by one sees it. If nothing is left there,
 // it is charged with the next report.
 func (s *Service) charge(b *bucket, held holding, allowed uint64) (readings []reading) {
 	if !held.charge || len(held.needs) == 0 {

@@ -154,7 +154,7 @@ func (c *call) outdated() bool {
 	return false
 }
 
-// prepareNative makes requests for the rules. Their cost cannot be 0, so who charges nothing is asked apart.
+// prepareNative makes requests for the rules. Their cost cannot be 0, so descriptors that charge nothing are decided apart.
 func (c *call) prepareNative() {
 	for i := range c.q.descriptors {
 		d, r := &c.q.descriptors[i], &c.descriptors[i]

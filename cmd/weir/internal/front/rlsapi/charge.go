@@ -87,7 +87,7 @@ func uncharged(v *policy.Verdict) error {
 }
 
 // spend charges several hits of a refused call, to the limits that have refused it and to all others, as envoyproxy/ratelimit
-// counts those who are refused as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were
+// counts refused requests as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were
 // charged, requests that cost more than what is left would never be refused.
 func (c *call) spend(ctx context.Context) {
 	engine, v := c.service.o.Limits.Engine(), &c.charged.verdict

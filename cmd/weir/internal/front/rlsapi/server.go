@@ -29,7 +29,7 @@ type Options struct {
 	// keys of its entries joined by "/" as Path, its entries as Attributes, and as Client the first address among its entries
 	// remote_address, client_ip and masked_remote_address. Required.
 	Limits *live.Limits
-	// Tree answers the configuration of envoyproxy/ratelimit that is in force. If it is not nil, and as long as it does not
+	// Tree returns the configuration of envoyproxy/ratelimit that is in force. If it is not nil, and as long as it does not
 	// answer nil, it tells the policies of descriptors instead of the rules. It is called for each request. Default: nil.
 	Tree func() *ratelimitconfig.Config
 	// Quotas serves the rate limit quota service. Default: nil, that service is not offered.

@@ -20,7 +20,7 @@ func newDifference(policies int) *difference {
 }
 
 // compare compares what the second configuration says to a batch with what the first has said, which is in the batch. A policy
-// that does not hold for a request admits it.
+// that does not apply to a request allows it.
 func (d *difference) compare(b *batch) each {
 	firstPart, firstKey := uint32(0), uint32(0)
 	return func(i int, allowed bool, parts []part, keys []byte) {

@@ -268,7 +268,7 @@ func (m *model) hint() string {
 	return hints()
 }
 
-// paint shows text in other ways. All that matters is in the text as well: it is for those who see colours.
+// paint shows text in other ways. All that matters is in the text as well: it is for people who see colours.
 type paint struct {
 	strong, faint, alarm, selected func(string) string
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// account is one limit: what of it is free, and who has the rest.
+// account is one limit: how much of it is free, and which proxies have the rest.
 type account struct {
 	grid
 

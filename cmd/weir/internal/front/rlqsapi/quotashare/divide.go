@@ -12,9 +12,9 @@ const (
 	// spareWhenShort and spareOtherwise are parts of the rate that are not assigned: new buckets are filled from it.
 	spareWhenShort = 1. / 32
 	spareOtherwise = 1. / 16
-	// floorPart is the part of the rate that those get together who ask for nothing, so that they can begin.
+	// floorPart is the part of the rate that all proxies without demand get together, so that they can begin.
 	floorPart = 1. / 128
-	// firstPart is the part of an equal part that those get who have not reported yet, so that there is some for the next.
+	// firstPart is the part of an equal part that a proxy gets before its first report, so that there is some for the next.
 	firstPart = 3. / 4
 	// turn is for how many of its reports a share keeps its place while others wait for one.
 	turn = 4
@@ -241,7 +241,7 @@ func (s *Share) raised(a *account, should float64, now int64) Assignment {
 	s.settle(now)
 	has, pressed := s.Assigned(), s.pressed()
 	tokens, afford := s.wishes(should), s.affords()
-	if has > 0 { // some are left for those who are to have less, or had nothing
+	if has > 0 { // some are left for proxies that are to have less, or had nothing
 		afford -= min(int64(len(a.links)), a.burst/16)
 	}
 	least := min(tokens, enough)

@@ -3,15 +3,15 @@
 //
 // # The guarantee
 //
-// For a limit of rate R and burst B that does not change, all proxies together admit at most B + R x t permits in every interval
+// For a limit of rate R and burst B that does not change, all proxies together allow at most B + R x t permits in every interval
 // of any length t (TestFleetNeverAboveTheLimit, TestHistoriesNeverAboveTheLimit, FuzzLedger). It holds whatever becomes of
-// messages and streams, for proxies that crash, come again under another stream, or go on with what they have until it
-// expires, under these assumptions:
+// messages and streams, for proxies that crash, come again under another stream, or go on with what they have until it expires,
+// under these assumptions:
 //
 //   - A message arrives within Grace of the moment at which it was sent, or never, and messages of a stream arrive in order.
 //     So does a report. A sender that has not written a message in time must end the stream instead.
 //   - A proxy that gets the same bucket again before it has expired keeps the tokens that are in it. With any other one, or
-//     if the one before had expired, it begins with a full bucket. When an assignment has expired it admits nothing.
+//     if the one before had expired, it begins with a full bucket. When an assignment has expired it allows nothing.
 //   - A bucket is refilled evenly, not in steps. One that is refilled in steps can be ahead by one fill.
 //
 // # How it is kept

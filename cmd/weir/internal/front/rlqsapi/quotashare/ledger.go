@@ -69,8 +69,8 @@ func New(o Options) *Ledger {
 	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, swept: math.MinInt64 / 2}
 }
 
-// Subscribe begins a share that is held to all of these limits, and assigns something to it at once. Without needs it is told
-// to admit everything or, if deny, nothing.
+// Subscribe begins a share that is held to all of these limits, and assigns something to it at once. Without needs it is
+// assigned to allow everything or, if deny, nothing.
 func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Share, error) {
 	now := milliseconds(nanos)
 	if len(l.shares) >= l.options.MostShares || len(l.accounts) >= 4*l.options.MostShares {

@@ -13,7 +13,7 @@ const (
 	Tokens Kind = iota
 	// Deny has it refuse everything.
 	Deny
-	// Allow has it admit everything.
+	// Allow has it allow everything.
 	Allow
 	// Abandon has it forget the bucket, and stop to report of it.
 	Abandon
