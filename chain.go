@@ -115,7 +115,7 @@ func ofThisPackage(l Acquirer) bool {
 }
 
 func (c *Chain) add(l Acquirer, number int, seen map[any]bool) error {
-	if reflect.ValueOf(l).Comparable() { // otherwise it cannot be told whether it is the same
+	if reflect.ValueOf(l).Comparable() { // otherwise it is not known whether it is the same
 		if seen[l] {
 			return &OptionError{fmt.Sprintf("NewChain limiter %d", number), fmt.Sprintf("%T", l), "in the chain only once"}
 		}

@@ -301,7 +301,7 @@ func (l Limit) Quota() (permits int64, window time.Duration) {
 	}
 }
 
-// fill is how long permits take to come back, rounded up, 0 if that cannot be told.
+// fill is how long permits take to come back, rounded up, 0 if that is not known.
 func (r Rate) fill(permits int64) time.Duration {
 	if r.Permits <= 0 || r.Period <= 0 || permits <= 0 {
 		return 0

@@ -17,7 +17,7 @@ import (
 
 // FileOptions configure a [File].
 type FileOptions struct {
-	// Logger is told, at level Warn, that the file ended with a write that was not finished. Default: nil, silent.
+	// Logger logs, at level Warn, that the file ended with a write that was not finished. Default: nil, silent.
 	Logger *slog.Logger
 
 	disk disk

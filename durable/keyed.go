@@ -269,14 +269,14 @@ func (k *Keyed) room(key string) bool {
 	return f.records.count < k.maxKeys || f.records.get(recordKey(keyedPolicy, key)).Revision != 0
 }
 
-// full is what a new key is told that finds no room.
+// full is the decision about a new key that finds no room.
 func (k *Keyed) full() weir.Decision {
 	return weir.Decision{
 		Reason: weir.ReasonTableFull, Limit: k.limit.Permits(), RetryAfter: time.Second, Policy: k.name,
 	}
 }
 
-// failed is what a call is told that was not decided.
+// failed is the decision of a call that was not decided.
 func (k *Keyed) failed(err error) weir.Decision {
 	d := weir.Decision{Reason: weir.ReasonUnavailable, Limit: k.limit.Permits(), Policy: k.name}
 	if _, misuse := errors.AsType[*weir.OptionError](err); misuse {

@@ -33,7 +33,7 @@ type OwnerOptions struct {
 	// Sweep is how long to rest between going through the records, to delete those that are not needed: of keys that have had all
 	// their permits for a minute, and of adjustments but the last 1000 of a key. From 1 s to 24 h. Default: 1 min.
 	Sweep time.Duration
-	// Logger is told what happens to the term, that clocks were wrong, and, at most once a second, that a write has failed.
+	// Logger logs what happens to the term, that clocks were wrong, and, at most once a second, that a write has failed.
 	// Default: nil, silent.
 	Logger *slog.Logger
 	// Clock replaces the wall clock: its Now is in Unix nanoseconds. Its AfterFunc is not used. Default: nil.
@@ -293,8 +293,7 @@ func (o *Owner) warn(what string, err error) {
 	o.options.Logger.Warn(what, "epoch", o.term.Epoch(), "error", err.Error())
 }
 
-// depose ends the term because it has been lost: nothing is granted any more, and those that wait are told that it can be tried
-// again.
+// depose ends the term because it has been lost: nothing is granted any more, and waiting calls are refused as unavailable.
 func (o *Owner) depose(why error) {
 	first := o.finish(weir.ReasonUnavailable)
 	o.cut()

@@ -72,7 +72,7 @@ type ServerOptions struct {
 	// at all, not in the details of a refusal either, except when to come back. Default: nil, refusals have all in their details,
 	// and allowed calls nothing.
 	Headers *ratelimitfields.Headers
-	// Logger is told of calls that could not be decided because an option is misused. Refusals are not logged. Default: nil,
+	// Logger logs the calls that could not be decided because an option is misused. Refusals are not logged. Default: nil,
 	// silent.
 	Logger *slog.Logger
 }

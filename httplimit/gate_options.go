@@ -49,8 +49,8 @@ type GateOptions struct {
 	Units map[string]ratelimitfields.Unit
 	// Headers are how limits are told. Default: the fields of the current draft.
 	Headers ratelimitfields.Headers
-	// Logger is told of requests that could not be decided because an option is misused. Refusals are not logged.
-	// Default: nil, nothing is logged.
+	// Logger logs the requests that could not be decided because an option is misused. Refusals are not logged. Default: nil,
+	// nothing is logged.
 	Logger *slog.Logger
 }
 

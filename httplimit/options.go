@@ -81,8 +81,8 @@ type Options struct {
 	PartitionKey func(r *http.Request, key string) []byte
 	// Headers are how limits are told. Default: the fields of the current draft.
 	Headers ratelimitfields.Headers
-	// Logger is told of requests that could not be decided because an option is misused. Refusals are not logged.
-	// Default: nil, nothing is logged.
+	// Logger logs the requests that could not be decided because an option is misused. Refusals are not logged. Default: nil,
+	// nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -29,7 +29,7 @@ const (
 // aboutBlank is the type of a problem that is no more than its status.
 const aboutBlank = "about:blank"
 
-// deniedDetail is all that a client is told whose request a rule denies: not which rule.
+// deniedDetail is the detail of a refusal by a rule that denies: not which rule.
 const deniedDetail = "This request is not allowed here, whenever it comes."
 
 // Problem is a problem detail of RFC 9457, the body of a refusal.

@@ -211,7 +211,7 @@ func (a *Adaptive) begin(now int64) {
 	l.ended.Store(0)
 }
 
-// observer is told of the leases of an Adaptive.
+// observer sees the leases of an Adaptive.
 type observer struct{ *Adaptive }
 
 // Granted implements [inside.Observer].

@@ -36,7 +36,7 @@ type RuleReport struct {
 	// Matched counts the requests that match it. Of a rule that denies it counts those that were denied or, in shadow, would have
 	// been.
 	Matched uint64 `json:"matched"`
-	// Failed counts the requests for which its condition could not be told.
+	// Failed counts the requests for which its condition failed.
 	Failed uint64 `json:"failed"`
 }
 

@@ -324,7 +324,7 @@ func (it *item) reloaded(now *snapshot, key []byte) (charges []keyset.Charge, ok
 	return charges, true
 }
 
-// under returns the limits that an item has under another set. It returns false if that cannot be told without the request.
+// under returns the limits that an item has under another set. It returns false if that is not known without the request.
 func (it *item) under(p *livePolicy, key []byte) (x *variant, known bool) {
 	was := it.policy
 	if p.LimitBy != nil && it.variant != &was.usual && it.variant != was.keys[string(key)] {

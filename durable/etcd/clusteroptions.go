@@ -52,7 +52,7 @@ type ClusterOptions struct {
 	Requeue   bool
 	OwnerWait time.Duration
 	Follower  bool
-	// Logger is told what happens. Default: nil, silent.
+	// Logger logs what happens. Default: nil, silent.
 	Logger *slog.Logger
 }
 

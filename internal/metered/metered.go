@@ -19,7 +19,7 @@ type Environment struct {
 	BurstVariable, PerMinuteVariable string
 	// Lookup returns the value of a variable, "" if it is not set.
 	Lookup func(name string) string
-	// Unusable is told of a variable that is no number, or is out of range, and what is used instead.
+	// Unusable is called with a variable that is no number, or is out of range, and what is used instead.
 	Unusable func(name, value, accepted string, instead any)
 }
 

@@ -67,8 +67,8 @@ type Options struct {
 	// FreshAt is the time from which on a state equals that of a key that has never been seen, if it is not changed. From then
 	// on it may be forgotten. It is called under a lock and must not call the table.
 	FreshAt func(state []uint64, tag uint16) int64
-	// Forgotten, if it is not nil, is told what was forgotten without having been removed. It is called under a lock
-	// and must not call the table.
+	// Forgotten, if it is not nil, is called with what was forgotten without having been removed. It is called under a lock and
+	// must not call the table.
 	Forgotten func(state []uint64, tag uint16)
 }
 

@@ -48,8 +48,8 @@ const patience = time.Second
 const quietTime = time.Minute
 
 // NewBounded returns a bound of most connections, 1 at least, and of mostOfOne for each address, 0 for no such bound. An IPv6
-// address counts with all of its /64. Logger is told at level Warn, at most once a minute, that connections are refused; it may
-// be nil.
+// address counts with all of its /64. Logger logs at level Warn, at most once a minute, that connections are refused; it may be
+// nil.
 func NewBounded(most, mostOfOne int, logger *slog.Logger) *Bounded {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -496,7 +496,7 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// changed is told of the states of the connections of a server.
+// changed is called with the states of the connections of a server.
 func changed(c net.Conn, state http.ConnState) {
 	counted := countedOf(c)
 	if counted == nil {

@@ -27,7 +27,7 @@ type Conns[C comparable] struct {
 	open      map[C]struct{}
 }
 
-// NewConns makes those of a server. Logger is told at level Warn of clients that cannot be accepted.
+// NewConns makes those of a server. Logger logs at level Warn that clients cannot be accepted.
 func NewConns[C comparable](logger *slog.Logger) *Conns[C] {
 	return &Conns[C]{log: logger, done: make(chan struct{}), over: make(chan struct{}), open: make(map[C]struct{})}
 }

@@ -58,7 +58,7 @@ type Options struct {
 	Durable func() (store.Home, error)
 	// Reloaded gets the result of each reload, one after the other. Default: nil.
 	Reloaded func(r *Reload)
-	// Logger is told at level Info what has changed, at level Error what is wrong. Required.
+	// Logger logs at level Info what has changed, at level Error what is wrong. Required.
 	Logger *slog.Logger
 }
 

@@ -6,7 +6,7 @@ import "net"
 type outcome uint8
 
 const (
-	answered outcome = iota // without an error, and it cannot be told whether the request was allowed
+	answered outcome = iota // without an error, and it is not known whether the request was allowed
 	allowed
 	refused
 	failed // with an error

@@ -205,7 +205,7 @@ type telling struct {
 	teller *teller
 }
 
-// Export implements [metricsdk.Exporter]. Failures are told, and go no further.
+// Export implements [metricsdk.Exporter]. Failures are logged, and go no further.
 func (t telling) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	t.teller.tell(t.Exporter.Export(ctx, m))
 	return nil
@@ -218,7 +218,7 @@ type tellingSpans struct {
 	teller *teller
 }
 
-// ExportSpans implements [tracesdk.SpanExporter]. Failures are told, and go no further.
+// ExportSpans implements [tracesdk.SpanExporter]. Failures are logged, and go no further.
 func (t tellingSpans) ExportSpans(ctx context.Context, spans []tracesdk.ReadOnlySpan) error {
 	t.teller.tell(t.SpanExporter.ExportSpans(ctx, spans))
 	return nil

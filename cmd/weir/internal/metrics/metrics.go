@@ -29,7 +29,7 @@ type Options struct {
 	OTLP OTLP
 	// Hash makes of a key what spans have of it with --otlp-keys hashed, as [policy.RefusalLog.Hash] does. Required then.
 	Hash func(key string) string
-	// Logger is told of metrics that could not be read or sent. Default: nil, silent.
+	// Logger logs that metrics could not be read or sent. Default: nil, silent.
 	Logger *slog.Logger
 }
 

@@ -82,7 +82,7 @@ func (s *Sources) read() *snapshot {
 	return n
 }
 
-// certificateEnd is until when the certificate of a server is valid, the zero time if that cannot be told.
+// certificateEnd is until when the certificate of a server is valid, the zero time if that is not known.
 func certificateEnd(c *tls.Config) time.Time {
 	var shown *tls.Certificate
 	switch {

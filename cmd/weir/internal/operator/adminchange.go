@@ -181,7 +181,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 	return cmd
 }
 
-// outcome is how a key is after a change. An operator makes one to let a client in, and is told what is in the way still.
+// outcome is how a key is after a change. An operator makes one to let a client in, and sees here what still refuses it.
 type outcome struct {
 	key *Key    // nil if it is not known
 	of  *Policy // if nothing was kept of the key before

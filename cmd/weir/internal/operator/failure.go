@@ -32,7 +32,7 @@ func (r *Refused) Error() string { return r.text }
 
 const (
 	mostExcerpt = 60
-	// mostListed is how many policies are told of.
+	// mostListed is how many policies are listed.
 	mostListed = 20
 )
 

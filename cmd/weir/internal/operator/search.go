@@ -80,7 +80,7 @@ type Unsearched struct {
 	Why    string `json:"why"`
 }
 
-// mostSearchedRefusals is how many refusals are told of a search.
+// mostSearchedRefusals is how many refusals a search lists.
 const mostSearchedRefusals = 5
 
 // writeSearch writes what is known of a word; now tells how long ago refusals were.

@@ -33,7 +33,7 @@ type Options struct {
 	Faults []Fault
 	// Directory is where the servers keep what they write. It must exist.
 	Directory string
-	// Progress is told how the run goes, every Every.
+	// Progress is called with how the run goes, every Every.
 	Progress func(Progress)
 	Every    time.Duration
 	// Forge has an answer noted wrongly, for a test: "minted" or "lost".

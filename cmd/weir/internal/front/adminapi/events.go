@@ -15,7 +15,7 @@ const (
 	// tick is how often it is looked for what has happened, and overviewTicks every how many times there is an overview.
 	tick          = 250 * time.Millisecond
 	overviewTicks = 4
-	// mostRefusals is how many refusals are told of at a time.
+	// mostRefusals is how many refusals are sent at a time.
 	mostRefusals = 20
 	// buffered is how many events wait for a slow reader. Those after them are lost to it.
 	buffered = 64

@@ -94,7 +94,7 @@ func noMembers() *answer.Problem {
 		"this server is in no cluster: its configuration has no section cluster")
 }
 
-// memberProblem is why the nodes cannot be told of or changed.
+// memberProblem is why the nodes cannot be listed or changed.
 func (h *Handler) memberProblem(err error) *answer.Problem {
 	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 	_, option := errors.AsType[*weir.OptionError](err)

@@ -153,7 +153,7 @@ func (e *refusalEntry) fill(number uint64, requests []*policy.Request, v *policy
 			}
 		}
 	}
-	// What binds is told first, so that there is room for it.
+	// What binds is noted first, so that there is room for it.
 	if binding >= 0 {
 		e.bind = 0
 		e.add(&v.Parts[binding])
@@ -330,7 +330,7 @@ func (e *refusalEntry) names(word *keytext.Word) bool {
 	return false
 }
 
-// told is the refusal as it is told.
+// told is the refusal as it is sent.
 func (e *refusalEntry) told(id uint64) operator.Refusal {
 	r := operator.Refusal{
 		ID: answer.FormatRefusal(id), Time: e.at.UTC(), Protocol: e.of(e.protocol), Method: e.of(e.method),

@@ -45,7 +45,7 @@ func (h *Handler) search(q *call) (any, *answer.Problem) {
 	return h.searched(ctx, text, &found, q.n), nil
 }
 
-// searched is what is told of a search, with at most n refusals.
+// searched is the result of a search, with at most n refusals.
 func (h *Handler) searched(ctx context.Context, text string, found *policy.Search, n int) *operator.Search {
 	word := keytext.ParseWord(text)
 	status := h.o.Status()

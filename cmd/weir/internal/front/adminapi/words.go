@@ -63,7 +63,7 @@ func ruleInWords(r *policy.Rule) string {
 	return strings.Join(all, ", ")
 }
 
-// mostListed is how many of something are told.
+// mostListed is how many of something are listed.
 const mostListed = 20
 
 func listed(of []string) string {

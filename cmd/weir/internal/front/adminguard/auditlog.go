@@ -43,7 +43,7 @@ type AuditOptions struct {
 	// Megabytes is how large the file may become before another one is begun, and Files how many older ones are kept, 0 for
 	// all. Required with Path.
 	Megabytes, Files int
-	// Logger is told of each entry at level Info, and at level Error that one could not be written. Required.
+	// Logger logs each entry at level Info, and at level Error that one could not be written. Required.
 	Logger *slog.Logger
 	// Clock limits how many failed logins are kept. Default: nil, that of the process.
 	Clock weir.Clock
@@ -136,8 +136,8 @@ func (l *AuditLog) write(e *operator.AuditEntry) error {
 	return nil
 }
 
-// Begin writes a change to the file, with the result [AuditBegun], before it is made; [AuditLog.Add] adds its result. If Begin returns an
-// error, the file cannot be written, and the change must not be made: it would leave no trace.
+// Begin writes a change to the file, with the result [AuditBegun], before it is made; [AuditLog.Add] adds its result. If Begin
+// returns an error, the file cannot be written, and the change must not be made: it would leave no trace.
 func (l *AuditLog) Begin(e operator.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,7 +32,7 @@ type Options struct {
 	// Rate and Burst are how often an address may ask. An IPv6 address counts with all of its /64. Default: 20/s, and 100.
 	Rate  weir.Rate
 	Burst int64
-	// LoginFailed is told of a caller with a wrong token. Default: nil.
+	// LoginFailed is called for a caller with a wrong token. Default: nil.
 	LoginFailed func(from netip.Addr, path string)
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock

@@ -6,8 +6,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 )
 
-// OpenTokens reads the tokens of a file as [ReadTokens] does, and again when it changes: so that a token can be revoked or
-// added while the server runs. Logger is told when they have changed, and when they cannot be used: then those before stay.
+// OpenTokens reads the tokens of a file as [ReadTokens] does, and again when it changes: so that a token can be revoked or added
+// while the server runs. Logger logs when they have changed, and when they cannot be used: then those before stay.
 func OpenTokens(path string, logger *slog.Logger) (*front.Reread[[]Token], error) {
 	read := func() ([]Token, error) { return ReadTokens(path) }
 	return front.NewReread(read, func(now []Token, err error) {

@@ -189,7 +189,7 @@ func (s *scanner) textField(field string) (string, error) {
 	return string(value), err
 }
 
-// shortField is the name of a field as it is told.
+// shortField is the name of a field as errors have it.
 func shortField(name string) string {
 	if len(name) <= maxExcerpt {
 		return name

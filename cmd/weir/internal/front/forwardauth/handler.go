@@ -48,7 +48,7 @@ type Options struct {
 	// Fields are the header fields in which limits are told. With ratelimitfields.NoFields the bodies of refusals name no policy
 	// either. Default: ratelimitfields.RateLimit11.
 	Fields ratelimitfields.Fields
-	// Logger is told at level Warn of requests that could not be decided, once in ten seconds. Default: nil, silent.
+	// Logger logs at level Warn the requests that could not be decided, once in ten seconds. Default: nil, silent.
 	Logger *slog.Logger
 }
 

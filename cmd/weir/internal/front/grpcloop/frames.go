@@ -27,7 +27,7 @@ const (
 type failure struct {
 	code http2.ErrCode
 	text string // for the client, in GOAWAY
-	log  bool   // the client is hostile or broken, which the operator is told
+	log  bool   // the client is hostile or broken, which is logged
 }
 
 // Error implements [error].

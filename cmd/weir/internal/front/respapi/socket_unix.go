@@ -20,7 +20,7 @@ type socket struct {
 	yields int8 // how often in a row it has let others go first, or minus how many reads it will not
 	pause  int8 // how many reads it did not after the last time that it was in vain
 
-	// What the functions below are told and what they answer. They are made once, as each would be an allocation.
+	// What the functions below are given and what they return. They are made once, as each would be an allocation.
 	wait    bool // for the other side, or answer blocked
 	blocked bool
 	waited  bool // a read has found nothing

@@ -21,7 +21,7 @@ type Options struct {
 	// Alone says that no other process has a part in policies of durability cluster, as they are kept in a file. Default: false,
 	// limits of theirs are not assigned.
 	Alone bool
-	// Logger is told, at level Warn and at most once a minute for each policy, of limits that cannot be assigned. Required.
+	// Logger logs, at level Warn and at most once a minute for each policy, the limits that cannot be assigned. Required.
 	Logger *slog.Logger
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock

@@ -338,7 +338,7 @@ func (s *Service) subscribe(b *bucket, allowed uint64) error {
 	return nil
 }
 
-// send queues what a proxy is to be told. The lock is held.
+// send queues what a proxy is to be sent. The lock is held.
 func (s *Service) send(share *quotashare.Share, a quotashare.Assignment) {
 	b, ok := share.Owner.(*bucket)
 	if !ok {
@@ -363,7 +363,7 @@ func (st *stream) push(q queued) {
 	signal(st.more)
 }
 
-// actionOf is what a proxy is told.
+// actionOf is what a proxy is sent.
 func actionOf(id *ratelimitquotav3.BucketId, a quotashare.Assignment) *ratelimitquotav3.RateLimitQuotaResponse_BucketAction {
 	action := &ratelimitquotav3.RateLimitQuotaResponse_BucketAction{BucketId: id}
 	strategy := &typev3.RateLimitStrategy{}

@@ -16,7 +16,7 @@ const DefaultGrace = time.Second
 
 // Options configure a [Ledger].
 type Options struct {
-	// Send is told what a proxy is to be told, in the order in which it must arrive. It must not call the ledger. Required.
+	// Send sends what a proxy is assigned, in the order in which it must arrive. It must not call the ledger. Required.
 	Send func(s *Share, a Assignment)
 	// Grace is within which a message arrives, from 1 ms to 1 min: see the package. Default: 1 s.
 	Grace time.Duration

@@ -19,7 +19,7 @@ const (
 	Abandon
 )
 
-// Assignment is what a proxy is told.
+// Assignment is what a proxy is assigned.
 type Assignment struct {
 	Kind Kind
 	// MaxTokens is the capacity of the bucket, TokensPerFill what comes back in FillSeconds. All are at least 1 with Tokens,
@@ -85,7 +85,7 @@ func (s *Share) current() *grant {
 	return nil
 }
 
-// Assigned is the rate that the proxy was told last, in tokens a second: 0 if it has none.
+// Assigned is the rate that the proxy was assigned last, in permits a second: 0 if it has none.
 func (s *Share) Assigned() float64 {
 	if g := s.current(); g != nil {
 		return g.perSecond()
