@@ -79,7 +79,7 @@ func ExampleLimiter_Wait() {
 	// at least 15ms: true
 }
 
-// Who could not be served before the deadline of its context is refused at once, and can do something else meanwhile.
+// A call that could not be served before the deadline of its context is refused at once, and can do something else meanwhile.
 func ExampleLimiter_Acquire() {
 	limiter, err := weir.New(weir.TokenBucket(weir.PerHour(1), 1), weir.Options{QueueLimit: 10})
 	if err != nil {

@@ -45,7 +45,7 @@ func TestLateTimerCostsNoDeadline(t *testing.T) {
 	}
 }
 
-// TestLateTimerGrantsNothingAfterTheDeadline: who waits loses what came when the time was up.
+// TestLateTimerGrantsNothingAfterTheDeadline: a call that waits loses what came when the time was up.
 func TestLateTimerGrantsNothingAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, err := New(TokenBucket(PerSecond(1000), 1), Options{QueueLimit: 10})

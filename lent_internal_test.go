@@ -113,7 +113,7 @@ func newLentPair(t *testing.T, rate Rate, burst int64) *lentPair {
 	if l.fast.ample < 0 {
 		t.Fatal("does not lend")
 	}
-	l.fast.timer = time.AfterFunc(longest, func() {}) // who looks is this test
+	l.fast.timer = time.AfterFunc(longest, func() {}) // the reader is this test
 	t.Cleanup(func() { l.fast.timer.Stop() })
 	return &lentPair{
 		t: t, rng: rand.New(rand.NewPCG(uint64(burst), uint64(rate.Permits))), limiter: l, bucket: bucket,

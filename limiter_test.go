@@ -365,7 +365,7 @@ func TestStatsCountRequests(t *testing.T) {
 		expect(t, "granted", probe)
 		check(weir.Stats{Available: 1, Queued: 2, Waiters: 1, Granted: 3, Refused: 4})
 		cancel()
-		check(weir.Stats{Available: 1, Granted: 3, Refused: 4}) // who gives up is not counted
+		check(weir.Stats{Available: 1, Granted: 3, Refused: 4}) // a call that gives up is not counted
 		third, fourth := s.wait(t.Context(), 1), s.wait(t.Context(), 2)
 		expect(t, "granted waiting", third, fourth)
 		check(weir.Stats{Queued: 2, Waiters: 1, Granted: 4, Refused: 4})

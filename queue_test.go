@@ -609,8 +609,8 @@ func TestWaitersFarBeyondTheRangeOfTime(t *testing.T) {
 	})
 }
 
-// TestQueueFollowsItsModel plays random histories and compares who waits, who was granted and who was evicted with a
-// slow model of the rules, after every step.
+// TestQueueFollowsItsModel plays random histories and compares which calls wait, were granted and were evicted with a slow model
+// of the rules, after every step.
 func TestQueueFollowsItsModel(t *testing.T) {
 	for _, order := range []bool{false, true} {
 		t.Run(strconv.FormatBool(order), func(t *testing.T) {

@@ -268,8 +268,8 @@ func (c changing) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestAnswerTellsTheLimitOfItsMoment has a limit raised, which grants the permits of who waits, and lowered before that one has
-// woken up.
+// TestAnswerTellsTheLimitOfItsMoment has a limit raised, which grants the permits of a waiting call, and lowered before that
+// call has woken up.
 func TestAnswerTellsTheLimitOfItsMoment(t *testing.T) {
 	c := mustConcurrency(t, 2, weir.Options{QueueLimit: 10})
 	c.TryAcquire(2)

@@ -193,7 +193,7 @@ func TestRetryAfterCountsWhatAStallHasLost(t *testing.T) {
 	})
 }
 
-// TestProbeThatCannotBeServedByItsDeadlineIsRefused asks for n = 0 behind others: who waits, waits in the queue.
+// TestProbeThatCannotBeServedByItsDeadlineIsRefused asks for n = 0 behind others: a call that waits is in the queue.
 func TestProbeThatCannotBeServedByItsDeadlineIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 1), weir.Options{QueueLimit: 10})

@@ -421,7 +421,7 @@ func TestCallsAreDecidedInTheWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock() // who asks for the lock waits for ever
+	b.mu.Lock() // a call that asks for the lock waits for ever
 	defer b.mu.Unlock()
 	for range 2 { // 20 permits
 		if !b.Allow() || !b.TryAcquire(2).Allowed() || !b.TryReserve(1).Allowed() || !b.TryAcquire(5).Allowed() {

@@ -190,7 +190,8 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 	})
 }
 
-// TestAdjustmentsOfManyKeysAreSplit: who adjusted a key is a record more, which counts among those that an engine takes at a time.
+// TestAdjustmentsOfManyKeysAreSplit: the adjustment of a key is a record more, which counts among those that an engine takes at
+// a time.
 func TestAdjustmentsOfManyKeysAreSplit(t *testing.T) {
 	const keys = 80
 	batching(t, func(t *testing.T, c *counting, o *Owner) {
@@ -218,7 +219,7 @@ func TestAdjustmentsOfManyKeysAreSplit(t *testing.T) {
 	})
 }
 
-// TestMalformedRecordIsNamed: who asks for a key whose record cannot be read is told which it is, and other keys go on.
+// TestMalformedRecordIsNamed: a call for a key whose record cannot be read gets an error that names it, and other keys go on.
 func TestMalformedRecordIsNamed(t *testing.T) {
 	batching(t, func(t *testing.T, c *counting, o *Owner) {
 		if _, err := c.Store(t.Context(), []Write{{Name: batchName(1), Value: []byte("nonsense")}}); err != nil {

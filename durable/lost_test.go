@@ -32,7 +32,7 @@ func TestLostConnection(t *testing.T) {
 				t.Errorf("connected again after %v", d)
 			}
 		}
-		time.Sleep(5 * time.Second) // who was cut off has withdrawn
+		time.Sleep(5 * time.Second) // a call that was cut off has withdrawn
 		want(t, spectest.Acquire(t.Context(), c.nodes["b"], ask(5, 0)), weir.ReasonNone)
 	})
 }

@@ -123,7 +123,7 @@ func (b *book) ask(index int, s *scripted) verdict {
 	return verdict{outcome: unanswered}
 }
 
-// leave ends those who wait for whom it holds.
+// leave ends the waiting calls for which it holds.
 func (b *book) leave(now time.Duration, why weir.Reason, who func(index int) bool) {
 	b.queue = slices.DeleteFunc(b.queue, func(p place) bool {
 		if who(p.index) {

@@ -48,7 +48,7 @@ func TestOutstandingBytes(t *testing.T) {
 	})
 }
 
-// TestUnreadBytes: who asks without reading the answers is not asked for more once they are some megabytes.
+// TestUnreadBytes: a peer that asks without reading the answers is not read from once they are some megabytes.
 func TestUnreadBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{}))

@@ -149,7 +149,7 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 			}
 		}
 		time.Sleep(10 * time.Millisecond)
-		if n.Stats().Owned.PermitsAhead < 5 { // which depends on who comes first
+		if n.Stats().Owned.PermitsAhead < 5 { // which depends on which comes first
 			return
 		}
 		ahead = true

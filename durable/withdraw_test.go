@@ -11,8 +11,8 @@ import (
 	"github.com/weirhq/weir/durable/spectest"
 )
 
-// TestThoseBehindAWithdrawalLoseNoTime: who stands behind a request that is withdrawn gets its permit when that is there, and not
-// by as much later as the withdrawal came after the last grant.
+// TestThoseBehindAWithdrawalLoseNoTime: a call behind a request that is withdrawn gets its permit when that is there, and not by
+// as much later as the withdrawal came after the last grant.
 func TestThoseBehindAWithdrawalLoseNoTime(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
 		r := spectest.Request{Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 1, Wait: time.Minute, Queue: 10}

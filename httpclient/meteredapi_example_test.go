@@ -34,7 +34,7 @@ func ExampleNewMetered() {
 	metered, err := httpclient.NewMetered(httpclient.MeteredOptions{
 		Limits:     node,
 		Limit:      durable.MeteredAPI(environment, nil), // 5 at once, then one in 100 minutes
-		QueueLimit: httpclient.NoQueue,                   // who would have to wait is told so
+		QueueLimit: httpclient.NoQueue,                   // a request that would have to wait gets an error
 		Base:       server.Client().Transport,
 	})
 	if err != nil {

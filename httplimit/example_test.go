@@ -183,7 +183,7 @@ func ExampleNew_onRefused() {
 	// 1 refused
 }
 
-// The server stands behind proxies in 10.0.0.0/8, which say in X-Forwarded-For whom they serve.
+// The server stands behind proxies in 10.0.0.0/8, which name their clients in X-Forwarded-For.
 func ExampleByClient() {
 	byClient, err := httplimit.ByClient(httplimit.ClientOptions{
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -257,7 +257,7 @@ func ExampleByFirst() {
 	// 200 "api";r=0;t=60
 }
 
-// apiSet says who is limited by what: all requests together, each client, and reports, which need tokens.
+// apiSet is which clients have which limits: all requests together, each client, and reports, which need tokens.
 func apiSet() *policy.Set {
 	return &policy.Set{
 		Policies: []policy.Policy{

@@ -135,7 +135,7 @@ func TestDebitsUnderALimitTooMany(t *testing.T) {
 	}
 }
 
-// TestDebitsMakeOthersWait: who waits for a key is served when the debt is regained as well, to the nanosecond.
+// TestDebitsMakeOthersWait: a call that waits for a key is served when the debt is regained as well, to the nanosecond.
 func TestDebitsMakeOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{QueueLimit: 5})

@@ -207,7 +207,7 @@ func TestPlanCallsChangeTheLimit(t *testing.T) {
 	}
 }
 
-// TestPlanCallsServeWaiters: who waits for a key is not overtaken, and gets what is given back.
+// TestPlanCallsServeWaiters: a call that waits for a key is not overtaken, and gets what is given back.
 func TestPlanCallsServeWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, err := weir.NewKeyedFunc(weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{QueueLimit: 10},

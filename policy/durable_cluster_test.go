@@ -186,7 +186,7 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 	})
 }
 
-// TestDurableOwnerEndsWhileSomebodyWaits: who waits is told so at once, and can come back.
+// TestDurableOwnerEndsWhileSomebodyWaits: a waiting request is refused at once, and can come back.
 func TestDurableOwnerEndsWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -164,7 +164,7 @@ func TestEngineLockoutOfThoseWhoWait(t *testing.T) {
 			set := lockoutSet(0, nil)
 			set.Policies[0].QueueLimit, set.Policies[0].MaxWait = 1, maxWait
 			if maxWait == 0 {
-				set.Policies[0].Limits = one(weir.AtOnce(1)) // who waits does not know for how long
+				set.Policies[0].Limits = one(weir.AtOnce(1)) // for how long a request waits is not known
 			}
 			e := engine(t, set, func(o *policy.EngineOptions) { o.Clock = nil })
 			v := new(policy.Verdict)
@@ -265,7 +265,7 @@ func TestEngineKeyThatCannotBeToldIsNoKey(t *testing.T) {
 	}
 }
 
-// TestEngineHasASetOfItsOwn: who changes a set that was loaded changes nothing.
+// TestEngineHasASetOfItsOwn: a later change of a set that was loaded changes nothing.
 func TestEngineHasASetOfItsOwn(t *testing.T) {
 	set := lockoutSet(0, nil)
 	set.Policies = append(set.Policies, policy.Policy{Name: "q", Limits: one(perHour(10))})

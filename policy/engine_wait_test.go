@@ -98,7 +98,8 @@ func (s *slowly) Do(ctx context.Context, ask store.Ask, charges []store.Charge, 
 	return s.watched.Do(ctx, ask, charges, decisions)
 }
 
-// TestWaitAsksStoresForLongerThanItWaits: the time of the waiting is not that of the answer of a store. Who goes ends both.
+// TestWaitAsksStoresForLongerThanItWaits: the time of the waiting is not that of the answer of a store. A client that goes ends
+// both.
 func TestWaitAsksStoresForLongerThanItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, login(coherent), func(o *policy.EngineOptions) {

@@ -217,7 +217,7 @@ func TestOverridesToldContention(t *testing.T) {
 	}
 }
 
-// TestRestoreSaysWhatItEnded: an override that would end while the store is told was ended by who asked for it.
+// TestRestoreSaysWhatItEnded: an override that would end while the store is told is ended by Restore, which reports so.
 func TestRestoreSaysWhatItEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &keeping{watched: memory(t, nil), limit: map[string]weir.Limit{}, delay: func() { time.Sleep(time.Second) }}

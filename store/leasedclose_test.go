@@ -55,7 +55,7 @@ func TestLeasedCloseKeepsNothing(t *testing.T) {
 }
 
 // TestLeasedCloseAnswersAllKeys: a key that is asked for does not make room for another one of the same request, so that Close
-// finds it, and who waits for it.
+// finds it, and the calls that wait for it.
 func TestLeasedCloseAnswersAllKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)

@@ -58,7 +58,7 @@ func TestLeasedRefusesWhileItAsks(t *testing.T) {
 			if n := granted.Load(); n < 1400 || n > 2300 {
 				t.Errorf("%d were granted in 2 s of 1000/s", n) // of the counter, nothing in the first half of a window
 			}
-			// Each permit that came is waited for once, and for each call there is one who asks and one who may be refused.
+			// Each permit that came is waited for once, and for each call there is one that asks and one that may be refused.
 			if n := waited.Load(); n > granted.Load()+2*calls || n > refused.Load()/50 {
 				t.Errorf("%d requests waited for %d calls; %d were granted, %d refused", n, calls, granted.Load(), refused.Load())
 			}
@@ -76,8 +76,8 @@ func (l *Leased) waiting() (n int) {
 	return n
 }
 
-// TestLeasedWaitsForWhatCameBack has requests come at the same time long after a refusal is over: as many as there are permits for
-// wait and are granted, and the others are refused at once. Who comes alone is granted when it was told to come.
+// TestLeasedWaitsForWhatCameBack has requests come at the same time long after a refusal is over: as many as there are permits
+// for wait and are granted, and the others are refused at once. A call that comes alone is granted when it was told to come.
 func TestLeasedWaitsForWhatCameBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := weir.TokenBucket(weir.PerSecond(100), 400)

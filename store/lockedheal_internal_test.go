@@ -82,7 +82,8 @@ func TestHealedRecordsHoldNothing(t *testing.T) {
 				t.Errorf("%d calls: of %q is left %+v, %v", calls, c.Key, r, err)
 				continue
 			}
-			// Who died after it had told others, and before it noted that, leaves a note for as long as the limit remembers.
+			// A process that died after it had told others, and before it noted that, leaves a note for as long as the limit
+			// remembers.
 			if told := calls >= 8 && calls <= 11; len(r.done) > 0 && !told {
 				t.Errorf("%d calls: of %q is left %+v", calls, c.Key, r.done)
 			}

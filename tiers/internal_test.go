@@ -27,7 +27,7 @@ func newTestTiers(t *testing.T, o Options) (*Tiers, *manualclock.Clock) {
 	return tiers, clock
 }
 
-// modelClosest is the rule in the words of its definition: first who is not looser, then the distance, then the order.
+// modelClosest is the rule in the words of its definition: first the one that is not looser, then the distance, then the order.
 func modelClosest(have []pair, want pair) pair {
 	pool := slices.DeleteFunc(slices.Clone(have), func(p pair) bool { return p.rps > want.rps || p.burst > want.burst })
 	if len(pool) == 0 {
@@ -53,7 +53,7 @@ func modelClosest(have []pair, want pair) pair {
 	return best
 }
 
-// TestClosestEqualsModel asks Tiers that are full, with random tiers, limiters and orders, who serves each pair.
+// TestClosestEqualsModel asks Tiers that are full, with random tiers, limiters and orders, which limiter serves each pair.
 func TestClosestEqualsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	stricter, looser := 0, 0

@@ -230,8 +230,8 @@ func TestAdminChanges(t *testing.T) {
 	}
 }
 
-// TestLimitsByName: of a policy with several limits one can be overridden by its name, and who leaves that out is told which
-// names there are.
+// TestLimitsByName: of a policy with several limits one can be overridden by its name, and a command that leaves that out prints
+// which names there are.
 func TestLimitsByName(t *testing.T) {
 	s, _ := administeredServer(t)
 	args := []string{"admin", "override", "--policy", "login", "--key", "192.0.2.8", "--reason", "r", "--server", "http://" + s.address, "--limit"}
@@ -246,7 +246,7 @@ func TestLimitsByName(t *testing.T) {
 	hasAll(t, "key", s.ask(t, "admin", "key", "--policy", "login", "--key", "192.0.2.8"), "limit day: 5/s, burst 5\n", "limit 1h: 20/h, burst 20\n")
 }
 
-// TestAdminWithAToken: who has none is told what to give.
+// TestAdminWithAToken: a command without one prints what to give.
 func TestAdminWithAToken(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	for path, text := range map[string]string{token: "0123456789abcdef0123\n", token + "2": "alice 0123456789abcdef0123", token + "3": "wrong-wrong-wrong-wrong"} {

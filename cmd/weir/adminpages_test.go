@@ -289,7 +289,8 @@ func TestAdminClientCertificate(t *testing.T) {
 	}
 }
 
-// TestAuditLogFile has who has done what, when and why, and who has tried in vain; without it the server does not start.
+// TestAuditLogFile: the file has the author, the time and the reason of each change, and of each that was refused; without it
+// the server does not start.
 func TestAuditLogFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	s := adminServer(t, "--audit-log", path)

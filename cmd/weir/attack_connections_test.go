@@ -117,8 +117,9 @@ func TestAttackIdleConnections(t *testing.T) {
 	s.end()
 }
 
-// TestAttackConnectionsOfOneAddressElsewhere: who has as many connections in use at --resp or --grpc as an address may have gets no
-// more of them there, while those go on, and others have the rest. TestBoundedConnectionsOfOneAddress has several addresses.
+// TestAttackConnectionsOfOneAddressElsewhere: a client with as many connections in use at --resp or --grpc as an address may
+// have gets no more of them there, while those go on, and others have the rest. TestBoundedConnectionsOfOneAddress has several
+// addresses.
 func TestAttackConnectionsOfOneAddressElsewhere(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()

@@ -52,7 +52,7 @@ func expectThree(t *testing.T, what string, refused int, ask func(i int) int) {
 	}
 }
 
-// TestAttackForgedForwardingHeaders: a client is who the trusted proxy says, whatever it claims itself to be.
+// TestAttackForgedForwardingHeaders: a client is the one that the trusted proxy names, whatever it claims itself to be.
 func TestAttackForgedForwardingHeaders(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "weir.yaml")

@@ -18,7 +18,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
-// evils are texts that mean something to those who read header fields, logs and terminals.
+// evils are texts that mean something in header fields, logs and terminals.
 var evils = []string{
 	"a\r\nSet-Cookie: injected=1", "a\nSet-Cookie: injected=1", "a\r\n\r\nHTTP/1.1 200 OK\r\n\r\ninjected", "a\x00injected",
 	"a\x1b[2Jinjected",

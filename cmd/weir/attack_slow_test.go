@@ -130,8 +130,8 @@ func TestAttackSlowClients(t *testing.T) {
 	s.signal(os.Kill) // it would wait for the slow bodies
 }
 
-// TestAttackConnectionsOfOneAddress: who has as many connections in use as an address may have, gets no more of them, while those
-// go on. TestBoundedConnectionsOfOneAddress has several addresses.
+// TestAttackConnectionsOfOneAddress: a client with as many connections in use as an address may have, gets no more of them,
+// while those go on. TestBoundedConnectionsOfOneAddress has several addresses.
 func TestAttackConnectionsOfOneAddress(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()

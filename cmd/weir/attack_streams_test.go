@@ -38,7 +38,8 @@ func (s *attacked) streamOf(token string) (lines *bufio.Reader, said string) {
 	}
 }
 
-// TestAttackEventStreams: who opens all streams of events that there may be, again and again, keeps out no other operator.
+// TestAttackEventStreams: an operator that opens all streams of events that there may be, again and again, keeps out no other
+// one.
 func TestAttackEventStreams(t *testing.T) {
 	t.Parallel()
 	const most, flood, anna = 32, "the-token-of-the-flood", "the-token-of-somebody-else"

@@ -82,7 +82,7 @@ func owns(t *testing.T, s *server) *server {
 	return s
 }
 
-// TestOneNodeKeepsCounts: a month's quota, and who has adjusted it, survive kill -9, and a restart in order loses nothing.
+// TestOneNodeKeepsCounts: a month's quota, and its adjustments, survive kill -9, and a restart in order loses nothing.
 func TestOneNodeKeepsCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, "version: 1\ncluster: {directory: data, reserve: 1}\n"+durablePolicies)
@@ -236,7 +236,7 @@ func (s *server) servesAlone(t *testing.T) {
 	}
 }
 
-// owner is who owns the limits, and the others; it waits until all of them know.
+// owner is the node that owns the limits, and the others; it waits until all of them know.
 func (f fleet) owner(t *testing.T) (owner *server, others fleet) {
 	t.Helper()
 	eventually(t, "everybody knows the owner", func() bool {
@@ -294,8 +294,8 @@ func TestThreeNodes(t *testing.T) {
 	eventually(t, "who has taken over says so", func() bool { got := next.cluster(); return got.Epoch > 1 && got.Joined })
 }
 
-// takenOver kills the owner while all ask for permits of an hour, and returns the next one and who is left: no more are granted than
-// there are.
+// takenOver kills the owner while all ask for permits of an hour, and returns the next one and the nodes that are left: no more
+// are granted than there are.
 func takenOver(t *testing.T, owner *server, others fleet) (next, follower *server) {
 	t.Helper()
 	const all, some = 40, 20

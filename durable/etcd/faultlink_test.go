@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// links is the network between the processes of a cluster: every connection goes through it, and can be cut by who made it and
-// whom it leads to.
+// links is the network between the processes of a cluster: every connection goes through it, and can be cut by the nodes at its
+// ends.
 type links struct {
 	wait sync.WaitGroup
 
@@ -79,7 +79,7 @@ func (l *links) started(process, pid int) {
 	l.pids[process] = pid
 }
 
-// connect finds out who has connected, and hands on what comes.
+// connect finds out which node has connected, and hands on what comes.
 func (l *links) connect(c net.Conn, to int, target string) {
 	p := &pair{from: l.origin(c), to: to, client: c}
 	if p.from < 0 || !l.enter(p) {

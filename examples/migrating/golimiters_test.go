@@ -211,7 +211,7 @@ func TestGoLimiter(t *testing.T) {
 	}
 }
 
-// TestThrottled: each status is the same. A full memstore forgets whom it has refused.
+// TestThrottled: each status is the same. A full memstore forgets which clients it has refused.
 func TestThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sides{behind(t)(throttled.Before()), behind(t)(throttled.After(), nil)}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestLockExcludes has callers count under a lock, one by one. Who finds it alone has seen all counts before it looked.
+// TestLockExcludes has callers count under a lock, one by one. A goroutine that finds it alone has seen all counts before it
+// looked.
 func TestLockExcludes(t *testing.T) {
 	const callers = 8
 	rounds := fewer(200_000)

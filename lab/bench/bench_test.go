@@ -81,7 +81,7 @@ func BenchmarkAdmission(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiters measures 1000 waiters of whom half give up.
+// BenchmarkWaiters measures 1000 waiters, half of which give up.
 func BenchmarkWaiters(b *testing.B) {
 	for _, c := range crowds {
 		for _, q := range cancelable(QueuedLimiters()) {

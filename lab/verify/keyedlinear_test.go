@@ -323,7 +323,7 @@ func (c keyedClash) play(round uint64) *keyedPlay {
 			}
 			if c.override != (weir.Limit{}) {
 				length := second * (1 + rng.Int64N(3))
-				if c.waits { // who is served at the very end of an override may be held to either limit
+				if c.waits { // a call that is served at the very end of an override may be held to either limit
 					length = int64(time.Hour)
 				}
 				switch rng.IntN(5) {

@@ -44,7 +44,7 @@ func (s *toldStore) burst() int64 {
 	return s.last
 }
 
-// overridden is a register: overrides and their ends write it, and who looks into the store reads it.
+// overridden is a register: overrides and their ends write it, and a look into the store reads it.
 func overridden(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return limit },

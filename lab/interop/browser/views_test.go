@@ -240,7 +240,7 @@ func TestCharts(t *testing.T) {
 	p.untilShows(".tile", "44 % in all")
 	p.check("chart as a table")
 
-	// Who waits is seen until there is a place.
+	// A request that waits is seen until there is a place.
 	var held [2]struct {
 		ID string `json:"id"`
 	}

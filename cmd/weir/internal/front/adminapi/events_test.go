@@ -175,7 +175,7 @@ func (s *server) sendEvents(t *testing.T, client *http.Client) {
 	}
 }
 
-// TestStreamsAreBounded: there are 32 at most, and one who reads nothing costs others nothing.
+// TestStreamsAreBounded: there are 32 at most, and one client that reads nothing costs others nothing.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := fronttest.Pipes()

@@ -196,7 +196,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestGuessing: who shows wrong tokens is not even told whether another one is right, until time has passed; others are.
+// TestGuessing: after wrong tokens a right one is refused as well, until time has passed; others are.
 func TestGuessing(t *testing.T) {
 	clock := manualclock.New(0)
 	var failed []netip.Addr

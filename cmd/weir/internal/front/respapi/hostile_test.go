@@ -228,7 +228,7 @@ func TestStrangersHaveSoMuchTime(t *testing.T) {
 	})
 }
 
-// TestWrongPasswordsAreTold: who guesses is seen in the log, which does not grow by it, and in the status.
+// TestWrongPasswordsAreTold: a client that guesses is seen in the log, which does not grow by it, and in the status.
 func TestWrongPasswordsAreTold(t *testing.T) {
 	var log bytes.Buffer
 	s := start(t, func(o *respapi.Options) { o.Password, o.Logger = "secret", slog.New(slog.NewTextHandler(&log, nil)) })

@@ -80,8 +80,8 @@ func (g *going) blocks(gone func()) (ready func()) {
 	return func() {}
 }
 
-// TestWaitIsNotTheTimeOfTheStore: the time that a client waits for permits is not that of the answer of a store, or who waits for
-// a short one would find no store, and be let through where that fails open. Who goes ends both.
+// TestWaitIsNotTheTimeOfTheStore: the time that a client waits for permits is not that of the answer of a store, or a client
+// that waits for a short one would find no store, and be let through where that fails open. A client that goes ends both.
 func TestWaitIsNotTheTimeOfTheStore(t *testing.T) {
 	p, client := plainPolicies(t, 1), new(going)
 	stays := p.wait(t.Context(), client, time.Nanosecond, new(policy.Request), new(policy.Verdict),

@@ -574,7 +574,7 @@ func (g *guarded) dialTLS() net.Conn {
 	return nc
 }
 
-// TestPolicyCommandsWaitUntilTheServerEnds: who waits is told so, and so is what comes after.
+// TestPolicyCommandsWaitUntilTheServerEnds: a waiting command is refused, and those behind it are answered.
 func TestPolicyCommandsWaitUntilTheServerEnds(t *testing.T) {
 	g := guard(t, 0)
 	waiting, busy := g.dial(resp.RESP2), g.dial(resp.RESP3)

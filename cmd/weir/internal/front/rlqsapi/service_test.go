@@ -69,7 +69,7 @@ func TestStepsOfTheClock(t *testing.T) {
 		a, b := s.connect(), s.connect()
 		assigned := func(p *client) float64 {
 			for {
-				if m := p.next(); m.GetAbandonAction() == nil { // who has not reported for an hour is forgotten first
+				if m := p.next(); m.GetAbandonAction() == nil { // a proxy that has not reported for an hour is forgotten first
 					return rate(t, m)
 				}
 			}

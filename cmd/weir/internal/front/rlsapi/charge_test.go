@@ -84,7 +84,7 @@ func TestReportsOfSeveralHits(t *testing.T) {
 	}
 }
 
-// TestReportToAnUnavailableStore: who reports is told that nothing was charged, whatever the policy says of its store.
+// TestReportToAnUnavailableStore: a report gets the answer that nothing was charged, whatever the policy says of its store.
 func TestReportToAnUnavailableStore(t *testing.T) {
 	memory, err := store.NewMemory(store.MemoryOptions{})
 	if err != nil {
@@ -100,7 +100,8 @@ func TestReportToAnUnavailableStore(t *testing.T) {
 	}
 }
 
-// TestRefusedHitsMakeNoDebt: who asks for more than there is takes what is left, and owes nothing, however often that happens.
+// TestRefusedHitsMakeNoDebt: a client that asks for more than there is takes what remains, and owes nothing, however often that
+// happens.
 func TestRefusedHitsMakeNoDebt(t *testing.T) {
 	config, err := ratelimitconfig.Parse([]ratelimitconfig.File{{Name: "edge.yaml", Data: []byte(`
 domain: edge
