@@ -309,7 +309,7 @@ func TestThoseWhoWaitAreServedThoughTheClockWentBack(t *testing.T) {
 	})
 }
 
-// TestBucketOnAJumpyClock lets time go forward and back at random: what is admitted never exceeds the burst and the rate over all
+// TestBucketOnAJumpyClock lets time go forward and back at random: what is allowed never exceeds the burst and the rate over all
 // the steps forward.
 func TestBucketOnAJumpyClock(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -236,7 +236,7 @@ func TestApproximateWindowWeighsThePreviousOne(t *testing.T) {
 	})
 }
 
-// TestApproximateWindowIsBoundedByTwiceItsLimit holds what algo.SlidingCounter admits, at worst, in a window.
+// TestApproximateWindowIsBoundedByTwiceItsLimit holds what algo.SlidingCounter allows, at worst, in a window.
 func TestApproximateWindowIsBoundedByTwiceItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (

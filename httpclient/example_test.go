@@ -50,7 +50,7 @@ func report(ctx context.Context, client *http.Client, url string) (string, error
 	return string(text), err
 }
 
-// A client that obeys: the server has admitted one request an hour, and the second one is not even sent.
+// A client that obeys: the server has allowed one request an hour, and the second one is not even sent.
 func ExampleNew() {
 	limiter, err := weir.New(weir.FixedWindow(weir.PerHour(1)), weir.Options{Name: "hourly"})
 	if err != nil {

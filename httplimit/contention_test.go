@@ -14,7 +14,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// TestGateContention sends requests from many goroutines through a limit and slots: exactly the limit is admitted, in no order
+// TestGateContention sends requests from many goroutines through a limit and slots: exactly the limit is allowed, in no order
 // are there more at a time than slots, and none of these is lost.
 func TestGateContention(t *testing.T) {
 	const limit, slots = 500, 4

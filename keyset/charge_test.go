@@ -564,7 +564,7 @@ func TestChargesWithGatesAreOneStep(t *testing.T) {
 	}
 }
 
-// TestChargesContention: many keys of several limiters, asked in all orders, never admit more than each allows, and never
+// TestChargesContention: many keys of several limiters, asked in all orders, never allow more than each allows, and never
 // wait for one another forever.
 func TestChargesContention(t *testing.T) {
 	const limiters, keys, permits = 4, 3, 2000

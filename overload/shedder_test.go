@@ -105,7 +105,7 @@ func TestShedderShedsInProportion(t *testing.T) {
 	}
 }
 
-// TestShedderSettles has a machine whose use is what is admitted, with three times the load that it can bear. The
+// TestShedderSettles has a machine whose use is what is allowed, with three times the load that it can bear. The
 // pressure must settle instead of swinging, and critical requests, a tenth of all, must go through.
 func TestShedderSettles(t *testing.T) {
 	clock := manualclock.New(0)

@@ -200,7 +200,7 @@ func TestEngineWaitOfACanceledCaller(t *testing.T) {
 	}
 }
 
-// TestEngineRefusedRequestHoldsNothing of a candidate either, which would have admitted it.
+// TestEngineRefusedRequestHoldsNothing of a candidate either, which would have allowed it.
 func TestEngineRefusedRequestHoldsNothing(t *testing.T) {
 	inUse := func(n int64) []policy.Limit { return one(weir.AtOnce(n)) }
 	e := engine(t, &policy.Set{

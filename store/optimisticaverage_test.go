@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// TestOptimisticAverage has nodes ask for more than the limit for a long time: what they admit above the limit is missing
+// TestOptimisticAverage has nodes ask for more than the limit for a long time: what they allow above the limit is missing
 // afterwards, and nothing is lost.
 func TestOptimisticAverage(t *testing.T) {
 	const last = 12 * time.Second
@@ -47,7 +47,7 @@ func TestOptimisticAverage(t *testing.T) {
 	}
 }
 
-// TestOptimisticForgottenDebt has more nodes than a debt of one limit can bear: on no interval is more admitted than the
+// TestOptimisticForgottenDebt has more nodes than a debt of one limit can bear: on no interval is more allowed than the
 // documentation says.
 func TestOptimisticForgottenDebt(t *testing.T) {
 	l := weir.TokenBucket(weir.PerSecond(20), 20)

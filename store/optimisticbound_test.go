@@ -45,7 +45,7 @@ type crowd struct {
 	idle     bool // all rest at the same time, until all permits are back
 }
 
-// run lets the crowd loose in a bubble and returns what was admitted, in order.
+// run lets the crowd loose in a bubble and returns what was allowed, in order.
 func (c crowd) run(t *testing.T) (admitted []admission) {
 	t.Helper()
 	shared := newMemory(t, store.MemoryOptions{})
@@ -121,7 +121,7 @@ func (c crowd) run(t *testing.T) (admitted []admission) {
 	return admitted
 }
 
-// above is by how much the permits that were admitted exceed the limit, on any interval.
+// above is by how much the permits that were allowed exceed the limit, on any interval.
 func above(l weir.Limit, admitted []admission) (most int64) {
 	most = -l.Rate().Permits - l.Permits()
 	switch l.Algorithm() {
@@ -146,7 +146,7 @@ func above(l weir.Limit, admitted []admission) (most int64) {
 	return most
 }
 
-// mostIn is the most that was admitted in so many segments that follow each other.
+// mostIn is the most that was allowed in so many segments that follow each other.
 func mostIn(admitted []admission, segment time.Duration, segments int) (most int64) {
 	sums := make(map[int64]int64)
 	for _, a := range admitted {
@@ -177,7 +177,7 @@ func total(admitted []admission) (n int64) {
 	return n
 }
 
-// TestOptimisticBound has nodes far from their store ask for much more than the limit, and compares what was admitted on every
+// TestOptimisticBound has nodes far from their store ask for much more than the limit, and compares what was allowed on every
 // interval with what the documentation of Optimistic says.
 func TestOptimisticBound(t *testing.T) {
 	for _, l := range optimisticLimits() {

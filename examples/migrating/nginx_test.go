@@ -37,7 +37,7 @@ func replaced(pairs []string) (from []string) {
 }
 
 // TestNginxLimitReq sends requests to nginx with limit_req and to nginx that asks weir, as fast as they answer, for more than
-// two seconds: both admit 21 at once and 10 a second, and refuse the others with 429.
+// two seconds: both allow 21 at once and 10 a second, and refuse the others with 429.
 func TestNginxLimitReq(t *testing.T) {
 	served := make(map[string]int)
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served[r.URL.Path]++ }))

@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir/examples/migrating/redisrate"
 )
 
-// tally counts what a limiter admits that is asked as often as possible, and when that was.
+// tally counts what a limiter allows that is asked as often as possible, and when that was.
 type tally struct {
 	admitted     int
 	first, last  time.Time // when the first request was answered, and the last one asked
@@ -47,7 +47,7 @@ func (c *tally) check(t *testing.T, name string, burst float64, slack time.Durat
 	}
 }
 
-// TestRedisRate asks both for the same key again and again for more than a second: both admit 20 at once and 10 a second, and
+// TestRedisRate asks both for the same key again and again for more than a second: both allow 20 at once and 10 a second, and
 // tell when to come back alike, as far as they were asked at the same time.
 func TestRedisRate(t *testing.T) {
 	address := startRedis(t)

@@ -269,7 +269,7 @@ func TestOwnerDies(t *testing.T) {
 	}
 }
 
-// TestContention has 64 callers of two handles ask for more than there is: as many are admitted as are allowed.
+// TestContention has 64 callers of two handles ask for more than there is: as many are allowed as the limit permits.
 func TestContention(t *testing.T) {
 	const callers, each, most = 64, 10, 300
 	stores := [2]store.Home{newStore(t, shared.locks(t), nil), newStore(t, shared.locks(t), nil)}

@@ -49,7 +49,7 @@ func (r *refusals) note(began time.Time, allow func() bool) bool {
 	return allowed
 }
 
-// least is what must have been admitted: all there was in the beginning, and what became available between refusals.
+// least is what must have been allowed: all there was in the beginning, and what became available between refusals.
 func (r refusals) least(burst float64, pause time.Duration, available func(d time.Duration) float64) float64 {
 	if len(r) == 0 {
 		return 0
@@ -119,7 +119,7 @@ func hammer(allow func() bool) hammered {
 	}
 }
 
-// TestContention asks every algorithm from 64 goroutines at once for half a second. No more than the limit may be admitted, and no less
+// TestContention asks every algorithm from 64 goroutines at once for half a second. No more than the limit may be allowed, and no less
 // than 99.9 % of what it was due while it refused others.
 func TestContention(t *testing.T) {
 	for _, perSecond := range []int64{1_000, 100_000, 1_000_000} {
@@ -191,16 +191,16 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// slide is how many windows may pass until a sliding one has admitted its limit once more: a tenth of it counts until all of that is
+// slide is how many windows may pass until a sliding one has allowed its limit once more: a tenth of it counts until all of that is
 // over, and what a refusal ends may begin a pause later.
 const slide = 1.2
 
-// spread is how much of its limit one of two counters has admitted at least when its window is over: until the last pause of that, the
+// spread is how much of its limit one of two counters has allowed at least when its window is over: until the last pause of that, the
 // other one counted. Of the window in which a refusal comes first, nothing is known.
 const spread = 0.9
 
-// judge compares what was admitted with what may have been, and with what must have been. The race detector is too slow for some
-// rates: then nothing is refused, and nothing must have been admitted. So the tests also run without it.
+// judge compares what was allowed with what may have been, and with what must have been. The race detector is too slow for some
+// rates: then nothing is refused, and nothing must have been allowed. So the tests also run without it.
 func (h *hammered) judge(t *testing.T, most, least float64) {
 	t.Helper()
 	t.Logf("admitted %d of %d, at most %.0f (%.4f), at least %.0f", h.admitted, h.calls, most, float64(h.admitted)/most, least)
@@ -220,7 +220,7 @@ func (l trying) Allow() bool { return l.TryAcquire(1).Allowed() }
 // TestContentionOnChain asks a chain of a wide and a narrow limit: what the narrow one refuses must not be charged to
 // the wide one.
 func TestContentionOnChain(t *testing.T) {
-	const plenty = 1_000_000 // more than the narrow one admits in a quarter of an hour
+	const plenty = 1_000_000 // more than the narrow one allows in a quarter of an hour
 	wide := must(weir.New(weir.TokenBucket(weir.Per(plenty, 3600*24*time.Hour), 0), weir.Options{Name: "wide"}))
 	narrow := must(weir.New(weir.TokenBucket(weir.PerSecond(1000), 100), weir.Options{Name: "narrow"}))
 	chain := must(weir.NewChain(wide, narrow))

@@ -17,7 +17,7 @@ import (
 )
 
 // keyedQuotas are the ways to count, as limits of n permits a second that can be asked 4 times as often as that and let a stall
-// of the machine of a quarter of a second pass, and what they may admit in a time.
+// of the machine of a quarter of a second pass, and what they may allow in a time.
 func keyedQuotas(perSecond int64) []keyedQuota {
 	quarter := perSecond / 4
 	window := weir.Per(quarter, 250*time.Millisecond)
@@ -49,7 +49,7 @@ type keyedQuota struct {
 	available func(time.Duration) float64 // again, after a refusal
 }
 
-// TestKeyedContentionOnOneKey asks for one key at 1 M/s from 64 goroutines: no more than the limit is admitted, and no less than
+// TestKeyedContentionOnOneKey asks for one key at 1 M/s from 64 goroutines: no more than the limit is allowed, and no less than
 // 99.9 % of what it was due while it refused others.
 func TestKeyedContentionOnOneKey(t *testing.T) {
 	perSecond := int64(1_000_000)
@@ -78,7 +78,7 @@ func TestKeyedContentionOnOneKey(t *testing.T) {
 }
 
 // TestKeyedContentionOnManyKeys asks for 1000 keys, some of them much more often than others, in several ways at once: no key is
-// admitted more than its limit, and the one that is asked for most no less than 97 % of what it was due while it was refused.
+// allowed more than its limit, and the one that is asked for most no less than 97 % of what it was due while it was refused.
 func TestKeyedContentionOnManyKeys(t *testing.T) {
 	const keys, perSecond = 1000, 1000
 	for _, c := range keyedQuotas(perSecond) {

@@ -320,7 +320,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 }
 
 // TestKeyedNeverMints lets one key take, reserve, cancel, commit and refund while others make the limiter forget it whenever it
-// is fresh, and adds up in exact fractions what may have been admitted in any span of time: burst + rate x span + refunds +
+// is fresh, and adds up in exact fractions what may have been allowed in any span of time: burst + rate x span + refunds +
 // debt.
 func TestKeyedNeverMints(t *testing.T) {
 	histories(t, "2000")

@@ -97,7 +97,7 @@ func inSlot(slot uint16, n int) []string {
 }
 
 // TestClusterSlotMoves moves a slot from master to master under load, key by key: calls are answered or fail, and nothing is
-// admitted above the limit. Calls of several keys of the slot have to wait until the keys are together again.
+// allowed above the limit. Calls of several keys of the slot have to wait until the keys are together again.
 func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
 	const timeout = 250 * time.Millisecond

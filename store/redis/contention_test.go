@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// TestContention has 64 callers of two clients ask for permits that do not come back meanwhile: as many are admitted as are
-// allowed, of every algorithm, for one key and for two that are charged together.
+// TestContention has 64 callers of two clients ask for permits that do not come back meanwhile: as many are allowed as the limit
+// permits, of every algorithm, for one key and for two that are charged together.
 func TestContention(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestServerStopped stops the process of the server for 5 s under load: calls fail within their timeout, also those beyond
-// MaxInFlight; what the server does of them afterwards is bounded, as nothing was sent again meanwhile; and nothing is admitted
+// MaxInFlight; what the server does of them afterwards is bounded, as nothing was sent again meanwhile; and nothing is allowed
 // above the limit.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()

@@ -117,8 +117,8 @@ func recovered(loads []*fleetLoad) time.Duration {
 	return took
 }
 
-// check stops the loads and compares what was admitted, with what was left, with what is allowed. If the server has lost its data,
-// lost more limits may be granted. The fleets are closed then.
+// check stops the loads and compares what was allowed, with what was left, with what the limit permits. If the server has lost
+// its data, lost more limits may be granted. The fleets are closed then.
 func (n *nodes) check(s *Store, lost int64, rounds ...[]*fleetLoad) {
 	n.tb.Helper()
 	for _, loads := range rounds {

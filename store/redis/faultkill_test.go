@@ -6,7 +6,7 @@ import (
 )
 
 // TestServerKilled kills the server under load and starts it again, three times. With its data on disk after every command
-// nothing is admitted above the limit. With appendfsync everysec the data survive the process, though not the machine, but for
+// nothing is allowed above the limit. With appendfsync everysec the data survive the process, though not the machine, but for
 // those that were not written yet as the disk was busy: at most those of two seconds. Without persistence each limit begins
 // anew with every start, and not more often.
 func TestServerKilled(t *testing.T) {

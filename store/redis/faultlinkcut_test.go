@@ -8,7 +8,7 @@ import (
 )
 
 // TestLinksCut cuts the links between three nodes and the server, one after the other and all at once: connections are reset,
-// or bytes are lost without a word, or returns only. Nothing is admitted above the limit, calls fail while the others' are
+// or bytes are lost without a word, or returns only. Nothing is allowed above the limit, calls fail while the others' are
 // answered, and each node is served again once its link is whole.
 func TestLinksCut(t *testing.T) {
 	t.Parallel()

@@ -196,7 +196,7 @@ func (l *load) call(s store.Home, request []int, d []weir.Decision, reserve bool
 	return false
 }
 
-// followed waits until the replicas have what has been admitted until now, and returns how many permits that is.
+// followed waits until the replicas have what has been allowed until now, and returns how many permits that is.
 func (l *load) followed(master *server, replicas ...*server) int64 {
 	l.tb.Helper()
 	admitted := l.admittedSum()
@@ -280,13 +280,13 @@ type tally struct {
 	admitted, allowed, above int64
 	// taken is what the states say was taken while the load ran.
 	taken int64
-	// most is how often the limit of a key was admitted at the worst.
+	// most is how often the limit of a key was allowed at the worst.
 	most float64
-	// each is what was admitted of each charge.
+	// each is what was allowed of each charge.
 	each []int64
 }
 
-// drain takes what is left of every limit, and then compares what was admitted with what is allowed. It is stopped before.
+// drain takes what is left of every limit, and then compares what was allowed with what the limit permits. It is stopped before.
 func (l *load) drain(s store.Home) tally {
 	l.tb.Helper()
 	var sum tally
@@ -352,7 +352,7 @@ func until(tb testing.TB, what string, f func() bool) {
 	}
 }
 
-// admittedSum is how many permits were admitted under load.
+// admittedSum is how many permits were allowed under load.
 func (l *load) admittedSum() int64 {
 	sum := int64(0)
 	for i := range l.admitted {

@@ -13,7 +13,7 @@ func TestBurstsShowWhatIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// At most so many within a second, and within a length of which more was never admitted than so many.
+	// At most so many within a second, and within a length of which more was never allowed than so many.
 	for i, c := range []struct {
 		most   int
 		within time.Duration

@@ -226,7 +226,7 @@ func TestCharts(t *testing.T) {
 	for range 9 {
 		s.decide(request("POST", "/login", "203.0.113.10"))
 	}
-	// Some rows have the 5 that were admitted and the 4 that were not. Where the machine stands still, they are of more than a second.
+	// Some rows have the 5 that were allowed and the 4 that were not. Where the machine stands still, they are of more than a second.
 	eval[any](p, `import("/ui/js/live.js").then((module) => { globalThis.heard = module.live }), null`)
 	p.until(`globalThis.heard`)
 	sum := func(chart string, column int) string {

@@ -36,7 +36,7 @@ func TestLargeFiles(t *testing.T) {
 		t.Fatalf("%d limits, %d policies", len(c.Limits), len(c.Policies))
 	}
 	limits, err := live.Fixed(&policy.Set{Policies: c.Policies}, policy.EngineOptions{
-		Clock: manualclock.New(0), // a minute that began meanwhile would admit more
+		Clock: manualclock.New(0), // a minute that began meanwhile would allow more
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func (s *server) take(t testing.TB, domain, descriptor string, hits uint64, o ra
 	return v.Allowed, v.Decision()
 }
 
-// admits counts how many of so many descriptors are admitted.
+// admits counts how many of so many descriptors are allowed.
 func (s *server) admits(t testing.TB, domain, descriptor string, of int) (n int) {
 	t.Helper()
 	for range of {

@@ -18,7 +18,7 @@ func (b *blank) Header() http.Header         { return b.header }
 func (b *blank) Write(p []byte) (int, error) { return len(p), nil }
 func (b *blank) WriteHeader(int)             {}
 
-// BenchmarkForwardAuth is a request that is admitted, without the HTTP server around it.
+// BenchmarkForwardAuth is a request that is allowed, without the HTTP server around it.
 func BenchmarkForwardAuth(b *testing.B) {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{

@@ -263,7 +263,7 @@ func named(cost int64) *policy.Request {
 	return &policy.Request{Named: &policy.Named{Policy: []byte("p"), Cost: cost}}
 }
 
-// TestOthersSeeWhatProxiesUse: what proxies admit is charged to the limit, so that checks of other fronts see it.
+// TestOthersSeeWhatProxiesUse: what proxies allow is charged to the limit, so that checks of other fronts see it.
 func TestOthersSeeWhatProxiesUse(t *testing.T) {
 	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(100), 1000))))
 	a := s.connect()

@@ -280,7 +280,7 @@ func TestHelpIsTheTable(t *testing.T) {
 	}
 }
 
-// TestRatesAndOrder: what is admitted and refused in a second, sorted by what is refused most.
+// TestRatesAndOrder: what is allowed and refused in a second, sorted by what is refused most.
 func TestRatesAndOrder(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -52,7 +52,7 @@ var shapes = []struct {
 }
 
 // TestFleetNeverAboveTheLimit shifts demand in a fleet of 50 proxies of which some lose their streams and some crash. What is
-// admitted is looked at after each request, over all intervals that end there. At least 95 % of the limit must be used from five
+// allowed is looked at after each request, over all intervals that end there. At least 95 % of the limit must be used from five
 // report intervals after each shift on; less where reports are of 20 requests, and what was lost keeps its part for 3 intervals.
 func TestFleetNeverAboveTheLimit(t *testing.T) {
 	t.Parallel()

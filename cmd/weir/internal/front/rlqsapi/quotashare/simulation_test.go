@@ -145,7 +145,7 @@ func (s *simulation) send(share *quotashare.Share, a quotashare.Assignment) {
 	})
 }
 
-// admit counts admitted requests.
+// admit counts allowed requests.
 func (s *simulation) admit(n float64, both bool) {
 	s.admitted += int64(n)
 	s.worst = max(s.worst, s.keeps(0, s.limit, n))
