@@ -9,23 +9,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // pipeline sends the same command for many keys, a thousand at a time, and calls each with every reply.
 func pipeline(
-	t *testing.T, address string, keys []string, command func(key string) []string, each func(key string, r resp.Reply),
+	t *testing.T, address string, keys []string, command func(key string) []string, each func(key string, r respclient.Reply),
 ) {
 	t.Helper()
 	conn := connect(t, address)
-	replies := resp.NewReplyReader(conn, resp.ReplyLimits{})
+	replies := respclient.NewReader(conn)
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), 1000)]
 		keys = keys[len(some):]
 		var b []byte
 		for _, key := range some {
-			b = resp.AppendCommand(b, command(key)...)
+			b = respclient.AppendCommand(b, command(key)...)
 		}
 		if _, err := conn.Write(b); err != nil {
 			t.Fatal(err)
@@ -108,32 +108,32 @@ func TestAttackKeyFlooding(t *testing.T) {
 	for name, c := range map[string]struct {
 		flood   int
 		command func(key string) []string
-		granted func(r resp.Reply) bool
-		refused func(r resp.Reply) bool
+		granted func(r respclient.Reply) bool
+		refused func(r respclient.Reply) bool
 	}{
 		"WEIR.TAKE": {
 			flood:   flood,
 			command: func(key string) []string { return []string{"WEIR.TAKE", "default", key} },
-			granted: func(r resp.Reply) bool { return len(r.Elems) == 7 && r.Elems[0].Int == 0 },
-			refused: func(r resp.Reply) bool {
-				return len(r.Elems) == 7 && r.Elems[0].Int == 1 && string(r.Elems[5].Text) == "limited"
+			granted: func(r respclient.Reply) bool { return len(r.Elems) == 7 && r.Elems[0].Value == "0" },
+			refused: func(r respclient.Reply) bool {
+				return len(r.Elems) == 7 && r.Elems[0].Value == "1" && r.Elems[5].Value == "limited"
 			},
 		},
 		"CL.THROTTLE": {
 			flood:   15_000,
 			command: func(key string) []string { return []string{"CL.THROTTLE", key, "1", "2", "86400"} },
-			granted: func(r resp.Reply) bool { return len(r.Elems) == 5 && r.Elems[0].Int == 0 },
-			refused: func(r resp.Reply) bool { return len(r.Elems) == 5 && r.Elems[0].Int == 1 },
+			granted: func(r respclient.Reply) bool { return len(r.Elems) == 5 && r.Elems[0].Value == "0" },
+			refused: func(r respclient.Reply) bool { return len(r.Elems) == 5 && r.Elems[0].Value == "1" },
 		},
 	} {
 		count := func(keys []string) (granted int) {
 			t.Helper()
-			pipeline(t, s.resp, keys, c.command, func(key string, r resp.Reply) {
+			pipeline(t, s.resp, keys, c.command, func(key string, r respclient.Reply) {
 				switch {
 				case c.granted(r):
 					granted++
-				case r.IsError() || len(r.Elems) == 0:
-					t.Fatalf("%s %s: %s", name, key, r.Text)
+				case r.Err() != nil || len(r.Elems) == 0:
+					t.Fatalf("%s %s: %s", name, key, r.Value)
 				}
 			})
 			return granted
@@ -167,7 +167,7 @@ func TestAttackKeyFlooding(t *testing.T) {
 		if again := count(old); again != customers {
 			t.Errorf("%s: %d customers of %d still have their second permit", name, again, customers)
 		}
-		pipeline(t, s.resp, old, c.command, func(key string, r resp.Reply) {
+		pipeline(t, s.resp, old, c.command, func(key string, r respclient.Reply) {
 			if !c.refused(r) {
 				t.Errorf("%s: customer %s is given a new quota by the attack", name, key)
 			}

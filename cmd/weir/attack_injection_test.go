@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // evils are texts that mean something in header fields, logs and terminals.
@@ -159,14 +158,14 @@ func injectRESP(t *testing.T, s *attacked, evil string) {
 		{"CLIENT", "LIST"},
 		{"COMMAND", "INFO", evil},
 	} {
-		answer := exchangeRaw(t, s.resp, string(resp.AppendCommand(nil, command...))+"*2\r\n$4\r\nECHO\r\n$3\r\nend\r\nQUIT\r\n")
-		reader := resp.NewReplyReader(strings.NewReader(answer), resp.ReplyLimits{})
+		answer := exchangeRaw(t, s.resp, string(respclient.AppendCommand(nil, command...))+"*2\r\n$4\r\nECHO\r\n$3\r\nend\r\nQUIT\r\n")
+		reader := respclient.NewReader(strings.NewReader(answer))
 		first, err := reader.Read()
-		if err != nil || first.IsError() && bytes.ContainsAny(first.Text, "\r\n") {
-			t.Errorf("%q: %q, error %v", command, first.Text, err)
+		if err != nil || first.Err() != nil && strings.ContainsAny(first.Value, "\r\n") {
+			t.Errorf("%q: %q, error %v", command, first.Value, err)
 		}
-		if second, err := reader.Read(); err != nil || string(second.Text) != "end" {
-			t.Errorf("%q: a second reply: %q, error %v, in %q", command, second.Text, err, answer)
+		if second, err := reader.Read(); err != nil || second.Value != "end" {
+			t.Errorf("%q: a second reply: %q, error %v, in %q", command, second.Value, err, answer)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/store"
-	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
 // requested is the request that asks op about charges.
@@ -50,7 +50,7 @@ func (s *Store) together(tb testing.TB, requests ...*request) []string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	list := []resp.Reply{reply}
+	list := []respclient.Reply{reply}
 	if len(requests) > 1 {
 		if list, err = reply.List(); err != nil || len(list) != len(requests) {
 			tb.Fatal(len(list), err)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/store/redis/internal/resp"
 )
@@ -263,16 +264,16 @@ func interruptedBy(ctx context.Context, conn *resp.Conn) func() bool {
 }
 
 // one sends a request alone, with the script if the server does not know it.
-func (d *dispatcher) one(ctx context.Context, conn *resp.Conn, r *request, until time.Time) (resp.Reply, error) {
+func (d *dispatcher) one(ctx context.Context, conn *resp.Conn, r *request, until time.Time) (respclient.Reply, error) {
 	for inFull := false; ; inFull = true {
 		d.command(conn, []*request{r}, inFull)
 		if err := conn.Send(until); err != nil {
-			return resp.Reply{}, err
+			return respclient.Reply{}, err
 		}
 		if ctx.Err() != nil { // before the time until which it waits was set
 			conn.Wait(past)
 		}
-		var reply resp.Reply
+		var reply respclient.Reply
 		var err error
 		if d.inFlight.Load() == 1 { // or the others need the processors more
 			reply, err = conn.ReceiveSoon()
@@ -325,7 +326,7 @@ func (d *dispatcher) redirected(r *request, redirects *int) (wait, again bool) {
 	if errors.Is(r.err, errGone) {
 		return false, true
 	}
-	var e resp.Error
+	var e respclient.Error
 	if !d.servers.cluster || !errors.As(r.err, &e) {
 		return false, false
 	}
@@ -350,7 +351,7 @@ func (d *dispatcher) redirected(r *request, redirects *int) (wait, again bool) {
 }
 
 func isNoScript(err error) bool {
-	var e resp.Error
+	var e respclient.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT")
 }
 
@@ -507,7 +508,7 @@ func (d *dispatcher) exchange(s *sender, batch []*request) {
 		err := s.conn.Send(time.Now().Add(d.patience))
 		left := calls[:0]
 		for i, call := range calls {
-			var reply resp.Reply
+			var reply respclient.Reply
 			if err == nil && call[0].asking {
 				_, err = s.conn.Receive() // if it was refused, the next one says so
 			}
@@ -667,7 +668,7 @@ func (d *dispatcher) command(conn *resp.Conn, call []*request, inFull bool) {
 }
 
 // replied hands out what was replied to a call.
-func (d *dispatcher) replied(s *sender, call []*request, reply resp.Reply) {
+func (d *dispatcher) replied(s *sender, call []*request, reply respclient.Reply) {
 	if len(call) == 1 {
 		call[0].by = s.address
 		text, err := textOf(reply)
@@ -690,7 +691,7 @@ func (d *dispatcher) replied(s *sender, call []*request, reply resp.Reply) {
 }
 
 // textOf is what the script replied to one request.
-func textOf(reply resp.Reply) (string, error) {
+func textOf(reply respclient.Reply) (string, error) {
 	text, err := reply.Text()
 	if err != nil {
 		return "", unavailable(err)

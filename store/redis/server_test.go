@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/store/redis/internal/resp"
 )
@@ -188,7 +189,7 @@ func (s *server) try(command ...string) (string, error) {
 		s.client = client
 	}
 	reply, err := s.client.Ask(time.Now().Add(time.Minute), command...)
-	var e resp.Error
+	var e respclient.Error
 	if err != nil && !errors.As(err, &e) {
 		s.client.Close()
 		s.client = nil
@@ -196,7 +197,7 @@ func (s *server) try(command ...string) (string, error) {
 	return plain(reply), err
 }
 
-func plain(reply resp.Reply) string {
+func plain(reply respclient.Reply) string {
 	if list, err := reply.List(); err == nil {
 		lines := make([]string, len(list))
 		for i := range list {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
@@ -64,7 +65,7 @@ func (s *servers) open(ctx context.Context) (conn *resp.Conn, address string, al
 			return conn, address, nil, nil
 		}
 		all, err := s.slots(conn, address)
-		var e resp.Error
+		var e respclient.Error
 		switch {
 		case err == nil:
 			s.cluster = true
@@ -125,16 +126,16 @@ func (s *servers) slots(conn *resp.Conn, address string) ([]ranges, error) {
 }
 
 // rangeOf reads what a node replied about some slots.
-func rangeOf(reply resp.Reply, asked string) (r ranges, err error) {
+func rangeOf(reply respclient.Reply, asked string) (r ranges, err error) {
 	fields, err := reply.List()
 	if err != nil || len(fields) < 3 {
-		return r, resp.ErrProtocol
+		return r, respclient.ErrProtocol
 	}
 	from, fromErr := fields[0].Int()
 	to, toErr := fields[1].Int()
 	node, nodeErr := fields[2].List()
 	if errors.Join(fromErr, toErr, nodeErr) != nil || len(node) < 2 || from < 0 || to < from || to >= slots {
-		return r, resp.ErrProtocol
+		return r, respclient.ErrProtocol
 	}
 	host, _ := node[0].Text() // null if it is not known
 	port, err := node[1].Int()
@@ -186,7 +187,7 @@ func (s *servers) master(ctx context.Context) (conn *resp.Conn, address string, 
 // isMaster returns an error unless a server is a master, or does not let this user ask.
 func (s *servers) isMaster(conn *resp.Conn) error {
 	reply, err := conn.Ask(time.Now().Add(s.dialer.timeout), "ROLE")
-	var e resp.Error
+	var e respclient.Error
 	if errors.As(err, &e) && strings.HasPrefix(string(e), "NOPERM") {
 		return nil
 	}
@@ -195,7 +196,7 @@ func (s *servers) isMaster(conn *resp.Conn) error {
 	}
 	fields, err := reply.List()
 	if err != nil || len(fields) == 0 {
-		return resp.ErrProtocol
+		return respclient.ErrProtocol
 	}
 	if role, _ := fields[0].Text(); role != "master" {
 		return errNotMaster
@@ -248,7 +249,7 @@ func (s *sentinels) last(address string) {
 }
 
 // learn remembers the sentinels that one of them names.
-func (s *sentinels) learn(reply resp.Reply) {
+func (s *sentinels) learn(reply respclient.Reply) {
 	others, _ := reply.List()
 	for i := range others {
 		fields, _ := others[i].List()

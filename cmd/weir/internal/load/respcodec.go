@@ -3,12 +3,11 @@ package load
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net"
 	"strconv"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // respCodec speaks RESP 2 with weir, Redis, Valkey and whatever else does.
@@ -16,9 +15,7 @@ type respCodec struct {
 	template template
 	decision bool // a reply is an array that begins with 0 for allowed and 1 for refused
 	password string
-	feed     feed
-	reader   *resp.ReplyReader
-	inside   bool // the reader has a part of a reply
+	scan     respclient.Scanner
 	order    order
 }
 
@@ -29,44 +26,30 @@ func newRESPCodec(args []string, decision bool, password string) *respCodec {
 		for i, arg := range args {
 			about[i] = strings.ReplaceAll(arg, keyMark, key)
 		}
-		return resp.AppendCommand(nil, about...)
+		return respclient.AppendCommand(nil, about...)
 	}}}
 }
 
 func (c *respCodec) open(nc net.Conn) ([]byte, error) {
 	c.order.reset()
-	c.inside = false
-	c.reader = resp.NewReplyReader(&c.feed, resp.ReplyLimits{})
+	c.scan = respclient.Scanner{}
 	if c.password == "" {
 		return nil, nil
 	}
-	if _, err := nc.Write(resp.AppendCommand(nil, "AUTH", c.password)); err != nil {
+	if _, err := nc.Write(respclient.AppendCommand(nil, "AUTH", c.password)); err != nil {
 		return nil, err
 	}
-	// A reader of its own would do, but for what it might have read of the next reply: there is none yet.
-	r, err := resp.NewReplyReader(nc, resp.ReplyLimits{MaxReply: longestHead}).Read()
+	// What the reader might have read of the next reply would be lost: there is none yet.
+	r, err := respclient.NewReader(nc).Read()
 	switch {
-	case errors.Is(err, resp.ErrReply):
+	case errors.Is(err, respclient.ErrProtocol):
 		return nil, errNotRESP
 	case err != nil:
 		return nil, err
-	case r.IsError():
-		return nil, &loginError{string(r.Text)}
+	case r.Err() != nil:
+		return nil, &loginError{r.Value}
 	}
 	return nil, nil
-}
-
-// feed gives a reader the bytes that have come, and ends.
-type feed struct{ b []byte }
-
-// Read copies as much as there is.
-func (f *feed) Read(b []byte) (int, error) {
-	if len(f.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b, f.b)
-	f.b = f.b[n:]
-	return n, nil
 }
 
 // loginError is about a password that the server does not take.
@@ -86,55 +69,37 @@ func (c *respCodec) request(b, key []byte, slot uint32) []byte {
 
 func (c *respCodec) replies(b []byte, to []reply) (int, []reply, error) {
 	read := 0
-	for !c.inside && read < len(b) {
+	for read < len(b) {
 		n, first, known := numbers(b[read:])
+		is := reply{}
+		if known && c.decision {
+			is.outcome, is.fault = decision(first)
+		}
 		if !known {
-			c.inside = true
-			break
+			r, size, err := c.scan.Next(b[read:])
+			if err != nil {
+				return read, to, errNotRESP
+			}
+			if n = size; n > 0 && r.Kind == respclient.Push {
+				read += n
+				continue
+			}
+			is = c.meaning(&r)
 		}
-		if n == 0 {
+		switch {
+		case n == 0:
 			return read, to, nil
-		}
-		if c.order.empty() {
+		case c.order.empty():
 			return read, to, errUnasked
 		}
 		read += n
-		is := reply{slot: c.order.pop()}
-		if c.decision {
-			is.outcome, is.fault = decision(first)
-		}
+		is.slot = c.order.pop()
 		to = append(to, is)
 	}
-	if read == len(b) {
-		return read, to, nil
-	}
-	to, err := c.readAll(b[read:], to)
-	return len(b), to, err
+	return read, to, nil
 }
 
 var errUnasked = &protocolError{"a reply without a request"}
-
-// readAll reads what is not numbers alone. It goes on with what follows, until nothing of a reply is left over.
-func (c *respCodec) readAll(b []byte, to []reply) ([]reply, error) {
-	c.feed.b = b
-	for {
-		r, err := c.reader.Read()
-		switch {
-		case errors.Is(err, io.EOF):
-			c.inside = false
-			return to, nil
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return to, nil
-		case err != nil:
-			return to, errNotRESP
-		case r.Kind == resp.Push:
-			continue
-		case c.order.empty():
-			return to, errUnasked
-		}
-		to = append(to, c.meaning(&r, c.order.pop()))
-	}
-}
 
 // numbers looks for the end of a reply that is a number, a status, or up to nine numbers, which is what limiters answer, and is
 // much cheaper to pass over than to read. n is 0 if its end has not come; it is not known if it is anything else. first is the
@@ -187,16 +152,16 @@ func decision(first byte) (outcome, *fault) {
 
 var notADecision = &fault{"not a decision", "the reply is not an array that begins with 0 or 1"}
 
-func (c *respCodec) meaning(r *resp.Reply, slot uint32) reply {
-	is := reply{slot: slot}
+// meaning is what a reply says that is not numbers alone.
+func (c *respCodec) meaning(r *respclient.Reply) (is reply) {
 	switch {
-	case r.IsError():
-		word, _, _ := bytes.Cut(r.Text, []byte{' '})
-		is.outcome, is.fault = failed, &fault{string(word), string(r.Text)}
+	case r.Err() != nil:
+		word, _, _ := strings.Cut(r.Value, " ")
+		is.outcome, is.fault = failed, &fault{word, r.Value}
 	case c.decision:
 		first := byte(0)
-		if len(r.Elems) > 0 && r.Elems[0].Kind == resp.Int && (r.Elems[0].Int == 0 || r.Elems[0].Int == 1) {
-			first = '0' + byte(r.Elems[0].Int)
+		if len(r.Elems) > 0 && r.Elems[0].Kind == respclient.Int && len(r.Elems[0].Value) == 1 {
+			first = r.Elems[0].Value[0]
 		}
 		is.outcome, is.fault = decision(first)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // parsed is what a parser finds in a stream.
@@ -88,7 +89,7 @@ func checkAgain(t testing.TB, p *resp.Parser, buf []byte, f resp.Frame, i int, l
 }
 
 func TestParserFindsACommandAgain(t *testing.T) {
-	command := func(key string) string { return string(resp.AppendCommand(nil, "take", key, "15", "30")) }
+	command := func(key string) string { return string(respclient.AppendCommand(nil, "take", key, "15", "30")) }
 	long := strings.Repeat("x", 41)
 	p := resp.NewParser(resp.Limits{MaxBulk: 40, MaxCommand: 60})
 	first := []byte(command("a"))
@@ -119,8 +120,8 @@ func TestParserFindsACommandAgain(t *testing.T) {
 		}
 	}
 	for _, other := range []string{
-		command(long[:24]), command(long), string(resp.AppendCommand(nil, "Take", "a", "15", "30")), "take a 15 30\r\n",
-		string(resp.AppendCommand(nil, "take", "a", "15", "31")), string(resp.AppendCommand(nil, "take", "a", "15")),
+		command(long[:24]), command(long), string(respclient.AppendCommand(nil, "Take", "a", "15", "30")), "take a 15 30\r\n",
+		string(respclient.AppendCommand(nil, "take", "a", "15", "31")), string(respclient.AppendCommand(nil, "take", "a", "15")),
 		strings.Replace(command("a"), "$1\r\na", "$01\r\na", 1), strings.Replace(command("a"), "$1\r\na", "$:\r\na23456789", 1),
 		strings.Replace(command("a"), "$1\r\na", "$2\r\na", 1), strings.Replace(command("a"), "$1\r\na", "$1\n\ra", 1),
 		strings.Replace(command("a"), "$1\r\na", "+1\r\na", 1), strings.Replace(command("a"), "$1\r\na", "$1/\r\na", 1),
@@ -281,8 +282,8 @@ func FuzzParser(f *testing.F) {
 func FuzzCommand(f *testing.F) {
 	f.Add([]byte("CL.THROTTLE"), []byte("a\r\nb"), []byte(""))
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
-		stream := resp.AppendCommand(nil, a, b, c)
-		stream = resp.AppendCommand(stream, string(c))
+		stream := respclient.AppendCommand(nil, string(a), string(b), string(c))
+		stream = respclient.AppendCommand(stream, string(c))
 		limits := resp.Limits{MaxBulk: 1 << 20, MaxCommand: 4 << 20}
 		want := parsed{commands: [][]string{{string(a), string(b), string(c)}, {string(c)}}}.String()
 		if got := parse(t, stream, len(stream), limits, false).String(); got != want {
@@ -292,7 +293,7 @@ func FuzzCommand(f *testing.F) {
 }
 
 func BenchmarkParser(b *testing.B) {
-	one := resp.AppendCommand(nil, "CL.THROTTLE", "user:12345678", "15", "30", "60")
+	one := respclient.AppendCommand(nil, "CL.THROTTLE", "user:12345678", "15", "30", "60")
 	stream := bytes.Repeat(one, 64)
 	p := resp.NewParser(resp.Limits{})
 	b.ReportAllocs()

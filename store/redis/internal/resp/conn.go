@@ -1,15 +1,19 @@
-// Package resp speaks the protocol of Redis with one server: connections, commands and replies. What a server sends is read
-// with a bound on everything, as a length is how much memory is asked for.
+// Package resp speaks the protocol of Redis with one server: connections and logins.
 package resp
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"runtime"
-	"strconv"
 	"time"
+
+	"github.com/weirhq/weir/internal/respclient"
 )
+
+// ErrUnasked is the error for a reply to no command.
+var ErrUnasked = errors.New("it sends what it was not asked for")
 
 // Conn is a connection to a server, for one goroutine at a time. It keeps the order of commands and replies: those of a command
 // whose reply did not come in time may be read later.
@@ -18,7 +22,7 @@ type Conn struct {
 	out  []byte
 	in   []byte // what was read
 	from int    // where in it begins what was not taken
-	scan scanner
+	scan respclient.Scanner
 	owed int       // commands whose replies have not been read
 	used time.Time // when it was last about to be used
 	err  error     // why it can no longer be used
@@ -44,23 +48,16 @@ func newConn(conn net.Conn) *Conn {
 // Begin begins a command of so many arguments, its name included, which follow by Arg.
 func (c *Conn) Begin(args int) {
 	c.owed++
-	c.out = append(c.out, '*')
-	c.out = append(strconv.AppendInt(c.out, int64(args), 10), '\r', '\n')
+	c.out = respclient.AppendBegin(c.out, args)
 }
 
 // Arg adds an argument of a command.
-func (c *Conn) Arg(text string) {
-	c.out = append(c.out, '$')
-	c.out = append(strconv.AppendInt(c.out, int64(len(text)), 10), '\r', '\n')
-	c.out = append(append(c.out, text...), '\r', '\n')
-}
+func (c *Conn) Arg(text string) { c.out = respclient.AppendArg(c.out, text) }
 
 // Command adds a command.
 func (c *Conn) Command(args ...string) {
-	c.Begin(len(args))
-	for _, arg := range args {
-		c.Arg(arg)
-	}
+	c.owed++
+	c.out = respclient.AppendCommand(c.out, args...)
 }
 
 // Send sends the commands that were added, and begins a time until which they are to be sent and their replies to be read.
@@ -85,7 +82,7 @@ func (c *Conn) Wait(until time.Time) { _ = c.conn.SetReadDeadline(until) }
 func (c *Conn) Owed() int { return c.owed }
 
 // ReceiveSoon is Receive for a caller that does nothing else meanwhile: a reply that may come within microseconds is polled for.
-func (c *Conn) ReceiveSoon() (Reply, error) {
+func (c *Conn) ReceiveSoon() (respclient.Reply, error) {
 	c.soon = true
 	r, err := c.Receive()
 	c.soon = false
@@ -94,35 +91,24 @@ func (c *Conn) ReceiveSoon() (Reply, error) {
 
 // Receive reads the reply to the first command whose reply has not been read. If it does not come in time, the error is a
 // timeout, and it may be read later. After another error the connection can no longer be used.
-func (c *Conn) Receive() (Reply, error) {
+func (c *Conn) Receive() (respclient.Reply, error) {
 	for c.err == nil {
-		complete := false
-		if c.from < len(c.in) {
-			if complete, c.err = c.scan.scan(c.in[c.from:]); c.err != nil {
-				break
-			}
-		}
-		if !complete {
+		r, n, err := c.scan.Next(c.in[c.from:])
+		switch c.from += n; {
+		case err != nil:
+			c.err = err
+		case n == 0:
 			if err := c.read(); err != nil {
-				return Reply{}, err
+				return respclient.Reply{}, err
 			}
-			continue
-		}
-		p := parser{rest: string(c.in[c.from : c.from+c.scan.at])}
-		pushed := c.scan.pushed
-		c.from += c.scan.at
-		c.scan = scanner{}
-		if r := p.reply(); p.wrong {
-			c.err = ErrProtocol
-		} else if !pushed {
+		case r.Kind != respclient.Push:
 			c.owed--
-			if c.unasked() {
-				break
+			if !c.unasked() {
+				return r, nil
 			}
-			return r, nil
 		}
 	}
-	return Reply{}, c.err
+	return respclient.Reply{}, c.err
 }
 
 // unasked reports whether there is a reply to no command, in which case the one before it may be wrong as well.

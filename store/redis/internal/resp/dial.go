@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // Login is how a connection to a server begins.
@@ -96,7 +98,7 @@ func (l *Login) hello(c *Conn, until time.Time) error {
 
 // isOld reports whether an error says that a server knows only the older version.
 func isOld(err error) bool {
-	var e Error
+	var e respclient.Error
 	return errors.As(err, &e) &&
 		(strings.HasPrefix(string(e), "NOPROTO") || strings.Contains(strings.ToLower(string(e)), "unknown command"))
 }
@@ -116,11 +118,11 @@ func (l *Login) loginOld(c *Conn, until time.Time) error {
 	return err
 }
 
-// Ask sends one command and reads its reply. An error that is replied is returned as an [Error].
-func (c *Conn) Ask(until time.Time, command ...string) (Reply, error) {
+// Ask sends one command and reads its reply. An error that is replied is returned as a [respclient.Error].
+func (c *Conn) Ask(until time.Time, command ...string) (respclient.Reply, error) {
 	c.Command(command...)
 	if err := c.Send(until); err != nil {
-		return Reply{}, err
+		return respclient.Reply{}, err
 	}
 	r, err := c.Receive()
 	if err == nil {

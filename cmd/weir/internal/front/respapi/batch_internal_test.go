@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/manualclock"
 )
 
@@ -66,42 +66,42 @@ func randomCommand(random *rand.Rand) []byte {
 	key := "key:" + strconv.Itoa(random.IntN(6))
 	limit := strings.Fields(one("15 30 60", "15 30 60", "3 1 1", "0 1 3600", "40 7 13"))
 	if random.IntN(4) > 0 {
-		return resp.AppendCommand(nil, append([]string{name, key}, limit...)...)
+		return respclient.AppendCommand(nil, append([]string{name, key}, limit...)...)
 	}
 	if random.IntN(2) > 0 {
 		quantity := one("0", "1", "2", "5", "17", "100", "-1", "-100", "x", "9223372036854775807", "-9223372036854775808", "+3")
-		return resp.AppendCommand(nil, append(append([]string{name, key}, limit...), quantity)...)
+		return respclient.AppendCommand(nil, append(append([]string{name, key}, limit...), quantity)...)
 	}
 	switch random.IntN(16) {
 	case 0:
 		return []byte(one("PING\r\n", "\r\n", "*0\r\n", `cl.throttle "key:\x31" 15 30 60`+"\r\n", "cl.throttle key:2 15 30 60 2\n"))
 	case 1:
-		return resp.AppendCommand(nil, "client", "reply", one("on", "off", "skip"))
+		return respclient.AppendCommand(nil, "client", "reply", one("on", "off", "skip"))
 	case 2, 3:
-		return resp.AppendCommand(nil, "client", "reply", "on")
+		return respclient.AppendCommand(nil, "client", "reply", "on")
 	case 4:
-		return resp.AppendCommand(nil, "hello", one("2", "3", "4"))
+		return respclient.AppendCommand(nil, "hello", one("2", "3", "4"))
 	case 5:
-		return resp.AppendCommand(nil, "reset")
+		return respclient.AppendCommand(nil, "reset")
 	case 6, 7:
-		return resp.AppendCommand(nil, "auth", one("secret", "secret", "wrong"))
+		return respclient.AppendCommand(nil, "auth", one("secret", "secret", "wrong"))
 	case 8:
-		return resp.AppendCommand(nil, "gcra", key, limit[0], limit[1], limit[2])
+		return respclient.AppendCommand(nil, "gcra", key, limit[0], limit[1], limit[2])
 	case 9:
 		burst, count, period := one("-1", "", "15", "9999999999999999"), one("0", "x", "1"), one("-1", "0", "999999999999")
-		return resp.AppendCommand(nil, name, key, burst, count, period)
+		return respclient.AppendCommand(nil, name, key, burst, count, period)
 	case 10:
-		return resp.AppendCommand(nil, name, key, limit[0], one("1", limit[1]))
+		return respclient.AppendCommand(nil, name, key, limit[0], one("1", limit[1]))
 	case 11:
-		return resp.AppendCommand(nil, name, key, limit[0], limit[1], limit[2], "1", "1")
+		return respclient.AppendCommand(nil, name, key, limit[0], limit[1], limit[2], "1", "1")
 	case 12: // a limit that no plan is for yet
-		return resp.AppendCommand(nil, name, key, strconv.Itoa(random.IntN(1000)), "5", "9")
+		return respclient.AppendCommand(nil, name, key, strconv.Itoa(random.IntN(1000)), "5", "9")
 	case 13:
-		return resp.AppendCommand(nil, name, key+strings.Repeat("x", random.IntN(20_000)), limit[0], limit[1], limit[2])
+		return respclient.AppendCommand(nil, name, key+strings.Repeat("x", random.IntN(20_000)), limit[0], limit[1], limit[2])
 	case 14:
-		return resp.AppendCommand(nil, "nothing", key)
+		return respclient.AppendCommand(nil, "nothing", key)
 	default:
-		return resp.AppendCommand(nil, "echo", key)
+		return respclient.AppendCommand(nil, "echo", key)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestPipelineContention(t *testing.T) {
 	const capacity, clients = 3000, 4
 	var pipeline []byte
 	for i := range 100 {
-		pipeline = resp.AppendCommand(pipeline, "cl.throttle", strconv.Itoa(i%2), strconv.Itoa(capacity-1), "1", "100000")
+		pipeline = respclient.AppendCommand(pipeline, "cl.throttle", strconv.Itoa(i%2), strconv.Itoa(capacity-1), "1", "100000")
 	}
 	first, _ := pipelined(t, manualclock.New(0))
 	granted := make([]int, clients)
@@ -200,7 +200,7 @@ func BenchmarkPipeline(b *testing.B) {
 	var pipeline []byte
 	keys := make([]int, calls)
 	for i := range keys {
-		pipeline = resp.AppendCommand(pipeline, "CL.THROTTLE", "user:"+strings.Repeat("0", digits), "99999", "100000", "1")
+		pipeline = respclient.AppendCommand(pipeline, "CL.THROTTLE", "user:"+strings.Repeat("0", digits), "99999", "100000", "1")
 		keys[i] = bytes.LastIndex(pipeline, []byte("user:")) + len("user:")
 	}
 	for _, among := range []uint64{10_000, 1_000_000} {

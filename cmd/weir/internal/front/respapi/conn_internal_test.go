@@ -10,6 +10,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -74,7 +75,7 @@ func batches() map[string][]byte {
 	} {
 		var batch []byte
 		for i := range 16 {
-			batch = resp.AppendCommand(batch, commands[i%len(commands)]...)
+			batch = respclient.AppendCommand(batch, commands[i%len(commands)]...)
 		}
 		all[name] = batch
 	}

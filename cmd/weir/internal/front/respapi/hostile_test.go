@@ -17,7 +17,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // eventually waits until something is true of what other goroutines do.
@@ -70,7 +70,7 @@ func TestLongPipeline(t *testing.T) {
 		sent <- err
 	}()
 	for i := range commands {
-		if r, err := c.replies.Read(); err != nil || string(r.Text) != "0123456789" {
+		if r, err := c.replies.Read(); err != nil || r.Value != "0123456789" {
 			t.Fatalf("reply %d: %s, error %v", i, show(r), err)
 		}
 	}
@@ -89,8 +89,8 @@ func TestCommandsInPieces(t *testing.T) {
 	}
 	var stream []byte
 	for range 10 {
-		stream = resp.AppendCommand(stream, "ECHO", long)
-		stream = resp.AppendCommand(stream, "ECHO", "short")
+		stream = respclient.AppendCommand(stream, "ECHO", long)
+		stream = respclient.AppendCommand(stream, "ECHO", "short")
 	}
 	go func() {
 		for piece := 1; len(stream) > 0; piece = piece*7%40_009 + 1 {
@@ -146,7 +146,7 @@ func (*trickle) Read(b []byte) (int, error) {
 // answered reports whether the server answers all commands of a client so, before it has enough of it.
 func (c *client) answered(want string, times int, command ...string) bool {
 	for range times {
-		if _, err := c.Write(resp.AppendCommand(nil, command...)); err != nil {
+		if _, err := c.Write(respclient.AppendCommand(nil, command...)); err != nil {
 			return false
 		}
 		if r, err := c.replies.Read(); err != nil || show(r) != want {
@@ -252,7 +252,7 @@ func TestWrongPasswordsAreTold(t *testing.T) {
 func TestSlowReaders(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.WriteTimeout = 50 * time.Millisecond })
 	slow := s.dial()
-	command := resp.AppendCommand(nil, "ECHO", strings.Repeat("x", 60_000))
+	command := respclient.AppendCommand(nil, "ECHO", strings.Repeat("x", 60_000))
 	for {
 		if _, err := slow.Write(command); err != nil {
 			break
@@ -573,7 +573,7 @@ func TestGoroutinesEnd(t *testing.T) {
 
 // TestShutdownCutsOff: a client that does not read what it has asked for does not keep the server from ending.
 func TestShutdownCutsOff(t *testing.T) {
-	command := resp.AppendCommand(nil, "ECHO", strings.Repeat("x", 60_000))
+	command := respclient.AppendCommand(nil, "ECHO", strings.Repeat("x", 60_000))
 	// Only when nothing moves for a while can the network hold no more: on a machine that stands still it may mean nothing.
 	eventually(t, "a client that does not read is cut off", func() bool {
 		s := start(t, nil)

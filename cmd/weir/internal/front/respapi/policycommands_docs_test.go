@@ -15,22 +15,23 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
 
 // printed is a reply as redis-cli prints it, behind a margin of so many columns that its first line has already.
-func printed(r resp.Reply, margin int) string {
+func printed(r respclient.Reply, margin int) string {
 	switch r.Kind {
-	case resp.Int:
-		return fmt.Sprintf("(integer) %d\n", r.Int)
-	case resp.Null:
+	case respclient.Int:
+		return "(integer) " + r.Value + "\n"
+	case respclient.Null:
 		return "(nil)\n"
-	case resp.Error:
-		return "(error) " + string(r.Text) + "\n"
-	case resp.Bulk:
-		return strconv.Quote(string(r.Text)) + "\n"
-	case resp.Array:
+	case respclient.Failure:
+		return "(error) " + r.Value + "\n"
+	case respclient.Bulk:
+		return strconv.Quote(r.Value) + "\n"
+	case respclient.Array:
 		var b strings.Builder
 		for i, e := range r.Elems {
 			number := fmt.Sprintf("%*d) ", len(strconv.Itoa(len(r.Elems))), i+1)
@@ -41,7 +42,7 @@ func printed(r resp.Reply, margin int) string {
 		}
 		return b.String()
 	default:
-		return string(r.Text) + "\n"
+		return r.Value + "\n"
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
@@ -120,7 +121,7 @@ type wire struct {
 	net.Conn
 
 	t       *testing.T
-	replies *resp.ReplyReader
+	replies *respclient.Reader
 }
 
 func (g *guarded) dial(proto int) *wire {
@@ -133,7 +134,7 @@ func (g *guarded) dial(proto int) *wire {
 	if err := nc.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		g.t.Fatal(err)
 	}
-	w := &wire{nc, g.t, resp.NewReplyReader(nc, resp.ReplyLimits{})}
+	w := &wire{nc, g.t, respclient.NewReader(nc)}
 	if proto == resp.RESP3 {
 		w.ask("HELLO 3")
 	}
@@ -144,7 +145,7 @@ func (w *wire) send(lines ...string) {
 	w.t.Helper()
 	var b []byte
 	for _, line := range lines {
-		b = resp.AppendCommand(b, strings.Split(line, " ")...)
+		b = respclient.AppendCommand(b, strings.Split(line, " ")...)
 	}
 	if _, err := w.Write(b); err != nil {
 		w.t.Fatal(err)
@@ -168,30 +169,30 @@ func (w *wire) ask(line string) string {
 }
 
 // text is a reply in a form that is easy to read: errors begin with "-", nothing is "nil", maps are "{key value, ...}".
-func text(r resp.Reply) string {
+func text(r respclient.Reply) string {
 	switch r.Kind {
-	case resp.Int:
-		return strconv.FormatInt(r.Int, 10)
-	case resp.Bool:
-		return strconv.FormatBool(r.Int != 0)
-	case resp.Null:
+	case respclient.Int:
+		return r.Value
+	case respclient.Bool:
+		return strconv.FormatBool(r.Value == "t")
+	case respclient.Null:
 		return "nil"
-	case resp.Error:
-		return "-" + string(r.Text)
-	case resp.Array, resp.Set, resp.Push:
+	case respclient.Failure:
+		return "-" + r.Value
+	case respclient.Array, respclient.Set, respclient.Push:
 		var all []string
 		for _, e := range r.Elems {
 			all = append(all, text(e))
 		}
 		return "[" + strings.Join(all, " ") + "]"
-	case resp.Map:
+	case respclient.Map:
 		var all []string
 		for i := 0; i < len(r.Elems); i += 2 {
 			all = append(all, text(r.Elems[i])+" "+text(r.Elems[i+1]))
 		}
 		return "{" + strings.Join(all, ", ") + "}"
 	default:
-		return string(r.Text)
+		return r.Value
 	}
 }
 
@@ -521,7 +522,7 @@ func TestPolicyCommandsWaitUntilTheClientGoes(t *testing.T) {
 	w.ask("weir.take queue a 2")
 	gone := func(nc net.Conn, lines ...string) {
 		t.Helper()
-		client := &wire{nc, t, resp.NewReplyReader(nc, resp.ReplyLimits{})}
+		client := &wire{nc, t, respclient.NewReader(nc)}
 		client.send(lines...)
 		g.waiters(1)
 		if err := nc.Close(); err != nil {
@@ -616,7 +617,7 @@ func TestPolicyCommandsContention(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if r.Elems[0].Int == 0 {
+					if r.Elems[0].Value == "0" {
 						granted.Add(1)
 					}
 				}

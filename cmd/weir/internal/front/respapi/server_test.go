@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -96,7 +96,7 @@ type client struct {
 	net.Conn
 
 	t       testing.TB
-	replies *resp.ReplyReader
+	replies *respclient.Reader
 }
 
 // dial connects. All that the client does has to be done within a generous time.
@@ -125,7 +125,7 @@ func (s *server) speak(nc net.Conn) *client {
 	if err := nc.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
-	return &client{Conn: nc, t: s.t, replies: resp.NewReplyReader(nc, resp.ReplyLimits{})}
+	return &client{Conn: nc, t: s.t, replies: respclient.NewReader(nc)}
 }
 
 // dialTLS connects over TLS.
@@ -160,7 +160,7 @@ func (c *client) receive() string {
 // ask sends a command and returns its reply as text.
 func (c *client) ask(args ...string) string {
 	c.t.Helper()
-	c.send(string(resp.AppendCommand(nil, args...)))
+	c.send(string(respclient.AppendCommand(nil, args...)))
 	return c.receive()
 }
 
@@ -181,7 +181,7 @@ func (c *client) expectEnd() {
 }
 
 // show is a reply as text.
-func show(r resp.Reply) string {
+func show(r respclient.Reply) string {
 	var b bytes.Buffer
 	showTo(&b, r)
 	return b.String()

@@ -1,38 +1,31 @@
-package resp
+package respclient
 
 import (
-	"fmt"
+	"bytes"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
-// read scans text in pieces of a size, and returns the replies as text.
+// read reads text in pieces of a size, and returns the replies as text, except those that were not asked for.
 func read(text []byte, size int) (replies []string, err error) {
-	var s scanner
+	var s Scanner
 	begin := 0
 	for at := 0; at < len(text); {
 		at = min(at+size, len(text))
 		for begin < at {
-			complete, err := s.scan(text[begin:at])
+			r, n, err := s.Next(text[begin:at])
 			if err != nil {
 				return replies, err
 			}
-			if !complete {
+			if n == 0 {
 				break
 			}
-			p := parser{rest: string(text[begin : begin+s.at])}
-			r := p.reply()
-			if p.wrong {
-				return replies, ErrProtocol
-			}
-			if p.rest != "" {
-				return replies, fmt.Errorf("%q is left", p.rest)
-			}
-			if !s.pushed {
+			if begin += n; r.Kind != Push {
 				replies = append(replies, show(r))
 			}
-			begin += s.at
-			s = scanner{}
 		}
 	}
 	return replies, nil
@@ -88,6 +81,44 @@ func TestRepliesOfNoServer(t *testing.T) {
 		if _, err := read([]byte(text), len(text)); err == nil {
 			t.Errorf("%.40q is let through", text)
 		}
+	}
+}
+
+// TestReader: a Reader returns what a Scanner finds, however it comes, and how the connection ends.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 3*leastRead)
+	for text, want := range map[string]string{
+		"":                                    "EOF",
+		"+OK":                                 "unexpected EOF",
+		"+OK\r\n$3\r\nab":                     "OK, unexpected EOF",
+		"*2\r\n:1\r\n_\r\n:7\r\n":             "[1 null], 7, EOF",
+		"+" + long + "\r\n-ERR x\r\n":         long + ", !ERR x, EOF",
+		"=5\r\ntxt:a\r\n%1\r\n+k\r\n,inf\r\n": "a, [k inf], EOF",
+		":1\r\nHTTP/1.1 400 Bad Request\r\n":  "1, " + ErrProtocol.Error(),
+		"$1\r\nabc":                           ErrProtocol.Error(),
+	} {
+		for _, from := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
+			var got []string
+			for r := NewReader(from); ; {
+				reply, err := r.Read()
+				if err != nil {
+					got = append(got, err.Error())
+					break
+				}
+				got = append(got, show(reply))
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("%.40q: %.80q, want %.80q", text, got, want)
+			}
+		}
+	}
+	r := NewReader(iotest.DataErrReader(bytes.NewReader([]byte("+OK\r\n"))))
+	if _, err := r.Read(); err != nil {
+		t.Errorf("a reply that comes with the end: %v", err)
+	}
+	if _, err := r.Read(); !errors.Is(err, io.EOF) {
+		t.Errorf("behind it: %v", err)
 	}
 }
 
