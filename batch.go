@@ -42,13 +42,13 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 		}
 		n, d := of.N, of.Decision
 		if !plain || uint64(n-1) >= uint64(t.permits) || p.k.closed.Load() {
-			p.takeRare(t, of, key, now)
+			now = p.takeRare(t, of, key, now)
 			continue
 		}
 		shard, slot, alone := b.turns.Find(&key.spot, key.hash)
 		if slot == nil || slot.Tag() != t.tag || t.users.Load() < 0 {
 			shard.Unlock()
-			p.takeRare(t, of, key, now)
+			now = p.takeRare(t, of, key, now)
 			continue
 		}
 		state := slot.State()
@@ -60,7 +60,7 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 			}
 			if !allowed && t.elsewhere(state, at) {
 				shard.Unlock()
-				p.takeRare(t, of, key, now)
+				now = p.takeRare(t, of, key, now)
 				continue
 			}
 		}
@@ -76,17 +76,22 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 }
 
 // takeRare decides a call that is not plain, or on a key that is new, or under another limit. Now is what the process clock has
-// shown since the key was touched.
-func (p *keyPlan) takeRare(t *terms, of *inside.Call[Decision], key *touchedKey, now int64) {
+// shown since the key was touched. It returns what that has shown last: the next call may be for the same key, of which less than
+// there is would remain at an earlier time.
+func (p *keyPlan) takeRare(t *terms, of *inside.Call[Decision], key *touchedKey, now int64) int64 {
 	if of.N < 0 || p.of == nil || p.k.returns() {
 		*of.Decision = p.k.invalid()
-		return
+		return now
 	}
 	c := call{k: p.k, hash: key.hash, terms: t, now: now, spot: key.spot}
 	if c.isPlain(of.N) && p.of.takeTouched(&c, of.Key, of.N, of.Decision) != locked {
-		return
+		return c.now
 	}
 	rare := cell{call: c}
 	rare.now = p.k.now()
 	p.of.noted(&rare, of.Decision, of.Key, of.N, rare.tryAt(of.Decision, of.N, false))
+	if p.k.clock != nil {
+		return now // of another clock
+	}
+	return max(now, rare.now)
 }

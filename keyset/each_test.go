@@ -129,6 +129,26 @@ func TestEachRefusesAloneWhatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// TestEachSeesNewKeysOnce: the clock may be read again for a key that is new. The next call for it is not decided at an earlier
+// time, at which less would remain. The process clock runs meanwhile.
+func TestEachSeesNewKeysOnce(t *testing.T) {
+	const burst = 3
+	plan := ownPlan(t, weir.TokenBucket(every(time.Hour), burst))
+	var s keyset.Batch
+	var got [keyset.MostCharges]weir.Decision
+	for round := range 100 {
+		for i := range got {
+			s.Add(plan, fmt.Appendf(nil, "%d.%d", round, i/burst), 1, &got[i])
+		}
+		s.Take()
+		for i, d := range got {
+			if want := int64(burst - 1 - i%burst); !d.Allowed || d.Remaining != want {
+				t.Fatalf("call %d of round %d: %+v, want %d remaining", i, round, d, want)
+			}
+		}
+	}
+}
+
 // TestEachContention: batches of many callers take no more of any key than it has, while keys come, go, wait and are overridden.
 func TestEachContention(t *testing.T) {
 	const callers, keys, permits = 16, 50, 3000
