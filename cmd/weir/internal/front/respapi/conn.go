@@ -66,6 +66,7 @@ type conn struct {
 	proto    int
 	stranger bool // has not authenticated yet
 	ending   bool // nothing more is answered
+	held     bool // the transport, which waits for nothing else meanwhile: no command may wait
 	wrong    int  // passwords
 	mute     mute
 
@@ -87,7 +88,7 @@ type mute struct {
 
 // transport moves the bytes of a connection.
 type transport interface {
-	// receive waits for bytes and appends them to in, for which it takes work if there is none.
+	// receive waits for bytes and appends them to in, for which it takes work if there is none. It may have them answered, too.
 	receive(c *conn) error
 	// arrived is receive for what is there already. It returns how many bytes it was.
 	arrived(c *conn) (int, error)
@@ -182,7 +183,7 @@ func (c *conn) use() bool {
 }
 
 // answer returns all commands that are complete, and sends the replies unless more may have arrived than there was room for. It
-// is false if the connection is lost.
+// is false if the connection is lost. While the transport is held it stops at a command that may wait.
 func (c *conn) answer() bool {
 	if !c.use() {
 		return false
@@ -196,6 +197,9 @@ func (c *conn) answer() bool {
 			commands++
 			continue
 		}
+		if c.held && len(in) > 0 && in[0] != '*' { // to find a line changes it
+			break
+		}
 		args, n, err := c.parser.Next(in)
 		if err != nil {
 			c.decide()
@@ -207,11 +211,13 @@ func (c *conn) answer() bool {
 		if n == 0 {
 			break
 		}
-		read += n
 		if len(args) > 0 {
-			c.execute(args, in[:n], read < len(c.in))
+			if !c.execute(args, in[:n], n < len(in)) {
+				break
+			}
 			commands++
 		}
+		read += n
 		if c.w.Len() >= coalesced && !c.flush() {
 			return false
 		}
@@ -222,7 +228,7 @@ func (c *conn) answer() bool {
 		c.halfBy = time.Time{}
 		c.in = c.in[:copy(c.in, c.in[read:])]
 	}
-	if full && !c.ending {
+	if full && !c.ending && !c.held {
 		return c.grow()
 	}
 	return c.flush()
@@ -321,7 +327,7 @@ func (c *conn) linger() {
 // lost notes why a connection has ended before its time.
 func (c *conn) lost(err error) {
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, errLost):
 		return
 	case errors.Is(err, os.ErrDeadlineExceeded) && !c.s.conns.Ending():
 		c.s.timedOut.Add(1)
@@ -341,14 +347,6 @@ func (c *conn) readBy() time.Time {
 		}
 	}
 	return by
-}
-
-// startsWaiting settles until when bytes have to come if the client is waited for from now on. It is false if that is settled.
-func (c *conn) startsWaiting() bool {
-	if c.idle() {
-		return c.s.o.IdleTimeout > 0
-	}
-	return c.halfBy.IsZero()
 }
 
 // waitBy is until when bytes have to come if the client is waited for from now on.
@@ -380,8 +378,9 @@ func (c *conn) setReadDeadline(by time.Time) error {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// execute replies to one command, whose bytes are in, at once or in a batch with others if more has arrived.
-func (c *conn) execute(args [][]byte, in []byte, more bool) {
+// execute replies to one command, whose bytes are in, at once or in a batch with others if more has arrived. It is false if the
+// command may wait, and must not now.
+func (c *conn) execute(args [][]byte, in []byte, more bool) bool {
 	w := &c.w
 	cmd := c.last
 	if cmd == nil || !bytes.Equal(args[0], c.lastName[:c.lastSize]) {
@@ -390,19 +389,22 @@ func (c *conn) execute(args [][]byte, in []byte, more bool) {
 		}
 	}
 	if cmd != nil && cmd.plan != nil && (more || c.batch != nil) && c.gather(cmd, args, in) {
-		return
+		return true
+	}
+	if c.held && (cmd == nil || cmd.flags&fast == 0) {
+		return false
 	}
 	c.decide()
 	start := w.Len()
 	switch {
 	case c.stranger && (cmd == nil || cmd.flags&noAuth == 0):
 		if c.foreign(args[0]) {
-			return
+			return true
 		}
 		w.Error("NOAUTH Authentication required.")
 	case cmd == nil:
 		if c.foreign(args[0]) {
-			return
+			return true
 		}
 		unknown(w, args)
 	case !takes(cmd.arity, len(args)):
@@ -417,6 +419,7 @@ func (c *conn) execute(args [][]byte, in []byte, more bool) {
 	if c.mute.any {
 		c.muted(start)
 	}
+	return true
 }
 
 // muted forgets a reply that the client does not want.

@@ -10,3 +10,6 @@ func (s *Server) Idle() int {
 	}
 	return n
 }
+
+// Open is how many clients there are.
+func (s *Server) Open() int { return len(s.clients()) }

@@ -17,19 +17,23 @@ type socket struct {
 	raw   syscall.RawConn
 	armed time.Time // the deadline of reads
 
-	yields int8 // how often in a row it has let others go first, or minus how many reads it will not
-	pause  int8 // how many reads it did not after the last time that it was in vain
+	tells bool // the system tells whether a read has left nothing
+	empty bool // the last read has, and the client has sent nothing else that a wait would not be told of
+	wrote bool // since the last read
+
+	yielded bool // since the last read
+	yields  int8 // how often in a row it has let others go first, or minus how many reads it will not
+	pause   int8 // how many reads it did not after the last time that it was in vain
 
 	// What the functions below are given and what they return. They are made once, as each would be an allocation.
-	wait    bool // for the other side, or answer blocked
+	wait    bool // for the client to read, or answer blocked
 	blocked bool
-	waited  bool // a read has found nothing
 	n       int
 	err     error
 	out     []byte
 
-	readOnce  func(fd uintptr) bool
-	writeOnce func(fd uintptr) bool
+	exchangeOnce func(fd uintptr) bool
+	writeOnce    func(fd uintptr) bool
 }
 
 // openSocket makes a connection one of these. It is false if it is no socket.
@@ -43,35 +47,81 @@ func openSocket(c *conn) bool {
 		return false
 	}
 	s := &socket{c: c, raw: raw}
-	s.readOnce, s.writeOnce = s.tryRead, s.tryWrite
+	s.exchangeOnce, s.writeOnce = s.exchange, s.tryWrite
+	_ = raw.Control(func(fd uintptr) { s.tells = tellWhatIsLeft(fd) })
 	c.via = s
 	return true
 }
 
-// tryRead reads once, and reports whether it is done: otherwise it is called again when there is something to read.
-func (s *socket) tryRead(fd uintptr) bool {
+// exchange reads once, and mostly has answered what it has read when it returns. It returns false to be called again when there
+// is something to read.
+//
+// A wait ends at once if something has arrived since the wait before has ended or [syscall.RawConn.Read] was called. So it may
+// follow a read that has left nothing, without one more that finds nothing: what has arrived before that read, was read. Only of
+// an end of the connection the wait may have been told together with what was read. [tellWhatIsLeft] counts the end of what a
+// client sends as something that is left; after a connection was reset, no reply can be sent.
+func (s *socket) exchange(fd uintptr) bool {
+	c := s.c
+	s.read(fd)
+	if s.err == syscall.EAGAIN { //nolint:errorlint // it comes from the call itself
+		return !s.settle()
+	}
+	if s.err == nil && s.n == 0 {
+		s.err = io.EOF
+	}
+	if s.err != nil || !s.empty {
+		return true
+	}
+	c.held = true
+	ok := c.answer()
+	c.held = false
+	if !ok {
+		s.err = errLost
+		return true
+	}
+	if c.ending || !c.idle() || c.owes() || !s.wrote {
+		return true
+	}
+	s.yielded = s.yield(c)
+	return s.yielded || !s.settle()
+}
+
+// read reads once.
+func (s *socket) read(fd uintptr) {
 	c := s.c
 	c.begin()
 	for {
-		s.n, s.err = readNow(fd, c.in[len(c.in):cap(c.in)])
+		s.n, s.empty, s.err = readNow(fd, c.in[len(c.in):cap(c.in)])
 		if !errors.Is(s.err, syscall.EINTR) {
 			break
 		}
 	}
-	if s.err == nil {
-		s.blocked = false
-		c.in = c.in[:len(c.in)+s.n]
-		return true
+	s.empty, s.wrote = s.empty && s.tells, false
+	if s.err != nil {
+		s.n = 0
 	}
-	s.n = 0
-	if s.blocked = s.err == syscall.EAGAIN; !s.blocked { //nolint:errorlint // it comes from the call itself
-		return true
+	c.in = c.in[:len(c.in)+s.n]
+	if s.yielded {
+		s.yielded = false
+		s.yields, s.pause = s.learned()
 	}
-	s.err, s.waited = nil, true
-	if len(c.in) == 0 && c.w.Len() == 0 {
+}
+
+// settle gets the connection ready to wait. It is false if it cannot.
+func (s *socket) settle() bool {
+	c := s.c
+	s.err = nil
+	if c.owes() && !c.flush() {
+		s.err = errLost
+		return false
+	}
+	if c.idle() {
 		c.rest()
 	}
-	return !s.wait
+	if by := c.waitBy(); by != s.armed {
+		s.err = s.arm(by)
+	}
+	return s.err == nil
 }
 
 func (s *socket) tryWrite(fd uintptr) bool {
@@ -82,7 +132,7 @@ func (s *socket) tryWrite(fd uintptr) bool {
 		}
 	}
 	if s.err == nil {
-		s.blocked = false
+		s.blocked, s.wrote = false, true
 		return true
 	}
 	s.n = 0
@@ -99,23 +149,11 @@ func (s *socket) receive(c *conn) error {
 			return err
 		}
 	}
-	yielded := s.yield(c)
-	s.wait, s.waited = !c.startsWaiting() && !c.owes(), false
-	if err := s.raw.Read(s.readOnce); err != nil {
+	s.yielded = s.yielded || s.yield(c)
+	if err := s.raw.Read(s.exchangeOnce); err != nil {
 		return err
 	}
-	switch {
-	case !yielded:
-	case s.waited:
-		s.pause = min(2*s.pause+1, mostPause)
-		s.yields = -s.pause
-	default:
-		s.pause = 0
-	}
-	if s.blocked {
-		return s.waitFor(c)
-	}
-	return s.outcome()
+	return s.err
 }
 
 const (
@@ -145,29 +183,13 @@ func (s *socket) yield(c *conn) bool {
 	return true
 }
 
-// waitFor is receive when nothing has arrived.
-func (s *socket) waitFor(c *conn) error {
-	if c.owes() && !c.flush() {
-		return errFlushed
+// learned is how often it yields from now on, as a read after it has found something or has not.
+func (s *socket) learned() (yields, pause int8) {
+	if s.n > 0 {
+		return s.yields, 0
 	}
-	if by := c.waitBy(); by != s.armed {
-		if err := s.arm(by); err != nil {
-			return err
-		}
-	}
-	s.wait = true // flush has changed it
-	if err := s.raw.Read(s.readOnce); err != nil {
-		return err
-	}
-	return s.outcome()
-}
-
-// outcome is that of a read.
-func (s *socket) outcome() error {
-	if s.err == nil && s.n == 0 {
-		return io.EOF
-	}
-	return s.err
+	pause = min(2*s.pause+1, mostPause)
+	return -pause, pause
 }
 
 func (s *socket) arm(by time.Time) error {
@@ -176,10 +198,12 @@ func (s *socket) arm(by time.Time) error {
 }
 
 func (s *socket) arrived(*conn) (int, error) {
-	s.wait = false
 	// Unlike Read, Control does not mind that the deadline has passed.
-	if err := s.raw.Control(func(fd uintptr) { s.tryRead(fd) }); err != nil {
+	if err := s.raw.Control(s.read); err != nil {
 		return 0, err
+	}
+	if s.err == syscall.EAGAIN { //nolint:errorlint // it comes from the call itself
+		return 0, nil
 	}
 	return s.n, s.err
 }

@@ -42,8 +42,8 @@ func (c *conn) open() error {
 	return c.setReadDeadline(time.Time{})
 }
 
-// errFlushed says that replies could not be sent, which was noted.
-var errFlushed = errors.New("weir: replies could not be sent")
+// errLost says that the connection is lost, which was noted.
+var errLost = errors.New("weir: the connection is lost")
 
 // stream reads and writes a connection over TLS, or one that is no socket. To wait it needs one byte of its own.
 type stream struct {
@@ -53,7 +53,7 @@ type stream struct {
 
 func (s *stream) receive(c *conn) error {
 	if c.owes() && !c.flush() {
-		return errFlushed
+		return errLost
 	}
 	if by := c.waitBy(); by != s.armed {
 		s.armed = by
