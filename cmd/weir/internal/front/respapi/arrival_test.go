@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/respclient"
 )
 
 // session is commands of one client, and what they are answered with.
@@ -30,16 +30,16 @@ func (s *session) more() {
 		case 0:
 			s.sent, s.want = fmt.Appendf(s.sent, "ECHO \"a %s\"\r\n", text), fmt.Appendf(s.want, "$%d\r\na %s\r\n", 2+len(text), text)
 		case 1:
-			s.sent = resp.AppendCommand(s.sent, "NOTHING")
+			s.sent = respclient.AppendCommand(s.sent, "NOTHING")
 			s.want = append(s.want, "-ERR unknown command 'NOTHING', with args beginning with: \r\n"...)
 		case 2:
-			s.sent = resp.AppendCommand(s.sent, "CLIENT", "REPLY", "SKIP")
-			s.sent = resp.AppendCommand(s.sent, "WEIR.TAKE", "default", text, "1", "WAIT", "1")
+			s.sent = respclient.AppendCommand(s.sent, "CLIENT", "REPLY", "SKIP")
+			s.sent = respclient.AppendCommand(s.sent, "WEIR.TAKE", "default", text, "1", "WAIT", "1")
 		case 3:
-			s.sent = resp.AppendCommand(s.sent, "CLIENT", "REPLY", "SKIP")
-			s.sent = resp.AppendCommand(s.sent, "ECHO", text)
+			s.sent = respclient.AppendCommand(s.sent, "CLIENT", "REPLY", "SKIP")
+			s.sent = respclient.AppendCommand(s.sent, "ECHO", text)
 		default:
-			s.sent = resp.AppendCommand(s.sent, "ECHO", text)
+			s.sent = respclient.AppendCommand(s.sent, "ECHO", text)
 			s.want = fmt.Appendf(s.want, "$%d\r\n%s\r\n", len(text), text)
 		}
 	}
@@ -102,9 +102,9 @@ func talk(c net.Conn, s *session) error {
 
 // ends sends a last command, with which the stream ends, and expects that the server closes the connection.
 func ends(c net.Conn, muted bool) error {
-	last, want := resp.AppendCommand(nil, "PING"), "+PONG\r\n"
+	last, want := respclient.AppendCommand(nil, "PING"), "+PONG\r\n"
 	if muted {
-		last, want = append(resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), last...), ""
+		last, want = append(respclient.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), last...), ""
 	}
 	if _, err := c.Write(last); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -141,9 +141,9 @@ func TestEndsThatComeWithCommands(t *testing.T) {
 			all = append(all, c)
 			continue
 		}
-		commands := resp.AppendCommand(nil, "PING")
+		commands := respclient.AppendCommand(nil, "PING")
 		if i%4 == 2 {
-			commands = append(resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), commands...)
+			commands = append(respclient.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), commands...)
 		}
 		if _, err = c.Write(commands); err != nil {
 			t.Fatal(err)
