@@ -321,7 +321,7 @@ func (c *closures) textCall(e ast.Expr) stringOf {
 				if len(r.Query) > longestText {
 					return "", false
 				}
-				return queryParam(r.Query, name), true
+				return r.QueryValue(name), true
 			}
 		}
 	case operators.Conditional:

@@ -136,6 +136,8 @@ func (a *activation) Parent() cel.Activation { return nil } //nolint:ireturn // 
 // ResolveName is the value of a variable.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch v := variableNamed(name); {
+	case v.name == nameQuery:
+		return a.request.QueryInOrder(), true
 	case v.of != nil:
 		return v.of(a.request), true
 	case v.find != nil:

@@ -464,12 +464,13 @@ func (e *Engine) Denies(r *Request) *Rule {
 		return v.DeniedBy(0)
 	}
 	others := r.readings()
-	for i := range others {
+	for i := 0; i < len(others); i++ {
 		r.readAs(i+1, others)
 		w.found = s.index.Match(&r.seen, w.found[:0])
 		if v.gatherDenied(s, r, 0, nil) {
 			break
 		}
+		others = r.moreReadings(others, i+1)
 	}
 	r.readAs(0, nil)
 	return v.DeniedBy(0)
@@ -502,7 +503,7 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt b
 	if others == nil {
 		return exempt
 	}
-	for i := range others {
+	for i := 0; i < len(others); i++ {
 		if v.DeniedBy(int(w.request)) != nil {
 			break
 		}
@@ -511,6 +512,7 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt b
 		if !v.gatherReading(s, r, counting) {
 			exempt = false
 		}
+		others = r.moreReadings(others, i+1)
 	}
 	r.readAs(0, nil)
 	return exempt

@@ -3,6 +3,9 @@ package policy
 import (
 	"context"
 	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy/match"
@@ -29,7 +32,9 @@ type Request struct {
 	Query string
 	// Route is the name that the server itself has for what is asked for, such as the pattern of [net/http.ServeMux].
 	Route string
-	// Header has the fields of the header; nil is an empty one.
+	// Header has the fields of the header; nil is an empty one. Of a field that comes several times, as of a parameter of the
+	// query, some services read the first value and others the last: rules are asked about both, as about the ways to read a
+	// path.
 	Header match.Header
 	// Client is the address of the client, not of a proxy in between. The zero Addr is that of a client that is not known.
 	Client netip.Addr
@@ -49,9 +54,59 @@ type Request struct {
 	seen match.View // what conditions see of the request, for the reading of its path that rules are asked about
 }
 
-// HeaderValue is the first value of a field, and whether there is one. The name is in canonical form.
-func (r *Request) HeaderValue(name string) (string, bool) {
-	return match.FirstValue(r.Header, name)
+// HeaderValue is the first value of a field, and whether there is one. The name is in canonical form. While an [Engine] asks
+// about another way to read the request it is the last value.
+func (r *Request) HeaderValue(name string) (string, bool) { return r.seen.Value(r.Header, name) }
+
+// QueryValue is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
+// Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. While
+// an [Engine] asks about another way to read the request it is the last value.
+func (r *Request) QueryValue(name string) string {
+	value, err := url.QueryUnescape(r.sentQueryValue(name))
+	if err != nil {
+		return "" // it was looked at
+	}
+	return value
+}
+
+// QueryInOrder is the query for functions that look for the first value of a parameter. While an [Engine] asks about another way
+// to read the request its parameters are in the reverse order.
+func (r *Request) QueryInOrder() string {
+	const most = 64 // parameters that are compared
+	parameters := strings.Split(r.Query, "&")
+	if len(parameters) == 1 {
+		return r.Query
+	}
+	for i := 0; i < len(parameters) && !r.seen.Repeated; i++ {
+		name, _, _ := strings.Cut(parameters[i], "=")
+		r.seen.Repeated = i == most || slices.ContainsFunc(parameters[:i], func(before string) bool {
+			other, _, _ := strings.Cut(before, "=")
+			return before != parameters[i] && (other == name || strings.ContainsAny(other+name, "%+"))
+		})
+	}
+	if !r.seen.Last {
+		return r.Query
+	}
+	slices.Reverse(parameters)
+	return strings.Join(parameters, "&")
+}
+
+// sentQueryValue is QueryValue, still encoded.
+func (r *Request) sentQueryValue(name string) string {
+	var first, last string
+	found := false
+	for query := r.Query; query != ""; {
+		var parameter string
+		parameter, query, _ = strings.Cut(query, "&")
+		key, value, _ := strings.Cut(parameter, "=")
+		if parameter == "" || strings.IndexByte(parameter, ';') >= 0 || !decodesTo(key, name) || !isDecodable(value) {
+			continue
+		}
+		if last = value; !found {
+			first, found = value, true
+		}
+	}
+	return r.seen.OneOf(first, last)
 }
 
 // CleanPath is the path as rules see it, for conditions and texts: Path without empty and dot segments. While an [Engine] asks
@@ -85,13 +140,14 @@ type reading struct {
 	path  string
 	usual bool // the path is read as usual
 	sent  bool // the method and the host are read as they were sent
+	last  bool // of fields of the header and parameters of the query that come several times the last one counts
 }
 
 // readAs makes what rules see that of a reading. 0 is the usual one, and the others are those of readings, from 1 on. It forgets
 // all that was noted of an earlier request.
 func (r *Request) readAs(at int, others []reading) {
 	v := &r.seen // in place, as a View is large
-	*v = match.View{}
+	*v = match.View{Repeated: at > 0 && v.Repeated}
 	v.Protocol, v.Method, v.Host = r.Protocol, keytext.CleanMethod(r.Method), r.Host
 	v.Path, v.Route, v.Header, v.Client = r.Path, r.Route, r.Header, r.Client
 	if at == 0 {
@@ -102,6 +158,7 @@ func (r *Request) readAs(at int, others []reading) {
 			v.ReadHostAs(keytext.WholeHost(r.Host))
 		}
 	}
+	v.Last = others[at-1].last
 	if !others[at-1].usual {
 		v.ReadAs(others[at-1].path)
 	}
@@ -110,14 +167,37 @@ func (r *Request) readAs(at int, others []reading) {
 // readings returns the other ways to read the request, nil for one that all servers read alike, as far as rules have looked at
 // it.
 func (r *Request) readings() []reading {
-	if !r.isRespelled() {
-		return ofPaths(nil, r.seen.Readings(r.RawPath), false)
+	switch {
+	case r.seen.Repeated:
+		return r.allReadings()
+	case r.isRespelled():
+		return r.spelledReadings()
+	}
+	return ofPaths(nil, r.seen.Readings(r.RawPath), false)
+}
+
+// moreReadings returns what readings returns by now, with the same at its beginning, once rules have been asked about all others.
+func (r *Request) moreReadings(others []reading, asked int) []reading {
+	if asked < len(others) || !r.seen.Repeated || asked > 0 && others[asked-1].last {
+		return others
 	}
 	return r.allReadings()
 }
 
 // allReadings is readings, whatever rules have looked at. The first of them are the same.
 func (r *Request) allReadings() []reading {
+	all := r.spelledReadings()
+	spelled := len(all)
+	all = append(all, reading{usual: true, last: true})
+	for _, one := range all[:spelled] {
+		one.last = true
+		all = append(all, one)
+	}
+	return all
+}
+
+// spelledReadings are those of the path, the method and the host.
+func (r *Request) spelledReadings() []reading {
 	paths := keytext.Readings(r.Path, r.RawPath)
 	all := ofPaths(nil, paths, false)
 	if r.isRespelled() {

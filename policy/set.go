@@ -265,7 +265,8 @@ type Match struct {
 	Protocols []string
 }
 
-// HeaderMatch is a condition on a field of the header. Only the first value of a field counts.
+// HeaderMatch is a condition on a field of the header. The first value of a field counts, and the last one in another way to read
+// the request: see [Request.Header].
 type HeaderMatch struct {
 	// Name is the name of the field. Case does not matter. Required.
 	Name string

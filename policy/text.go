@@ -305,26 +305,12 @@ func (r *Request) putPathValue(name, value string) {
 	r.Path = r.seen.Path
 }
 
-// QueryText is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
-// Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. A long
-// value is bounded: see [JoinText].
+// QueryText is [Request.QueryValue]. A long value is bounded: see [JoinText].
 func QueryText(name string) Text {
 	put := func(r *Request, word string) { r.Query = url.QueryEscape(name) + "=" + url.QueryEscape(word) }
 	return &native{spelling: "queryParam(" + strconv.Quote(name) + ")", put: put, appendTo: func(b []byte, r *Request) []byte {
 		start := len(b)
-		for query := r.Query; query != ""; {
-			var parameter string
-			parameter, query, _ = strings.Cut(query, "&")
-			key, value, _ := strings.Cut(parameter, "=")
-			if parameter == "" || strings.IndexByte(parameter, ';') >= 0 || !decodesTo(key, name) {
-				continue
-			}
-			var ok bool
-			if b, ok = appendDecoded(b[:start], value); ok {
-				return keytext.Bound(b, start)
-			}
-		}
-		return b[:start]
+		return keytext.Bound(appendDecoded(b, r.sentQueryValue(name)), start)
 	}}
 }
 
@@ -340,15 +326,24 @@ func decodesTo(s, want string) bool {
 	return s == "" && want == ""
 }
 
-func appendDecoded(b []byte, s string) ([]byte, bool) {
-	for s != "" {
-		c, n, ok := decodeByte(s)
-		if !ok {
-			return b, false
+// isDecodable reports whether each percent sign has two hexadecimal digits.
+func isDecodable(s string) bool {
+	for i := strings.IndexByte(s, '%'); i >= 0; i = strings.IndexByte(s, '%') {
+		if _, _, ok := decodeByte(s[i:]); !ok {
+			return false
 		}
+		s = s[i+3:]
+	}
+	return true
+}
+
+// appendDecoded appends what is decodable.
+func appendDecoded(b []byte, s string) []byte {
+	for s != "" {
+		c, n, _ := decodeByte(s)
 		b, s = append(b, c), s[n:]
 	}
-	return b, true
+	return b
 }
 
 // decodeByte returns the byte that s begins with, and how many bytes of s stand for it.

@@ -26,6 +26,10 @@ type View struct {
 	Header Header
 	// Client is the address of the client. The zero Addr is that of a client that is not known.
 	Client netip.Addr
+	// Last is whether the last value of a field counts, and not the first.
+	Last bool
+	// Repeated is whether anything has looked at a field whose first and last value differ.
+	Repeated bool
 }
 
 // notes are what a View keeps for one condition after the other.
@@ -44,27 +48,42 @@ type Header interface {
 	Values(name string) []string
 }
 
-// FirstValue is the first value of a field, and whether there is one. The name is in canonical form. A nil Header is empty.
-func FirstValue(h Header, name string) (string, bool) {
+// Value is the value of a field that counts, and whether there is one. The name is in canonical form. A nil Header is empty.
+func (v *View) Value(h Header, name string) (string, bool) {
 	if h == nil {
 		return "", false
 	}
-	if values := h.Values(name); len(values) > 0 {
-		return values[0], true
-	}
-	return "", false
+	return v.valueOf(h.Values(name))
 }
 
-// field is FirstValue for a name that is known to be in canonical form, which Values of [http.Header] would make sure of for each
+func (v *View) valueOf(values []string) (string, bool) {
+	switch len(values) {
+	case 0:
+		return "", false
+	case 1:
+		return values[0], true
+	}
+	return v.OneOf(values[0], values[len(values)-1]), true
+}
+
+// OneOf returns which of the first and the last value of a field, or of what else comes several times, counts.
+func (v *View) OneOf(first, last string) string {
+	if first != last {
+		v.Repeated = true
+	}
+	if v.Last {
+		return last
+	}
+	return first
+}
+
+// field is Value for a name that is known to be in canonical form, which Values of [http.Header] would make sure of for each
 // request.
 func (v *View) field(name string) (string, bool) {
 	if h, ok := v.Header.(http.Header); ok {
-		if values := h[name]; len(values) > 0 {
-			return values[0], true
-		}
-		return "", false
+		return v.valueOf(h[name])
 	}
-	return FirstValue(v.Header, name)
+	return v.Value(v.Header, name)
 }
 
 // CleanPath is the path without empty and dot segments, or that of the reading.

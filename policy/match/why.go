@@ -41,7 +41,7 @@ func shownClient(a netip.Addr) string {
 
 func (c *Conditions) whyHeader(v *View) string {
 	for _, h := range c.headers {
-		value, present := FirstValue(v.Header, h.name)
+		value, present := v.field(h.name)
 		if h.matches(value, present) {
 			continue
 		}
