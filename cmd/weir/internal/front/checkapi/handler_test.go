@@ -283,6 +283,8 @@ func TestReady(t *testing.T) {
 		}
 		if r := send(front, "GET", "/readyz", "", ""); r.Code != c.ready || strings.Contains(r.Body.String(), "disk") {
 			t.Errorf("/readyz: %d %s, want %d", r.Code, r.Body, c.ready)
+		} else if want := "durable limits cannot be decided\n"; c.ready == 503 && r.Body.String() != want {
+			t.Errorf("/readyz: %q, want %q", r.Body, want)
 		}
 	}
 	front.Drain()

@@ -35,7 +35,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(w, "not in the cluster\n")
+	_, _ = io.WriteString(w, "durable limits cannot be decided\n")
 	return nil
 }
 
