@@ -78,12 +78,18 @@ var (
 )
 
 // isForwarding reports whether a field, whose name is canonical, tells about the client or the original request, and must be
-// dropped. With an underscore instead of a dash it is never from an honest proxy, but CGI and its kin read it as the same. Proxy
-// is no field of a request at all: CGI makes the variable HTTP_PROXY of it, which programs read as the address of a proxy.
+// dropped. With an underscore or a dot instead of a dash it is never from an honest proxy, but CGI and its kin read it as the
+// same: some make an underscore of all that is neither a letter nor a digit. Proxy is no field of a request at all: CGI makes the
+// variable HTTP_PROXY of it, which programs read as the address of a proxy.
 func isForwarding(name string, trusted bool) bool {
 	folded := name
-	if strings.IndexByte(name, '_') >= 0 {
-		folded = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	if strings.IndexFunc(name, isOdd) >= 0 {
+		folded = http.CanonicalHeaderKey(strings.Map(func(c rune) rune {
+			if isOdd(c) {
+				return '-'
+			}
+			return c
+		}, name))
 	} else if trusted {
 		return name == "Proxy"
 	}
@@ -96,4 +102,9 @@ func isForwarding(name string, trusted bool) bool {
 		}
 	}
 	return false
+}
+
+// isOdd reports whether c is what CGI may make an underscore of, as of a dash.
+func isOdd(c rune) bool {
+	return c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
 }
