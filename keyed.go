@@ -3,10 +3,10 @@ package weir
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"strings"
 
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/keyhash"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
 )
@@ -104,22 +104,20 @@ const (
 	mostNames    = 1 << 16
 )
 
-// keySeeds are those of all limiters of the process, so that a key has the same ID in several limits of which it is one key.
-var keySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
 func (*keys[K]) hash(key K) table.Hash {
 	if s, ok := any(key).(string); ok {
 		return hashOf(s)
 	}
 	if key != key { //nolint:gocritic // NaN, which maphash makes another key each time
-		return table.NewHash(maphash.String(keySeeds[0], "NaN"), maphash.String(keySeeds[1], "NaN"))
+		return hashOf("NaN")
 	}
-	return table.NewHash(maphash.Comparable(keySeeds[0], key), maphash.Comparable(keySeeds[1], key))
+	return table.NewHash(keyhash.Comparable(key))
 }
 
-// hashOf is the hash of a key that is a string.
+// hashOf is the hash of a key that is a string. It is the same in all limiters of the process, so that a key has the same ID in
+// several limits of which it is one key.
 func hashOf(key string) table.Hash {
-	return table.NewHash(maphash.String(keySeeds[0], key), maphash.String(keySeeds[1], key))
+	return table.NewHash(keyhash.String(key))
 }
 
 // choose returns the limit that is chosen for a key, or a zero Limit for that of the options. A limiter that is closed does not

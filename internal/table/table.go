@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/internal/prefetch"
 )
 
-// Hash is the identity of a key: 112 bits of two seeded hashes. Keys themselves are not kept.
+// Hash is the identity of a key: 112 bits of its seeded hash. Keys themselves are not kept.
 //
 // Two different keys share a state only if all 112 bits agree. For n keys the chance that any two do is below n^2 /
 // 2^113: 1 in 10^20 for 10 million keys, 1 in 10^16 for a billion. The seeds are random and never leave the process, so
@@ -21,7 +21,7 @@ type Hash struct {
 	b uint64 // the lower 48 bits
 }
 
-// NewHash makes an identity of two independent hashes of a key.
+// NewHash makes an identity of two independent hashes of a key, or of the halves of one.
 func NewHash(a, b uint64) Hash {
 	if a == 0 {
 		a = 1 // 0 marks an empty slot
