@@ -15,9 +15,9 @@ import (
 // LockAndGet has four outcomes; do not mix them up: absent (nil, nil), present (the bytes, nil), locked by another ([ErrLocked]),
 // and failed (any other error).
 //
-// The context of a call ends with that of the request, or when [LockedOptions.Wait] is over. Let connections be made outside it, by
-// a pool: otherwise requests that give up leave connections half made, and a place that was out does not come back while requests
-// begin others.
+// The context of a call ends with that of the request, or when [LockedOptions.Wait] is over. Let connections be made outside it,
+// by a pool: otherwise requests that give up leave connections half made, and a place that was out does not come back while
+// requests begin others.
 type Locks interface {
 	// LockAndGet locks the key for owner, until lease has passed or it is unlocked, and returns its bytes. A lock whose lease has
 	// passed belongs to the next owner that locks it.

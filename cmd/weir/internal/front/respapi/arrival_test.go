@@ -148,7 +148,7 @@ func TestEndsThatComeWithCommands(t *testing.T) {
 		if _, err = c.Write(commands); err != nil {
 			t.Fatal(err)
 		}
-		if err = c.(*net.TCPConn).SetLinger(0); err != nil { // a reset
+		if err = c.(*net.TCPConn).SetLinger(0); err != nil { //nolint:forcetypeassert // a reset
 			t.Fatal(err)
 		}
 		_ = c.Close()

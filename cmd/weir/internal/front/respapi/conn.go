@@ -382,12 +382,7 @@ var longAgo = time.Unix(1, 0)
 // command may wait, and must not now.
 func (c *conn) execute(args [][]byte, in []byte, more bool) bool {
 	w := &c.w
-	cmd := c.last
-	if cmd == nil || !bytes.Equal(args[0], c.lastName[:c.lastSize]) {
-		if cmd = c.s.commands.find(args[0]); cmd != nil {
-			c.last, c.lastSize = cmd, copy(c.lastName[:], args[0])
-		}
-	}
+	cmd := c.command(args[0])
 	if cmd != nil && cmd.plan != nil && (more || c.batch != nil) && c.gather(cmd, args, in) {
 		return true
 	}
@@ -420,6 +415,17 @@ func (c *conn) execute(args [][]byte, in []byte, more bool) bool {
 		c.muted(start)
 	}
 	return true
+}
+
+// command returns the command of a name, or nil. It looks first whether it is the one before.
+func (c *conn) command(name []byte) *command {
+	cmd := c.last
+	if cmd == nil || !bytes.Equal(name, c.lastName[:c.lastSize]) {
+		if cmd = c.s.commands.find(name); cmd != nil {
+			c.last, c.lastSize = cmd, copy(c.lastName[:], name)
+		}
+	}
+	return cmd
 }
 
 // muted forgets a reply that the client does not want.
