@@ -2,5 +2,5 @@
 
 package table
 
-// askForLarge does nothing where the system gives large pages unasked, or none.
+// askForLarge does nothing where the system has no large pages, or decides about them by itself.
 func askForLarge([]uint64) {}

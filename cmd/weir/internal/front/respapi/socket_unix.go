@@ -17,7 +17,7 @@ type socket struct {
 	raw   syscall.RawConn
 	armed time.Time // the deadline of reads
 
-	tells bool // the system tells whether a read has left nothing
+	tells bool // the system reports whether a read has left nothing
 	empty bool // the last read has, and the client has sent nothing else that a wait would not be told of
 	wrote bool // since the last read
 
