@@ -180,7 +180,6 @@ func (t *Table) segment(depth uint8, size int) *segment {
 	for i := range g.dues {
 		g.dues[i] = NotByItself
 	}
-	askForLarge(g.slots)
 	return g
 }
 
