@@ -142,6 +142,7 @@ func run(ctx context.Context, all []section, set Settings, match *regexp.Regexp,
 		err := s.measure(ctx, set, &r)
 		switch {
 		case ctx.Err() != nil:
+			r.Whole = false
 			return r, errors.Join(append(failed, ctx.Err())...)
 		case err != nil:
 			failed = append(failed, fmt.Errorf("bench: %s: %w", s.name, err))

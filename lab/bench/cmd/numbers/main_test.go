@@ -88,11 +88,34 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// interrupter is standard error that interrupts the run when a text is written to it.
+type interrupter struct {
+	bytes.Buffer
+	at     string
+	cancel context.CancelFunc
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(i.at)) {
+		i.cancel()
+	}
+	return i.Buffer.Write(p)
+}
+
+// TestInterrupt ends a run in its second row: the first is printed, and no document is written.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var out, errs bytes.Buffer
-	if code := run(ctx, append(fast, "--rows", "^refuse$"), &out, &errs); code != exitFailed || out.Len() > 0 {
+	document := filepath.Join(t.TempDir(), "benchmarks.md")
+	errs := &interrupter{at: "measuring TryAcquire\n", cancel: cancel}
+	var out bytes.Buffer
+	code := run(ctx, append(fast, "--rows", "^(refuse|TryAcquire)$", "--out", document), &out, errs)
+	if code != exitFailed || !strings.Contains(out.String(), "refuse") || !strings.Contains(errs.String(), "canceled") {
 		t.Errorf("exit code %d\n%s\n%s", code, out.String(), errs.String())
+	}
+	if strings.Contains(out.String(), "TryAcquire") {
+		t.Errorf("a row that was not measured is printed:\n%s", out.String())
+	}
+	if _, err := os.Stat(document); !os.IsNotExist(err) {
+		t.Errorf("a document was written of a part: %v", err)
 	}
 }
