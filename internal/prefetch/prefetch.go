@@ -11,9 +11,3 @@ import "unsafe"
 //
 //go:noescape
 func Lines(first unsafe.Pointer)
-
-// Own is Lines of one line that is written next. If another processor has written it last, it is taken from there at once, and
-// not shared first and taken when it is written.
-//
-//go:noescape
-func Own(line unsafe.Pointer)

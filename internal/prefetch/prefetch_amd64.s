@@ -6,9 +6,3 @@ TEXT ·Lines(SB), NOSPLIT, $0-8
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
 	RET
-
-// func Own(line unsafe.Pointer)
-TEXT ·Own(SB), NOSPLIT, $0-8
-	MOVQ line+0(FP), AX
-	BYTE $0x0F; BYTE $0x0D; BYTE $0x08 // PREFETCHW (AX), which the assembler does not know
-	RET

@@ -6,9 +6,3 @@ TEXT ·Lines(SB), NOSPLIT, $0-8
 	PRFM (R0), PLDL1KEEP
 	PRFM 64(R0), PLDL1KEEP
 	RET
-
-// func Own(line unsafe.Pointer)
-TEXT ·Own(SB), NOSPLIT, $0-8
-	MOVD line+0(FP), R0
-	PRFM (R0), PSTL1KEEP
-	RET

@@ -245,7 +245,6 @@ type Spot struct {
 // them first: then the memory answers for all at once, and not for one after the other.
 func (t *Table) Touch(h Hash) Spot {
 	s := &t.shards[h.a&t.mask]
-	prefetch.Own(unsafe.Pointer(s))  //nolint:gosec // nothing is read through it
 	version := s.lock.version.Load() // first: if it is the same later, so is the rest
 	g := s.dir.Load().of(h.a)
 	home := g.home(h.b)
