@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/heap"
 	"github.com/weirhq/weir/internal/queue"
 	"github.com/weirhq/weir/store"
 )
@@ -43,7 +44,7 @@ type bucket struct {
 	early     []*waiter    // those that came while the record was being read
 	queue     queue.Queue[*waiter]
 	writing   queue.Queue[*waiter] // whose permits are taken but not durable
-	deadlines deadlines
+	deadlines heap.Heap[*waiter]
 	timer     *time.Timer
 	timerAt   time.Time
 	retryAt   time.Time   // nothing is granted before, after a write has failed
@@ -105,7 +106,7 @@ func (b *bucket) enter(w *waiter) {
 	case !b.known:
 		w.stage = stageLoading
 		b.early = append(b.early, w)
-		b.deadlines.add(w)
+		b.deadlines.Push(w)
 		if !b.loading {
 			b.loading = true
 			b.owner.load(b)
@@ -121,7 +122,7 @@ func (b *bucket) enter(w *waiter) {
 
 // begin decides on a charge whose record has been read, or lets it wait.
 func (b *bucket) begin(w *waiter, after *answers) {
-	b.deadlines.remove(w)
+	b.dropDeadline(w)
 	if !w.loads {
 		b.admit(w, after)
 		return
@@ -154,10 +155,10 @@ func (b *bucket) loaded(state *store.Record, revision, ahead int64, err error) {
 		}
 		switch {
 		case b.ended != 0:
-			b.deadlines.remove(w)
+			b.dropDeadline(w)
 			b.refuse(w, b.ended, algo.Result{}, &after)
 		case err != nil:
-			b.deadlines.remove(w)
+			b.dropDeadline(w)
 			w.fail(err)
 			after.add(w)
 		default:
@@ -230,7 +231,7 @@ func (b *bucket) paused(now time.Time) bool {
 func (b *bucket) join(w *waiter) {
 	w.stage = stageQueued
 	w.line(&b.queue)
-	b.deadlines.add(w)
+	b.deadlines.Push(w)
 }
 
 // advance brings the state to now and to a limit.
@@ -276,7 +277,7 @@ func (b *bucket) until(expires int64, expiry time.Duration) int64 {
 // pass decides a waiter that was served in memory as soon as that is durable.
 func (b *bucket) pass(w *waiter, after *answers) {
 	n := w.charge.N
-	b.deadlines.remove(w)
+	b.dropDeadline(w)
 	if n == 0 && !w.must {
 		after.add(w)
 		return
@@ -288,7 +289,7 @@ func (b *bucket) pass(w *waiter, after *answers) {
 	}
 	w.stage = stageWriting
 	w.line(&b.writing)
-	b.deadlines.add(w)
+	b.deadlines.Push(w)
 	b.ask()
 }
 
@@ -447,9 +448,16 @@ func (b *bucket) expire(now time.Time, after *answers) {
 	}
 }
 
+// dropDeadline has a waiter, if it has a deadline, not be withdrawn at it.
+func (b *bucket) dropDeadline(w *waiter) {
+	if w.place >= 0 {
+		b.deadlines.Remove(w.place)
+	}
+}
+
 // withdraw ends a waiter that has no result yet, and takes nothing for it.
 func (b *bucket) withdraw(w *waiter, why weir.Reason, after *answers) {
-	b.deadlines.remove(w)
+	b.dropDeadline(w)
 	var result algo.Result
 	switch w.stage {
 	case stageQueued:

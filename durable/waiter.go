@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -24,7 +23,7 @@ type waiter struct {
 	counts  *counts       // where its outcome is counted, if it is
 	done    func(*waiter) // is called once, when it has been decided
 	at      time.Time     // its deadline
-	place   int           // in the heap of deadlines, -1 if it is not there
+	place   int           // among the deadlines, -1 if it is not there
 	stage   stage
 	queued  queue.Waiter[*waiter] // for permits, and then for a record
 
@@ -104,37 +103,11 @@ const (
 	stageAnswered
 )
 
-// deadlines is a heap of waiters.
-type deadlines []*waiter
+// Before implements [heap.Item]: the one whose deadline is earlier comes first.
+func (w *waiter) Before(other *waiter) bool { return w.at.Before(other.at) }
 
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d deadlines) Swap(i, j int)      { d[i], d[j] = d[j], d[i]; d[i].place, d[j].place = i, j }
-
-// Push implements [heap.Interface].
-func (d *deadlines) Push(x any) {
-	w := x.(*waiter) //nolint:errcheck,forcetypeassert // nothing else is pushed
-	w.place = len(*d)
-	*d = append(*d, w)
-}
-
-// Pop implements [heap.Interface].
-func (d *deadlines) Pop() any {
-	last := len(*d) - 1
-	w := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	w.place = -1
-	return w
-}
-
-func (d *deadlines) add(w *waiter) { heap.Push(d, w) }
-
-func (d *deadlines) remove(w *waiter) {
-	if w.place >= 0 {
-		heap.Remove(d, w.place)
-	}
-}
+// Placed implements [heap.Item].
+func (w *waiter) Placed(at int) { w.place = at }
 
 // line puts a waiter at the end of a queue.
 func (w *waiter) line(q *queue.Queue[*waiter]) {

@@ -274,7 +274,7 @@ func (b *bucket) wrote(revision int64, err error) {
 		b.retryAt = time.Now().Add(retryPause)
 		for b.writing.Len() > 0 {
 			w := b.writing.Newest().Value
-			b.deadlines.remove(w)
+			b.dropDeadline(w)
 			b.writing.Remove(&w.queued)
 			b.undo(w)
 			w.fail(b.failure)
@@ -316,7 +316,7 @@ func (b *bucket) confirm(after *answers) {
 			b.covered -= n
 		}
 		b.writing.Remove(&w.queued)
-		b.deadlines.remove(w)
+		b.dropDeadline(w)
 		b.granted += w.charge.N
 		after.add(w)
 	}

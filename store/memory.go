@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/heap"
 )
 
 // MemoryOptions configure a [Memory].
@@ -40,10 +41,10 @@ type Memory struct {
 	lock    sync.Mutex
 	closed  bool
 	keys    map[memoryKey]*memoryEntry
-	queue   []*memoryEntry // a heap by due
-	last    int64          // what the clock showed last
-	ahead   int64          // how far the time of the store is ahead of it
-	spare   record         // for what is asked of keys that are not kept
+	queue   heap.Heap[*memoryEntry]
+	last    int64  // what the clock showed last
+	ahead   int64  // how far the time of the store is ahead of it
+	spare   record // for what is asked of keys that are not kept
 	found   []*memoryEntry
 	cleared []uint64
 }
@@ -58,6 +59,12 @@ type memoryEntry struct {
 	due  int64 // the entry is not fresh before; it may be later
 	slot int   // its place in the queue
 }
+
+// Before implements [heap.Item]: the one that may be fresh first comes first.
+func (e *memoryEntry) Before(other *memoryEntry) bool { return e.due < other.due }
+
+// Placed implements [heap.Item].
+func (e *memoryEntry) Placed(at int) { e.slot = at }
 
 var _ Home = (*Memory)(nil)
 
@@ -481,9 +488,7 @@ func (m *Memory) Close() error {
 func (m *Memory) add(c *Charge, t *terms, now int64) *memoryEntry {
 	e := &memoryEntry{record: *newRecord(t, now), key: memoryKey{strings.Clone(c.Policy), strings.Clone(c.Key)}, due: now}
 	m.keys[e.key] = e
-	e.slot = len(m.queue)
-	m.queue = append(m.queue, e)
-	m.up(e.slot)
+	m.queue.Push(e)
 	return e
 }
 
@@ -492,23 +497,14 @@ func (m *Memory) add(c *Charge, t *terms, now int64) *memoryEntry {
 func (m *Memory) due(e *memoryEntry) {
 	if at := e.freshAt(); e.due <= e.at || at < e.due {
 		e.due = at
-		m.down(e.slot)
-		m.up(e.slot)
+		m.queue.Fix(e.slot)
 	}
 }
 
 // forget drops an entry.
 func (m *Memory) forget(e *memoryEntry) {
 	delete(m.keys, e.key)
-	last := len(m.queue) - 1
-	at := e.slot
-	m.queue[at] = m.queue[last]
-	m.queue[at].slot = at
-	m.queue[last] = nil
-	if m.queue = m.queue[:last]; at < last {
-		m.down(at)
-		m.up(at)
-	}
+	m.queue.Remove(e.slot)
 }
 
 // reclaim forgets fresh entries: two, or as many as are needed to keep no more than most.
@@ -521,38 +517,6 @@ func (m *Memory) reclaim(now int64, most int) {
 			continue
 		}
 		e.due = max(e.freshAt(), now+1)
-		m.down(0)
+		m.queue.Fix(0)
 	}
-}
-
-func (m *Memory) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if m.queue[parent].due <= m.queue[i].due {
-			return
-		}
-		m.swap(i, parent)
-		i = parent
-	}
-}
-
-func (m *Memory) down(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(m.queue); child++ {
-			if m.queue[child].due < m.queue[least].due {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		m.swap(i, least)
-		i = least
-	}
-}
-
-func (m *Memory) swap(i, j int) {
-	m.queue[i], m.queue[j] = m.queue[j], m.queue[i]
-	m.queue[i].slot, m.queue[j].slot = i, j
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/heap"
 )
 
 const (
@@ -75,7 +76,7 @@ type nearShard[K any] struct {
 	keys    map[uint64]*nearKey[K] // by hash; those of equal hashes form a chain
 	ring    []*nearKey[K]          // all keys
 	hand    int                    // where in the ring the next look is
-	queue   nearQueue[K]
+	queue   heap.Heap[nearLook[K]]
 
 	_ [64]byte // neighbors do not share a cache line
 }
@@ -375,35 +376,11 @@ type nearLook[K any] struct {
 	key *nearKey[K]
 }
 
-// nearQueue is a heap of looks by time.
-type nearQueue[K any] []nearLook[K]
+// Before implements [heap.Item]: the earlier look comes first.
+func (l nearLook[K]) Before(other nearLook[K]) bool { return l.at < other.at }
 
-func (q *nearQueue[K]) push(look nearLook[K]) {
-	*q = append(*q, look)
-	for at, h := len(*q)-1, *q; at > 0 && h[at].at < h[(at-1)/2].at; at = (at - 1) / 2 {
-		h[at], h[(at-1)/2] = h[(at-1)/2], h[at]
-	}
-}
-
-// pop takes the earliest look out of the queue, which must not be empty.
-func (q *nearQueue[K]) pop() nearLook[K] {
-	h := *q
-	first, last := h[0], len(h)-1
-	h[0], h[last] = h[last], nearLook[K]{}
-	h = h[:last]
-	*q = h
-	for at := 0; ; {
-		next := 2*at + 1
-		if next+1 < len(h) && h[next+1].at < h[next].at {
-			next++
-		}
-		if next >= len(h) || h[at].at <= h[next].at {
-			return first
-		}
-		h[at], h[next] = h[next], h[at]
-		at = next
-	}
-}
+// Placed implements [heap.Item].
+func (nearLook[K]) Placed(int) {}
 
 // watch has the sweeper look at a key at a time, unless it does so earlier. Its shard must be locked.
 func (n *near[K]) watch(k *nearKey[K], at int64) {
@@ -411,7 +388,7 @@ func (n *near[K]) watch(k *nearKey[K], at int64) {
 		return
 	}
 	k.due = at
-	n.shard(k.hash).queue.push(nearLook[K]{at, k})
+	n.shard(k.hash).queue.Push(nearLook[K]{at, k})
 	if at < n.next.Load() {
 		n.hurry()
 	}
@@ -428,7 +405,7 @@ func (n *near[K]) hurry() {
 // pop takes a key out of the queue of a shard that is due, or returns nil. The shard must be locked.
 func (n *near[K]) pop(s *nearShard[K], now int64) *K {
 	for len(s.queue) > 0 && s.queue[0].at <= now {
-		look := s.queue.pop()
+		look := s.queue.Pop()
 		if look.at == look.key.due { // otherwise it was looked at earlier
 			look.key.due = never
 			n.withdraw(look.key)

@@ -1,12 +1,12 @@
 package adaptive
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/heap"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/overload"
 )
@@ -58,19 +58,11 @@ type request struct {
 	finished time.Duration // if a worker has it
 }
 
-// workers are requests in order of when they will be finished.
-type workers []*request
+// Before implements [heap.Item]: what will be finished first comes first.
+func (r *request) Before(other *request) bool { return r.finished < other.finished }
 
-func (w workers) Len() int           { return len(w) }
-func (w workers) Less(i, j int) bool { return w[i].finished < w[j].finished }
-func (w workers) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
-func (w *workers) Push(x any)        { *w = append(*w, x.(*request)) } //nolint:errcheck,forcetypeassert // only requests
-func (w *workers) Pop() any {
-	last := len(*w) - 1
-	r := (*w)[last]
-	*w = (*w)[:last]
-	return r
-}
+// Placed implements [heap.Item].
+func (*request) Placed(int) {}
 
 // simulation is one run.
 type simulation struct {
@@ -79,8 +71,8 @@ type simulation struct {
 	clock    *manualclock.Clock
 	random   *rand.Rand
 	now      time.Duration
-	working  workers
-	waiting  []*request // from first on
+	working  heap.Heap[*request] // by when they will be finished
+	waiting  []*request          // from first on
 	first    int
 	course   *Course
 }
@@ -116,7 +108,7 @@ func (s *simulation) run() {
 		s.clock.Set(int64(next))
 		switch {
 		case len(s.working) > 0 && s.working[0].finished == next:
-			s.finish(heap.Pop(&s.working).(*request)) //nolint:errcheck,forcetypeassert // as above
+			s.finish(s.working.Pop())
 		case arrival == next && next < s.scenario.End:
 			s.arrive()
 			arrival = s.nextArrival()
@@ -179,7 +171,7 @@ func (s *simulation) employ() {
 		s.waiting[s.first] = nil
 		s.first++
 		r.finished = s.now + max(time.Duration(r.work*slower*float64(s.scenario.Service)), 1)
-		heap.Push(&s.working, r)
+		s.working.Push(r)
 	}
 	if s.first > 1<<16 {
 		s.waiting = append([]*request(nil), s.waiting[s.first:]...)

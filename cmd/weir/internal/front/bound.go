@@ -1,7 +1,6 @@
 package front
 
 import (
-	"container/heap"
 	"container/list"
 	"log/slog"
 	"math"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirhq/weir/internal/heap"
 )
 
 // Bounded bounds how many connections a server has open at a time. When there are as many and one more comes, one that is not in
@@ -125,7 +126,7 @@ func (b *Bounded) seat(s *Seat, network netip.Prefix, now int64) {
 	if network.IsValid() {
 		of := b.owners[network]
 		if of == nil {
-			of = &owner{network: network, waiting: waiting{idle: idle{of: 1}}}
+			of = &owner{network: network}
 			b.owners[network] = of
 		}
 		of.open++
@@ -277,9 +278,9 @@ func (s *Seat) wait() {
 	}
 	s.parked.Store(false)
 	s.key = s.since.Load()
-	for _, in := range s.waiting() {
+	for i, in := range s.waiting() {
 		if in != nil {
-			heap.Push(&in.idle, s)
+			in.idle.Push(idle{s, i})
 		}
 	}
 }
@@ -288,7 +289,7 @@ func (s *Seat) wait() {
 func (s *Seat) park() {
 	for i, in := range s.waiting() {
 		if in != nil {
-			heap.Remove(&in.idle, s.place[i])
+			in.idle.Remove(s.place[i])
 		}
 	}
 	s.parked.Store(true)
@@ -304,7 +305,7 @@ func (s *Seat) moved() bool {
 	s.key = since
 	for i, in := range s.waiting() {
 		if in != nil {
-			heap.Fix(&in.idle, s.place[i])
+			in.idle.Fix(s.place[i])
 		}
 	}
 	return true
@@ -327,7 +328,7 @@ func (s *Seat) leave() {
 			in.fresh.Remove(s.first[i])
 			s.first[i] = nil
 		case s.place[i] >= 0:
-			heap.Remove(&in.idle, s.place[i])
+			in.idle.Remove(s.place[i])
 		}
 	}
 	if of := s.owner; of != nil {
@@ -348,7 +349,7 @@ func (s *Seat) waiting() [2]*waiting {
 // waiting are connections that are not in use.
 type waiting struct {
 	fresh list.List // of those on which nothing was asked yet, the one that has waited longest in front
-	idle  idle
+	idle  heap.Heap[idle]
 }
 
 // longest is the connection that makes room, which cannot be used any more: one on which something could have been asked in the
@@ -358,8 +359,8 @@ func (w *waiting) longest(now int64) *Seat {
 	if s := w.freshBefore(now - int64(patience)); s != nil {
 		return s
 	}
-	for len(w.idle.seats) > 0 {
-		switch s := w.idle.seats[0]; {
+	for len(w.idle) > 0 {
+		switch s := w.idle[0].Seat; {
 		case s.uses.Load() > 0:
 			s.park()
 		case !s.moved() && s.claim():
@@ -387,40 +388,18 @@ func (w *waiting) freshBefore(until int64) *Seat {
 	}
 }
 
-// idle are connections by the times since when they are idle, as far as that was seen: they may be in use again, or have been.
+// idle is a connection by the time since when it is idle, as far as that was seen: it may be in use again, or have been.
 type idle struct {
-	of    int // the index of a place
-	seats []*Seat
+	*Seat
+
+	of int // the index of its place
 }
 
-// Len implements heap.Interface, as the methods below do.
-func (h *idle) Len() int { return len(h.seats) }
+// Before implements [heap.Item]: the one that is idle for longer comes first.
+func (i idle) Before(other idle) bool { return i.key < other.key }
 
-// Less tells which one is idle for longer.
-func (h *idle) Less(i, j int) bool { return h.seats[i].key < h.seats[j].key }
-
-// Swap swaps two of them.
-func (h *idle) Swap(i, j int) {
-	h.seats[i], h.seats[j] = h.seats[j], h.seats[i]
-	h.seats[i].place[h.of], h.seats[j].place[h.of] = i, j
-}
-
-// Push adds one behind the others.
-func (h *idle) Push(x any) {
-	s, _ := x.(*Seat)
-	s.place[h.of] = len(h.seats)
-	h.seats = append(h.seats, s)
-}
-
-// Pop takes the last one.
-func (h *idle) Pop() any {
-	last := len(h.seats) - 1
-	s := h.seats[last]
-	h.seats[last] = nil
-	h.seats = h.seats[:last]
-	s.place[h.of] = -1
-	return s
-}
+// Placed implements [heap.Item].
+func (i idle) Placed(at int) { i.place[i.of] = at }
 
 // now is the time of b, in nanoseconds.
 func (b *Bounded) now() int64 { return int64(time.Since(b.begun)) }

@@ -1,7 +1,6 @@
 package holds
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
@@ -34,8 +33,7 @@ func (h *Holds) sweep() {
 	now := time.Now()
 	var expired []*hold
 	for len(h.due) > 0 && !h.due[0].expires.After(now) {
-		first := h.due[0]
-		heap.Pop(&h.due)
+		first := h.due.Pop()
 		delete(h.byID, first.id)
 		expired = append(expired, first)
 	}
@@ -70,30 +68,3 @@ func (h *Holds) cancelAll(all []*hold) {
 
 // few is how many are canceled one after the other.
 const few = 8
-
-// dueOrder is a heap of holds: that which expires first is the first.
-type dueOrder []*hold
-
-func (d dueOrder) Len() int           { return len(d) }
-func (d dueOrder) Less(i, j int) bool { return d[i].expires.Before(d[j].expires) }
-
-func (d dueOrder) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
-
-// Push implements [heap.Interface].
-func (d *dueOrder) Push(x any) {
-	kept := x.(*hold) //nolint:errcheck,forcetypeassert // there is nothing else
-	kept.place = len(*d)
-	*d = append(*d, kept)
-}
-
-// Pop implements [heap.Interface].
-func (d *dueOrder) Pop() any {
-	last := len(*d) - 1
-	kept := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return kept
-}

@@ -3,7 +3,6 @@
 package holds
 
 import (
-	"container/heap"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/internal/heap"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -54,7 +54,7 @@ type Holds struct {
 	mu       sync.Mutex
 	byID     map[string]*hold
 	callers  map[netip.Prefix]int // how many of count each has
-	due      dueOrder
+	due      heap.Heap[*hold]
 	count    int // that are open, or being settled
 	closed   bool
 	timer    *time.Timer // fires no later than the first one in due expires, unless sweep is at work; nil until there was one
@@ -70,6 +70,12 @@ type hold struct {
 	caller  netip.Prefix
 	place   int // in due
 }
+
+// Before implements [heap.Item]: what expires first comes first.
+func (h *hold) Before(other *hold) bool { return h.expires.Before(other.expires) }
+
+// Placed implements [heap.Item].
+func (h *hold) Placed(at int) { h.place = at }
 
 // New returns holds without reservations. They must be closed.
 func New(o Options) *Holds {
@@ -134,7 +140,7 @@ func (h *Holds) add(kept *hold) error {
 	h.count++
 	h.callers[kept.caller]++
 	h.byID[kept.id] = kept
-	heap.Push(&h.due, kept)
+	h.due.Push(kept)
 	if h.due[0] == kept {
 		h.arm()
 	}
@@ -188,7 +194,7 @@ func (h *Holds) settle(id string, how func(*policy.Verdict)) error {
 		return ErrUnknown
 	}
 	delete(h.byID, id)
-	heap.Remove(&h.due, kept.place)
+	h.due.Remove(kept.place)
 	h.mu.Unlock()
 	h.end(kept, how)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
+	"github.com/weirhq/weir/internal/heap"
 )
 
 // checkEvery is how many records are read between two looks at the context and the progress.
@@ -89,7 +90,7 @@ type order struct {
 	bytes int // of the keys
 	line  []held
 	head  int // the first in line
-	heap  []held
+	heap  heap.Heap[held]
 	keys  [][]byte // of the requests held back, by slot
 	free  []int32  // slots
 }
@@ -101,12 +102,13 @@ type held struct {
 	slot int32
 }
 
-// arity is that of the heap: four children lie in two cache lines.
-const arity = 4
-
-func (h held) before(other held) bool {
+// Before implements [heap.Item].
+func (h held) Before(other held) bool {
 	return h.at < other.at || h.at == other.at && h.read < other.read
 }
+
+// Placed implements [heap.Item].
+func (held) Placed(int) {}
 
 // mostBytes bounds the keys that are held back, which may be as long as a line.
 const mostBytes = 256 << 20
@@ -133,24 +135,14 @@ func (o *order) add(at int64, key []byte) {
 	o.read++
 	o.bytes += len(key)
 	added := held{at, o.read, slot}
-	if n := len(o.line); n == o.head || !added.before(o.line[n-1]) {
+	if n := len(o.line); n == o.head || !added.Before(o.line[n-1]) {
 		o.queue(added)
 		return
-	} else if back := min(nearby, n-o.head); !added.before(o.line[n-back]) {
+	} else if back := min(nearby, n-o.head); !added.Before(o.line[n-back]) {
 		o.insert(added, back)
 		return
 	}
-	o.heap = append(o.heap, held{})
-	i := len(o.heap) - 1
-	for i > 0 {
-		parent := (i - 1) / arity
-		if !added.before(o.heap[parent]) {
-			break
-		}
-		o.heap[i] = o.heap[parent]
-		i = parent
-	}
-	o.heap[i] = added
+	o.heap.Push(added)
 }
 
 // queue puts a request at the end of the line. What has left the line makes room for it once that is half of the space.
@@ -171,7 +163,7 @@ func (o *order) insert(added held, back int) {
 	o.queue(held{}) // which may move the line
 	n := len(o.line) - 1
 	near := n - back
-	place := near + sort.Search(n-near, func(i int) bool { return added.before(o.line[near+i]) })
+	place := near + sort.Search(n-near, func(i int) bool { return added.Before(o.line[near+i]) })
 	copy(o.line[place+1:], o.line[place:n])
 	o.line[place] = added
 }
@@ -179,11 +171,11 @@ func (o *order) insert(added held, back int) {
 // next takes out the earliest. The key is valid until the next add.
 func (o *order) next() (at int64, key []byte) {
 	var first held
-	if o.head < len(o.line) && (len(o.heap) == 0 || o.line[o.head].before(o.heap[0])) {
+	if o.head < len(o.line) && (len(o.heap) == 0 || o.line[o.head].Before(o.heap[0])) {
 		first = o.line[o.head]
 		o.head++
 	} else {
-		first = o.pop()
+		first = o.heap.Pop()
 	}
 	key = o.keys[first.slot]
 	o.bytes -= len(key)
@@ -192,32 +184,4 @@ func (o *order) next() (at int64, key []byte) {
 	}
 	o.free = append(o.free, first.slot)
 	return first.at, key
-}
-
-// pop takes the first out of the heap.
-func (o *order) pop() held {
-	first, last := o.heap[0], o.heap[len(o.heap)-1]
-	o.heap = o.heap[:len(o.heap)-1]
-	if n := len(o.heap); n > 0 {
-		i := 0
-		for {
-			child := i*arity + 1
-			if child >= n {
-				break
-			}
-			least := child
-			for c := child + 1; c < min(child+arity, n); c++ {
-				if o.heap[c].before(o.heap[least]) {
-					least = c
-				}
-			}
-			if !o.heap[least].before(last) {
-				break
-			}
-			o.heap[i] = o.heap[least]
-			i = least
-		}
-		o.heap[i] = last
-	}
-	return first
 }

@@ -27,6 +27,12 @@ type account struct {
 	position int   // in the heap
 }
 
+// Before implements [heap.Item]: the one for which something is to be done first comes first.
+func (a *account) Before(other *account) bool { return a.due < other.due }
+
+// Placed implements [heap.Item].
+func (a *account) Placed(at int) { a.position = at }
+
 // link is what a share has of an account.
 type link struct {
 	share   *Share

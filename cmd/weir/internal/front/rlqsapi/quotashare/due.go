@@ -1,7 +1,6 @@
 package quotashare
 
 import (
-	"container/heap"
 	"math"
 	"slices"
 	"time"
@@ -17,7 +16,7 @@ func (l *Ledger) Tick(nanos int64) {
 			l.divide(a, now)
 		}
 		if a.fresh() {
-			heap.Pop(&l.due)
+			l.due.Pop()
 			delete(l.accounts, a.key)
 			continue
 		}
@@ -86,32 +85,6 @@ func (l *Ledger) plans(a *account, now int64) {
 	}
 	if due != a.due {
 		a.due = due
-		heap.Fix(&l.due, a.position)
+		l.due.Fix(a.position)
 	}
-}
-
-// dueAccounts is a heap.
-type dueAccounts []*account
-
-func (d dueAccounts) Len() int           { return len(d) }
-func (d dueAccounts) Less(i, j int) bool { return d[i].due < d[j].due }
-func (d dueAccounts) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].position, d[j].position = i, j
-}
-
-// Push implements [heap.Interface].
-func (d *dueAccounts) Push(x any) {
-	a := x.(*account) //nolint:errcheck,forcetypeassert // there is nothing else
-	a.position = len(*d)
-	*d = append(*d, a)
-}
-
-// Pop implements [heap.Interface].
-func (d *dueAccounts) Pop() any {
-	last := len(*d) - 1
-	a := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return a
 }

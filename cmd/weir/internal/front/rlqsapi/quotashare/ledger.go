@@ -2,13 +2,13 @@ package quotashare
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/heap"
 )
 
 // DefaultGrace is that of options without one.
@@ -49,7 +49,7 @@ type Ledger struct {
 	options  Options
 	grace    int64 // ms
 	accounts map[string]*account
-	due      dueAccounts
+	due      heap.Heap[*account]
 	shares   []*Share
 	swept    int64
 	links    []*link // of a plan
@@ -102,7 +102,7 @@ func (l *Ledger) join(s *Share, n *Need, now int64) {
 		a.tokens = a.burst * a.unit
 		l.accounts[n.Key] = a
 		a.due = math.MaxInt64
-		heap.Push(&l.due, a)
+		l.due.Push(a)
 	}
 	a.settle(now)
 	a.change(n.Limit, now)
