@@ -107,7 +107,7 @@ const (
 	readBuffer = 64 << 10
 	// turn is how much of a connection is processed at a time, before others have theirs: some 150 calls, or 0.15 ms.
 	turn = 16 << 10
-	// maxOut is how much may be kept of what is to be written before the client is not read any more.
+	// maxOut is how much may be kept of what is to be written before no more frames of the client are processed.
 	maxOut = 256 << 10
 	// maxSpare is how long a buffer for writing may be that is used again.
 	maxSpare = 64 << 10
@@ -216,27 +216,34 @@ func (c *conn) read() {
 func (c *conn) process(in []byte) (used int, goOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return 0, false
+	for more := true; more; {
+		if c.closed {
+			return used, false
+		}
+		c.clock.heard = true
+		n, failed := c.frames(in[used:])
+		used += n
+		more = len(c.out) > maxOut
+		c.clock.half = c.continued != 0 || used < len(in) && !more
+		c.clock.whole = c.clock.whole || c.continued == 0 && n > 0
+		c.park()
+		c.touch()
+		if failed == nil && c.greedy {
+			failed = flooded("too much is kept of replies that are not taken")
+		}
+		if failed != nil {
+			c.fail(failed)
+			return used, false
+		}
+		c.flush()
+		for len(c.out) > maxOut && !c.closed {
+			c.room.Wait()
+		}
+		if c.closed || c.finished() {
+			return used, false
+		}
 	}
-	c.clock.heard = true
-	used, failed := c.frames(in)
-	c.clock.half = c.continued != 0 || used < len(in)
-	c.clock.whole = c.clock.whole || c.continued == 0 && used > 0
-	c.park()
-	c.touch()
-	if failed == nil && c.greedy {
-		failed = flooded("too much is kept of replies that are not taken")
-	}
-	if failed != nil {
-		c.fail(failed)
-		return used, false
-	}
-	c.flush()
-	for len(c.out) > maxOut && !c.closed {
-		c.room.Wait()
-	}
-	return used, !c.closed && !c.finished()
+	return used, true
 }
 
 // touch tells the seat of the connection what this read was about.

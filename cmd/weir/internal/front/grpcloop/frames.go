@@ -46,9 +46,9 @@ type frame struct {
 	stream uint32
 }
 
-// frames processes the whole frames at the beginning of b, and returns how many bytes they have.
+// frames processes the whole frames at the beginning of b until there is too much to write, and returns how many bytes they have.
 func (c *conn) frames(b []byte) (used int, _ *failure) {
-	for len(b)-used >= frameHeader {
+	for len(b)-used >= frameHeader && len(c.out) <= maxOut {
 		head := b[used : used+frameHeader]
 		length := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
 		if length > maxFrame {

@@ -465,17 +465,53 @@ func TestSettingsOfOneFrame(t *testing.T) {
 	}
 }
 
+// memory is what the process has in use.
+func memory() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// TestRepliesOfOneReadAreBounded: a client whose calls of a few bytes have long replies, and that takes none, has no more kept for
+// it than others.
+func TestRepliesOfOneReadAreBounded(t *testing.T) {
+	pipes := fronttest.Pipes()
+	serve(t, optionsOf(t, newEchoes(false)), pipes)
+	const clients, calls = 20, 100
+	text := strings.Repeat("\"", 3900) // which is three times as long in the reply, and a byte in all calls but the first
+	before := memory()
+	for range clients {
+		nc, err := pipes.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPeer(t, nc)
+		p.greet()
+		for i := range uint32(calls) { // the first of which has all of the text
+			p.headers(2*i+1, p.headOf(":method", "POST", ":scheme", "http", ":path", "/", "content-type", text), true)
+		}
+		go func() { p.send() }()
+		for { // the replies to all of a read are made before the first is sent
+			f, err := p.r.ReadFrame()
+			p.must(err)
+			if h, ok := f.(*http2.HeadersFrame); ok && h.StreamID == 3 {
+				break
+			}
+		}
+	}
+	each := (memory() - before) / clients
+	t.Logf("%d bytes for each", each)
+	if each > 800<<10 {
+		t.Errorf("%d bytes are kept for a client that takes no replies", each)
+	}
+}
+
 // TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little.
 func TestIdleConnectionsAreSmall(t *testing.T) {
 	pipes := fronttest.Pipes()
 	serve(t, optionsOf(t, newEchoes(false)), pipes)
-	memory := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapInuse + m.StackInuse
-	}
 	const clients = 10_000
 	sent := newPeer(t, nopConn{}).greet().call(1, "hello").out.Bytes()
 	before := memory()
