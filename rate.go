@@ -131,7 +131,7 @@ func parsePermits(s string) (n, scale int64, err error) {
 	}
 	v, err := strconv.ParseUint(digits+part, 10, 63)
 	if err != nil {
-		return 0, 0, errors.New("must be a number from 1 to 10^15")
+		return 0, 0, errors.New("must be a number above 0, up to 10^15")
 	}
 	scale = 1
 	for range part {

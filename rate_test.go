@@ -69,7 +69,7 @@ func TestParseRate(t *testing.T) {
 func TestParseRateRefuses(t *testing.T) {
 	const (
 		syntax  = "must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s"
-		number  = "permits: must be a number from 1 to 10^15"
+		number  = "permits: must be a number above 0, up to 10^15"
 		decimal = "permits: must have from 1 to 9 decimals, or no point"
 		period  = "period: must be a unit (s, min, h, day, ...), a number with a unit (24h), or a duration (1m30s)"
 		length  = "period: must be from 1ns to 87840h (3660 days)"
