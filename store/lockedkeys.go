@@ -79,7 +79,7 @@ func (s *Locked) attempts(ctx context.Context, charges []Charge, try func(c *cal
 	defer cancel()
 	free, err := s.queue.enter(ctx, names)
 	if err != nil {
-		return waited(ctx, ErrLocked)
+		return waited(ctx, errQueued)
 	}
 	defer free()
 	var before error // why the attempt before did nothing
@@ -113,7 +113,10 @@ const (
 	mostPause  = 20 * time.Millisecond
 )
 
-var errWaited = errors.New("weir: waited as long as LockedOptions.Wait says")
+var (
+	errWaited = errors.New("weir: waited as long as LockedOptions.Wait says")
+	errQueued = errors.New("weir: earlier calls of this process for the key have not ended")
+)
 
 // waited is the error of a call that could not lock its keys, for the reason err, until its context ended.
 func waited(ctx context.Context, err error) error {
