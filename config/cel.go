@@ -3,9 +3,7 @@ package config
 import (
 	"net/netip"
 	"net/textproto"
-	"net/url"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common"
@@ -181,7 +179,8 @@ func newEnvironment() (*cel.Env, error) {
 				if !ok1 || !ok2 {
 					return types.NewErr("queryParam needs a text")
 				}
-				return types.String(queryParam(q, n))
+				of := policy.Request{Query: q}
+				return types.String(of.QueryValue(n))
 			}),
 		)),
 		cel.Macros(cel.GlobalMacro(nameQueryParam, 1,
@@ -226,23 +225,4 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 func inNetwork(address string, network netip.Prefix) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && network.Contains(clientip.Fold(a))
-}
-
-// queryParam is the first value of a parameter of a query, read like [net/url.ParseQuery] does.
-func queryParam(query, name string) string {
-	for query != "" {
-		var parameter string
-		parameter, query, _ = strings.Cut(query, "&")
-		if parameter == "" || strings.Contains(parameter, ";") {
-			continue
-		}
-		key, value, _ := strings.Cut(parameter, "=")
-		if decoded, err := url.QueryUnescape(key); err != nil || decoded != name {
-			continue
-		}
-		if decoded, err := url.QueryUnescape(value); err == nil {
-			return decoded
-		}
-	}
-	return ""
 }
