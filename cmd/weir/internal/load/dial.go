@@ -20,8 +20,12 @@ func (o *options) dialer(ctx context.Context) (func() (net.Conn, error), error) 
 	if !o.tls.on {
 		return func() (net.Conn, error) { return plain.DialContext(ctx, "tcp", o.address) }, nil
 	}
+	roots, err := flags.Authorities("tls-ca", o.tls.ca)
+	if err != nil {
+		return nil, err
+	}
 	config := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
+		MinVersion: tls.VersionTLS12, RootCAs: roots,
 		InsecureSkipVerify: o.tls.insecure, //nolint:gosec // the flag says so, and is warned of
 	}
 	switch o.front {
@@ -29,16 +33,6 @@ func (o *options) dialer(ctx context.Context) (func() (net.Conn, error), error) 
 		config.NextProtos = []string{"h2"}
 	case frontHTTP:
 		config.NextProtos = []string{"http/1.1"}
-	}
-	if o.tls.ca != "" {
-		pem, err := os.ReadFile(o.tls.ca)
-		if err != nil {
-			return nil, flags.Inputf("--tls-ca: %s", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, flags.Inputf("--tls-ca: %s has no certificate in PEM", o.tls.ca)
-		}
 	}
 	secure := &tls.Dialer{NetDialer: plain, Config: config}
 	return func() (net.Conn, error) { return secure.DialContext(ctx, "tcp", o.address) }, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,17 +99,11 @@ func (s *Server) tls() (*tls.Config, error) {
 	if s.authority == "" && s.cert == "" {
 		return nil, nil //nolint:nilnil // nothing is to be changed
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.authority != "" {
-		text, err := os.ReadFile(s.authority)
-		if err != nil {
-			return nil, flags.Inputf("--tls-ca: %s", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, flags.Inputf("--tls-ca: %s has no certificate in PEM", s.authority)
-		}
+	roots, err := flags.Authorities("tls-ca", s.authority)
+	if err != nil {
+		return nil, err
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
