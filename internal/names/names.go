@@ -16,8 +16,8 @@ const MaxLength = 256
 const (
 	ways = 4
 
-	// mostPlaced is how many names are placed in a second: each is an allocation, and a client that rotates keys must not cause
-	// one for every refusal.
+	// mostPlaced is how many names are placed before none is for a second: each is an allocation, and a client that rotates keys
+	// must not cause one for every refusal.
 	mostPlaced = 1024
 
 	// mostHeld is how many times others must have missed their place in a set until a name gives way that is not noted
@@ -30,16 +30,14 @@ const (
 // place when that has none left. So a name stays that is noted more often than the keys that others make up for this set are,
 // each of which wears off but an eighth of a count (Misra and Gries 1982, by the set, and eight counts by one key in 64).
 //
-// Noting a key whose name is kept takes no lock and allocates nothing. Placing a name allocates once, and happens at
-// most 1024 times a second; when more want a place, or two at the same moment, one goes without until it is noted again.
+// Noting a key whose name is kept takes no lock and allocates nothing. Placing a name allocates once. After 1024 of them none is
+// placed for a second. What wants a place then, or at the same moment as another, goes without until it is noted again.
 type Names[K any] struct {
 	sets   []set[K]
-	start  time.Time
 	sample uint32
-	spent  atomic.Int64 // the latest second in which as many were placed as may be
+	spent  atomic.Bool // as many were placed as may be, less than a second ago
 	mu     sync.Mutex
-	second int64
-	placed int
+	placed int // since then
 }
 
 // set fills a cache line. Of each name it knows 32 bits of the hash, so that a key that has none here is told by that line
@@ -69,9 +67,7 @@ func New[K any](size int) *Names[K] {
 	for sets*ways < size {
 		sets *= 2
 	}
-	n := &Names[K]{sets: make([]set[K], sets), start: time.Now(), sample: sample}
-	n.spent.Store(-1)
-	return n
+	return &Names[K]{sets: make([]set[K], sets), sample: sample}
 }
 
 // Len is how many names there is room for.
@@ -146,7 +142,7 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 		s.note(e)
 		return
 	}
-	if s.full() && rand.Uint32()&(n.sample-1) > 0 { //nolint:gosec // a sample, no secret
+	if full := s.full(); !full && n.spent.Load() || full && rand.Uint32()&(n.sample-1) > 0 { //nolint:gosec // a sample, no secret
 		return
 	}
 	place, least := s.place(int(h.Fingerprint() % ways))
@@ -204,19 +200,18 @@ func (s *set[K]) place(from int) (way int, least uint64) {
 }
 
 func (n *Names[K]) put(s *set[K], way int, h table.Hash, key K, clone func(K) K, noted uint64) {
-	second := int64(time.Since(n.start) / time.Second)
-	if n.spent.Load() >= second || !n.mu.TryLock() {
+	if n.spent.Load() || !n.mu.TryLock() {
 		return
 	}
 	defer n.mu.Unlock()
-	if second > n.second {
-		n.second, n.placed = second, 0
-	}
-	if n.placed == mostPlaced || s.find(h) != nil {
+	if n.spent.Load() || s.find(h) != nil {
 		return
 	}
 	if n.placed++; n.placed == mostPlaced {
-		n.spent.Store(n.second)
+		// A timer, so that refusals meanwhile need not read the clock.
+		n.placed = 0
+		n.spent.Store(true)
+		time.AfterFunc(time.Second, func() { n.spent.Store(false) })
 	}
 	if clone != nil {
 		key = clone(key)
