@@ -22,8 +22,8 @@
 // in a line that a full disk or a length limit cut; the rest of the line is then
 // its value, because everything that identifies the request stands before it.
 //
-// The members of a JSON line that count are those of [JSONFields], which is
-// the one list of names. They follow the usual JSON logs of nginx, Caddy,
+// The members of a JSON line that count are those of one list of names. They
+// follow the usual JSON logs of nginx, Caddy,
 // Traefik, Envoy and Logstash. A line of JSON must be one complete object, at
 // most 64 levels deep.
 //
@@ -58,8 +58,8 @@
 // Servers write a line when the response ends. Some, such as Apache, stamp it
 // with the time at which the request began, and several workers may share a
 // file, so times that go backwards are normal. The reader reports what stands
-// there, in the order of the lines, and counts such records in
-// [Reader.OutOfOrder]. A caller that needs ascending times must sort or clamp.
+// there, in the order of the lines. A caller that needs ascending times must sort
+// or clamp.
 //
 // # Hostile input
 //

@@ -13,7 +13,7 @@ func TestJSONAgainstReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var names []string
 	for _, field := range jsonFields {
-		names = append(names, field.Names...)
+		names = append(names, field.names...)
 	}
 	quoted := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), `"`, `\"`)

@@ -2,36 +2,15 @@ package accesslog
 
 import "strings"
 
-// Field lists the names under which the members of a JSON line hold one part of
+// field lists the names under which the members of a JSON line hold one part of
 // a record.
-type Field struct {
-	// Of is the part of the record.
-	Of string
+type field struct {
+	// of is the part of the record.
+	of string
 
-	// Names are the names in order of preference: when a line has several of
+	// names are the names in order of preference: when a line has several of
 	// them, the first that has a value counts. A dot leads into a nested object.
-	Names []string
-}
-
-// JSONFields returns the names of the members of a JSON line that the reader
-// knows, which are all it knows: other members are skipped, and names are
-// compared exactly. A line must have a time, and at least one of client, method
-// and request target. The result belongs to the caller.
-//
-// Times, status and size may be numbers or strings, all else must be a string; a
-// value of another type, or one that is not a time, status or size, is as if it
-// were absent. Of a value that is an array, the first element counts. Of a name
-// that occurs twice in an object, the last counts.
-//
-// A header such as X-Forwarded-For is not in the list: it is a claim of the
-// client until the server has checked it, and the servers that do so log the
-// result under a name of the list.
-func JSONFields() []Field {
-	list := make([]Field, len(jsonFields))
-	for q, f := range jsonFields {
-		list[q] = Field{Of: f.Of, Names: append([]string(nil), f.Names...)}
-	}
-	return list
+	names []string
 }
 
 // quantity is an index into jsonFields.
@@ -55,7 +34,20 @@ const (
 // maxNames is the limit of names of one quantity.
 const maxNames = 12
 
-var jsonFields = [quantities]Field{
+// jsonFields are the names of the members of a JSON line that the reader knows,
+// which are all it knows: other members are skipped, and names are compared
+// exactly. A line must have a time, and at least one of client, method and
+// request target.
+//
+// Times, status and size may be numbers or strings, all else must be a string; a
+// value of another type, or one that is not a time, status or size, is as if it
+// were absent. Of a value that is an array, the first element counts. Of a name
+// that occurs twice in an object, the last counts.
+//
+// A header such as X-Forwarded-For is not in the list: it is a claim of the
+// client until the server has checked it, and the servers that do so log the
+// result under a name of the list.
+var jsonFields = [quantities]field{
 	// The start of a request comes before the time a line was written.
 	timeField: {"time", []string{
 		"StartUTC", "StartLocal", // Traefik
@@ -128,7 +120,7 @@ type name struct {
 var topLevel = func() *object {
 	top := &object{names: map[string]name{}}
 	for q, f := range jsonFields {
-		for rank, path := range f.Names {
+		for rank, path := range f.names {
 			o := top
 			o.below[q] |= 1 << rank
 			for {

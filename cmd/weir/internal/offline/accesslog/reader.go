@@ -22,12 +22,10 @@ type Reader struct {
 
 	p parser
 
-	line       int // lines seen
-	records    int
-	malformed  int
-	outOfOrder int
-	latest     int64
-	errors     []LineError
+	line      int // lines seen
+	records   int
+	malformed int
+	errors    []LineError
 }
 
 // NewReader returns a Reader of the lines of src. It reads ahead, in blocks of
@@ -70,11 +68,6 @@ func (r *Reader) Next(rec *Record) error {
 			r.reject(line, r.p.fault)
 			continue
 		}
-		if r.records > 0 && rec.Time < r.latest {
-			r.outOfOrder++
-		} else {
-			r.latest = rec.Time
-		}
 		r.records++
 		return nil
 	}
@@ -90,11 +83,6 @@ func (r *Reader) Records() int { return r.records }
 // Malformed returns the number of lines so far that were not a record. Empty
 // lines are not counted.
 func (r *Reader) Malformed() int { return r.malformed }
-
-// OutOfOrder returns the number of records so far whose time is earlier than
-// the latest time before them. Such records are normal; see the package
-// documentation.
-func (r *Reader) OutOfOrder() int { return r.outOfOrder }
 
 // readLine returns the next line without its "\n". It rejects the lines
 // that do not fit into the buffer; Next rejects those that do but are too long.
