@@ -229,7 +229,7 @@ func (c *conn) process(in []byte) (used int, goOn bool) {
 		c.park()
 		c.touch()
 		if failed == nil && c.greedy {
-			failed = flooded("too much is kept of replies that are not taken")
+			failed = flooded("too much is kept of headers, and of replies that are not taken")
 		}
 		if failed != nil {
 			c.fail(failed)

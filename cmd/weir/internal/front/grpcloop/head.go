@@ -23,6 +23,7 @@ type head struct {
 	timeout time.Duration // none if there is no deadline
 	length  int           // of all DATA, none if it is not said
 	subtype string        // of the content type
+	size    int           // of what is kept of it for as long as the call goes on
 	refused *refusal      // the call is not made
 }
 
@@ -89,12 +90,23 @@ func (d *blocks) read(block []byte) (head, bool) {
 
 // decode decodes a block into fields.
 func (d *blocks) decode(block []byte) bool {
-	clear(d.fields)
-	d.fields, d.size = d.fields[:0], 0
+	d.forget()
 	if _, err := d.decoder.Write(block); err != nil {
 		return false
 	}
 	return d.decoder.Close() == nil
+}
+
+// maxFields is for how many fields room is kept.
+const maxFields = 64
+
+// forget forgets the fields of a block, which a client must not have kept for it by sending no other.
+func (d *blocks) forget() {
+	clear(d.fields)
+	d.fields, d.size = d.fields[:0], 0
+	if cap(d.fields) > maxFields {
+		d.fields = nil
+	}
 }
 
 // changesTable reports whether a block, which could be decoded, has changed the table of the decoder.
@@ -192,8 +204,9 @@ func (d *blocks) head() head {
 		h.refused = &refusal{http: http.StatusOK, err: status.FromContextError(context.DeadlineExceeded).Err()}
 		return h
 	}
+	h.size = d.size
 	if n, ok := d.calls.Method(p.path); ok {
-		h.method = n
+		h.method, h.size = n, len(h.subtype)
 		if e := p.encoding; e != "" && e != "identity" && e != "gzip" {
 			h.refused = &refusal{http: http.StatusOK, err: status.Errorf(codes.Unimplemented,
 				"grpc: Decompressor is not installed for grpc-encoding %q", e)}

@@ -508,12 +508,59 @@ func TestRepliesOfOneReadAreBounded(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little.
+// manyFields are those of a header that is longer in memory than as it is sent: a byte for each.
+var manyFields = strings.Split(strings.Repeat("a,b,", 1500)+"a,b", ",")
+
+// TestHeadersAreCounted: a client that begins streams with long headers, which last for as long as it likes, is cut off.
+func TestHeadersAreCounted(t *testing.T) {
+	l := listen(t)
+	s := serve(t, optionsOf(t, newEchoes(false)), l)
+	s.Unread.Max, s.Unread.Own = 200_000, 10_000
+	begin := func(n int) *peer {
+		p := connect(t, l.Addr().String()).greet()
+		for i := range uint32(n) {
+			p.headers(2*i+1, p.head("/grpc.health.v1.Health/Watch", manyFields...), false)
+			p.must(p.w.WriteData(2*i+1, true, message("")))
+		}
+		return p.send()
+	}
+	kept := func(cutOff uint64, from, to int64) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+			cut, bytes := s.Unread.CutOff(), s.Unread.Bytes()
+			if cut == cutOff && bytes >= from && bytes <= to {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d are cut off, want %d; %d bytes are kept, want %d to %d", cut, cutOff, bytes, from, to)
+			}
+		}
+	}
+	one := begin(3)
+	kept(0, 150_000, 160_000)
+	begin(5)
+	kept(1, 150_000, 160_000)
+	_ = one.nc.Close()
+	kept(1, 0, 0)
+}
+
+// TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little, whatever they
+// have asked.
 func TestIdleConnectionsAreSmall(t *testing.T) {
+	for name, fields := range map[string][]string{"a short header": nil, "a header of many fields": manyFields} {
+		t.Run(name, func(t *testing.T) { idleConnections(t, fields) })
+	}
+}
+
+func idleConnections(t *testing.T, fields []string) {
+	t.Helper()
 	pipes := fronttest.Pipes()
 	serve(t, optionsOf(t, newEchoes(false)), pipes)
 	const clients = 10_000
-	sent := newPeer(t, nopConn{}).greet().call(1, "hello").out.Bytes()
+	p := newPeer(t, nopConn{}).greet()
+	p.headers(1, p.head(echoMethod, fields...), false)
+	p.must(p.w.WriteData(1, true, message("hello")))
+	sent := p.out.Bytes()
 	before := memory()
 	conns, in := make([]net.Conn, clients), make([]byte, 1<<10)
 	for i := range conns {

@@ -99,6 +99,13 @@ func (c *conn) header(id uint32, block []byte) *failure {
 	if !ok {
 		return &failure{code: http2.ErrCodeCompression, text: "a header cannot be decoded"}
 	}
+	failed := c.begin(id, h)
+	c.blocks.forget()
+	return failed
+}
+
+// begin processes a header that was read.
+func (c *conn) begin(id uint32, h head) *failure {
 	if s := c.streams[id]; s != nil {
 		return c.trailers(s)
 	}
@@ -149,6 +156,7 @@ func (c *conn) trailers(s *stream) *failure {
 func (c *conn) open(id uint32, h head) *stream {
 	s := &stream{id: id, head: h, window: c.firstWindow, credit: streamWindow, ended: c.ends}
 	c.streams[id] = s
+	c.greedy = !c.hold(h.size) || c.greedy
 	return s
 }
 
@@ -400,6 +408,7 @@ func (c *conn) drop(s *stream) {
 	}
 	s.gone = true
 	delete(c.streams, s.id)
+	c.hold(-s.head.size)
 	c.arrived(s)
 	if len(s.pending) > 0 {
 		c.blocked--
