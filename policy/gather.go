@@ -464,13 +464,12 @@ func (e *Engine) Denies(r *Request) *Rule {
 		return v.DeniedBy(0)
 	}
 	others := r.readings()
-	for i := 0; i < len(others); i++ {
-		r.readAs(i+1, others)
+	for at := r.next(0, others); at > 0; at = r.next(at, others) {
+		r.readAs(at, others)
 		w.found = s.index.Match(&r.seen, w.found[:0])
 		if v.gatherDenied(s, r, 0, nil) {
 			break
 		}
-		others = r.moreReadings(others, i+1)
 	}
 	r.readAs(0, nil)
 	return v.DeniedBy(0)
@@ -500,19 +499,16 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt b
 	}
 	exempt = v.gatherReading(s, r, counting)
 	others := r.readings()
-	if others == nil {
+	at := r.next(0, others)
+	if at == 0 {
 		return exempt
 	}
-	for i := 0; i < len(others); i++ {
-		if v.DeniedBy(int(w.request)) != nil {
-			break
-		}
-		w.reading = int32(i + 1)
-		r.readAs(i+1, others)
+	for ; at > 0 && v.DeniedBy(int(w.request)) == nil; at = r.next(at, others) {
+		w.reading = int32(at)
+		r.readAs(at, others)
 		if !v.gatherReading(s, r, counting) {
 			exempt = false
 		}
-		others = r.moreReadings(others, i+1)
 	}
 	r.readAs(0, nil)
 	return exempt
@@ -569,8 +565,8 @@ func (s *snapshot) explainRules(r *Request, others []reading) []ExplainedRule {
 		return []ExplainedRule{} // they are not asked
 	}
 	all := s.explainReading(r)
-	for i := range others {
-		r.readAs(i+1, others)
+	for at := r.next(0, others); at > 0; at = r.next(at, others) {
+		r.readAs(at, others)
 		for j, x := range s.explainReading(r) {
 			known := &all[j]
 			switch exempt := s.set.Rules[j].Exempt; {

@@ -2,18 +2,19 @@ package policy_test
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/policy"
 )
 
 // TestRepeatedValuesPassNoLimit: of a field or a parameter that comes twice some services read the first value, and some the last
-// one. So the limits of both apply, a denial of one denies, and what is allowed to one alone is not allowed.
+// one. So the limits of both apply, a denial of one denies, and what is allowed to one alone is not allowed. A service that reads
+// the first field may read the last parameter.
 func TestRepeatedValuesPassNoLimit(t *testing.T) {
-	header := func(value string) policy.Match {
-		return policy.Match{Headers: []policy.HeaderMatch{{Name: "X-Key", Value: value}}}
-	}
 	keyed := func(key policy.Text) *policy.Set {
 		return &policy.Set{
 			Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1)), Key: key}},
@@ -23,14 +24,18 @@ func TestRepeatedValuesPassNoLimit(t *testing.T) {
 	exempt := &policy.Set{
 		Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1))}},
 		Rules: []policy.Rule{
-			{Name: "free", Match: header("free"), Exempt: true}, {Name: "all", Limits: uses("one")},
+			{Name: "free", Match: fieldIs("free"), Exempt: true}, {Name: "all", Limits: uses("one")},
 		},
 	}
 	byPath := &policy.Set{
 		Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1)), Key: policy.HeaderText("X-Key")}},
 		Rules:    []policy.Rule{{Name: "login", Match: policy.Match{Paths: []string{"/login"}}, Limits: uses("one")}},
 	}
-	deny := &policy.Set{Rules: []policy.Rule{{Name: "old", Match: header("old"), Deny: true}}}
+	deny := &policy.Set{Rules: []policy.Rule{{Name: "old", Match: fieldIs("old"), Deny: true}}}
+	both := keyed(policy.JoinText(policy.HeaderText("X-Key"), policy.QueryText("k")))
+	ofField := keyed(policy.QueryText("k"))
+	ofField.Rules[0].Match = fieldIs("old")
+	denyBoth := &policy.Set{Rules: []policy.Rule{{Name: "old", Match: fieldIs("old"), When: parameterIs("old"), Deny: true}}}
 	for name, x := range map[string]struct {
 		set    *policy.Set
 		target string
@@ -50,12 +55,22 @@ func TestRepeatedValuesPassNoLimit(t *testing.T) {
 		"denied by the first":                    {deny, "/", ends("old", "new"), []bool{false}},
 		"denied by the last":                     {deny, "/", ends("new", "old"), []bool{false}},
 		"denied by neither":                      {deny, "/", ends("new", "newer"), []bool{true}},
+		"key of both, the first of each":         {both, "/?k=bob&k=%d", ends("bob", "%d"), []bool{true, false}},
+		"key of both, the first field":           {both, "/?k=%d&k=bob", ends("bob", "%d"), []bool{true, false}},
+		"key of both, the first parameter":       {both, "/?k=bob&k=%d", ends("%d", "bob"), []bool{true, false}},
+		"key of both, the last of each":          {both, "/?k=%d&k=bob", ends("%d", "bob"), []bool{true, false}},
+		"the last field has the first parameter": {ofField, "/?k=bob&k=%d", ends("new", "old"), []bool{true, false}},
+		"the last field has the last parameter":  {ofField, "/?k=%d&k=bob", ends("new", "old"), []bool{true, false}},
+		"the first field has the last parameter": {ofField, "/?k=%d&k=bob", ends("old", "new"), []bool{true, false}},
+		"denied by the first field alone":        {denyBoth, "/?k=new&k=old", ends("old", "new"), []bool{false}},
+		"denied by the first parameter alone":    {denyBoth, "/?k=old&k=new", ends("new", "old"), []bool{false}},
+		"denied by neither of both":              {denyBoth, "/?k=new&k=new", ends("new", "old"), []bool{true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t, x.set)
 			for i, want := range x.want {
 				target := x.target
-				if x.values == nil {
+				if strings.Contains(target, "%d") {
 					target = fmt.Sprintf(target, i)
 				}
 				r := sent(t, target)
@@ -65,7 +80,7 @@ func TestRepeatedValuesPassNoLimit(t *testing.T) {
 				if got := e.Explain(&r); got.Allowed != want {
 					t.Errorf("request %d is explained as allowed %t", i, got.Allowed)
 				}
-				if rule := e.Denies(&r); (rule != nil) != (x.set == deny && !want) {
+				if rule := e.Denies(&r); (rule != nil) != (x.set.Rules[0].Deny && !want) {
 					t.Errorf("request %d is denied by %v", i, rule)
 				}
 				if v := take(e, r); v.Allowed != want {
@@ -85,4 +100,140 @@ func ends(first, last string) func(i int) []string {
 		return text
 	}
 	return func(i int) []string { return []string{fill(first, i), fill(last, i)} }
+}
+
+// fieldIs is true of requests with a value of the field.
+func fieldIs(value string) policy.Match {
+	return policy.Match{Headers: []policy.HeaderMatch{{Name: "X-Key", Value: value}}}
+}
+
+// parameterIs is true of requests with a value of the parameter.
+type parameterIs string
+
+func (p parameterIs) Holds(r *policy.Request) (bool, error) {
+	return r.QueryValue("k") == string(p), nil
+}
+func (parameterIs) String() string { return "parameterIs" }
+
+// TestRepeatedValuesAreReadAsEachAlone: a request is denied if one with a single field and a single parameter of it is, exempt if
+// all of them are, and under the limits of all.
+func TestRepeatedValuesAreReadAsEachAlone(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 3))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	several := func() (all []string) {
+		for range 1 + r.IntN(3) {
+			all = append(all, pick("a", "b", "c"))
+		}
+		return all
+	}
+	field, parameter := policy.HeaderText("X-Key"), policy.QueryText("k")
+	for n := range 150 {
+		set := &policy.Set{Policies: []policy.Policy{
+			{Name: "field", Limits: one(perHour(1000)), Key: field},
+			{Name: "parameter", Limits: one(perHour(1000)), Key: parameter},
+			{Name: "both", Limits: one(perHour(1000)), Key: policy.JoinText(field, parameter)},
+		}}
+		for i := range 1 + r.IntN(4) {
+			rule := policy.Rule{Name: fmt.Sprint(i)}
+			if r.IntN(2) == 0 {
+				rule.Match = fieldIs(pick("a", "b", "c"))
+			}
+			if r.IntN(3) == 0 {
+				rule.Match.Paths = []string{"/x"}
+			}
+			if r.IntN(2) == 0 {
+				rule.When = parameterIs(pick("a", "b", "c"))
+			}
+			switch r.IntN(6) {
+			case 0:
+				rule.Deny = true
+			case 1:
+				rule.Exempt = true
+			default:
+				rule.Limits, rule.Final = uses(pick("field", "parameter", "both")), r.IntN(3) == 0
+			}
+			set.Rules = append(set.Rules, rule)
+		}
+		e := engine(t, set)
+		for range 40 {
+			path, method, fields, parameters := pick("/x", "/y", "/y/..;/x"), pick("GET", "get"), several(), several()
+			request := func(fields, parameters []string) policy.Request {
+				all := sent(t, path+"?k="+strings.Join(parameters, "&k="))
+				all.Method, all.Header = method, http.Header{"X-Key": fields}
+				return all
+			}
+			denied, exempt, want := false, true, map[string]bool{}
+			for i := range 4 {
+				f, p := fields[(len(fields)-1)*(i&1)], parameters[(len(parameters)-1)*(i>>1)]
+				v := take(e, request([]string{f}, []string{p}))
+				denied, exempt = denied || v.DeniedBy(0) != nil, exempt && v.Exempt
+				maps.Copy(want, charged(v))
+				v.Release()
+			}
+			if denied {
+				want = map[string]bool{}
+			}
+			all := request(fields, parameters)
+			v := take(e, all)
+			if got := charged(v); (v.DeniedBy(0) != nil) != denied || v.Exempt != exempt || !maps.Equal(got, want) {
+				t.Fatalf("set %d, %s %s with %q: denied %t, exempt %t, charged %v; want %t, %t, %v",
+					n, method, path+"?"+all.Query, fields, v.DeniedBy(0) != nil, v.Exempt, got, denied, exempt, want)
+			}
+			v.Release()
+			if x := e.Explain(&all); (x.Denied != "") != denied || x.Exempt != exempt || (e.Denies(&all) != nil) != denied {
+				t.Fatalf("set %d, %s %s with %q: explained as denied by %q, exempt %t; want %t, %t",
+					n, method, path+"?"+all.Query, fields, x.Denied, x.Exempt, denied, exempt)
+			}
+		}
+		e.Close()
+	}
+}
+
+// charged are the policies and keys of a verdict.
+func charged(v *policy.Verdict) map[string]bool {
+	all := map[string]bool{}
+	for i := range v.Parts {
+		all[v.Parts[i].Policy.Name+" "+string(v.Parts[i].Key)] = true
+	}
+	return all
+}
+
+// asked counts how often rules ask it about a request.
+type asked struct{ times *int }
+
+func (a asked) Holds(r *policy.Request) (bool, error) {
+	*a.times++
+	r.HeaderValue("X-Key")
+	r.QueryValue("k")
+	return true, nil
+}
+func (asked) String() string { return "asked" }
+
+// TestOnlyWhatRepeatsIsReadAgain: rules are asked about as many values as differ, and no more.
+func TestOnlyWhatRepeatsIsReadAgain(t *testing.T) {
+	times := 0
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1000))}},
+		Rules:    []policy.Rule{{Name: "all", When: asked{&times}, Limits: uses("one")}},
+	})
+	for _, x := range []struct {
+		target string
+		fields []string
+		want   int
+	}{
+		{"/?k=a", []string{"a"}, 1},
+		{"/?k=a&k=a", []string{"a", "a"}, 1},
+		{"/?k=a", []string{"a", "b"}, 2},
+		{"/?k=a&k=b", []string{"a"}, 2},
+		{"/?k=a&k=b", []string{"a", "b"}, 4},
+		{"/?j=a&j=b", nil, 1},
+	} {
+		r := sent(t, x.target)
+		r.Header = http.Header{"X-Key": x.fields}
+		times = 0
+		take(e, r).Release()
+		if times != x.want {
+			t.Errorf("%s with %q: asked %d times, want %d", x.target, x.fields, times, x.want)
+		}
+	}
 }

@@ -34,7 +34,8 @@ type Request struct {
 	Route string
 	// Header has the fields of the header; nil is an empty one. Of a field that comes several times, as of a parameter of the
 	// query, some services read the first value and others the last: rules are asked about both, as about the ways to read a
-	// path.
+	// path. A service can read the first value of fields and the last of parameters, or the other way round: where both come
+	// several times, rules are asked about all four ways.
 	Header match.Header
 	// Client is the address of the client, not of a proxy in between. The zero Addr is that of a client that is not known.
 	Client netip.Addr
@@ -55,12 +56,12 @@ type Request struct {
 }
 
 // HeaderValue is the first value of a field, and whether there is one. The name is in canonical form. While an [Engine] asks
-// about another way to read the request it is the last value.
+// about another way to read the request it can be the last value.
 func (r *Request) HeaderValue(name string) (string, bool) { return r.seen.Value(r.Header, name) }
 
 // QueryValue is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
 // Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. While
-// an [Engine] asks about another way to read the request it is the last value.
+// an [Engine] asks about another way to read the request it can be the last value.
 func (r *Request) QueryValue(name string) string {
 	value, err := url.QueryUnescape(r.sentQueryValue(name))
 	if err != nil {
@@ -70,21 +71,23 @@ func (r *Request) QueryValue(name string) string {
 }
 
 // QueryInOrder is the query for functions that look for the first value of a parameter. While an [Engine] asks about another way
-// to read the request its parameters are in the reverse order.
+// to read the request its parameters can be in the reverse order.
 func (r *Request) QueryInOrder() string {
 	const most = 64 // parameters that are compared
 	parameters := strings.Split(r.Query, "&")
 	if len(parameters) == 1 {
 		return r.Query
 	}
-	for i := 0; i < len(parameters) && !r.seen.Repeated; i++ {
+	for i := 0; i < len(parameters) && r.seen.Repeated&match.Parameters == 0; i++ {
 		name, _, _ := strings.Cut(parameters[i], "=")
-		r.seen.Repeated = i == most || slices.ContainsFunc(parameters[:i], func(before string) bool {
+		if i == most || slices.ContainsFunc(parameters[:i], func(before string) bool {
 			other, _, _ := strings.Cut(before, "=")
 			return before != parameters[i] && (other == name || strings.ContainsAny(other+name, "%+"))
-		})
+		}) {
+			r.seen.Repeated |= match.Parameters
+		}
 	}
-	if !r.seen.Last {
+	if r.seen.Last&match.Parameters == 0 {
 		return r.Query
 	}
 	slices.Reverse(parameters)
@@ -106,7 +109,7 @@ func (r *Request) sentQueryValue(name string) string {
 			first, found = value, true
 		}
 	}
-	return r.seen.OneOf(first, last)
+	return r.seen.OneOf(match.Parameters, first, last)
 }
 
 // CleanPath is the path as rules see it, for conditions and texts: Path without empty and dot segments. While an [Engine] asks
@@ -135,69 +138,73 @@ func (r *Request) view() *match.View {
 	return &r.seen
 }
 
-// reading is a way in which servers may read a request.
+// reading is a way in which servers may read the path, the method and the host.
 type reading struct {
 	path  string
 	usual bool // the path is read as usual
 	sent  bool // the method and the host are read as they were sent
-	last  bool // of fields of the header and parameters of the query that come several times the last one counts
 }
 
-// readAs makes what rules see that of a reading. 0 is the usual one, and the others are those of readings, from 1 on. It forgets
-// all that was noted of an earlier request.
+// readAs makes what rules see that of a reading. 0 is the usual one, and those after it read the path, the method and the host as
+// the others. Then come the same with the last value of fields, the last of parameters, and the last of both. It forgets all that
+// was noted of an earlier request.
 func (r *Request) readAs(at int, others []reading) {
 	v := &r.seen // in place, as a View is large
-	*v = match.View{Repeated: at > 0 && v.Repeated}
+	*v = match.View{Repeated: v.Repeated}
 	v.Protocol, v.Method, v.Host = r.Protocol, keytext.CleanMethod(r.Method), r.Host
 	v.Path, v.Route, v.Header, v.Client = r.Path, r.Route, r.Header, r.Client
 	if at == 0 {
+		v.Repeated = 0
 		return
 	}
-	if others[at-1].sent {
+	spellings := 1 + len(others)
+	v.Last = match.Repeatable(at / spellings)
+	if at %= spellings; at == 0 {
+		return
+	}
+	one := &others[at-1]
+	if one.sent {
 		if v.Method = r.Method; keytext.HasSeveralPorts(r.Host) {
 			v.ReadHostAs(keytext.WholeHost(r.Host))
 		}
 	}
-	v.Last = others[at-1].last
-	if !others[at-1].usual {
-		v.ReadAs(others[at-1].path)
+	if !one.usual {
+		v.ReadAs(one.path)
 	}
 }
 
-// readings returns the other ways to read the request, nil for one that all servers read alike, as far as rules have looked at
-// it.
+// next returns the reading after another one that rules are to be asked about, 0 if there is none. Those with the last value of
+// fields are left out unless rules have looked at a field whose values differ: they see what they saw before. So are those with
+// the last value of parameters.
+func (r *Request) next(at int, others []reading) int {
+	spellings := 1 + len(others)
+	switch at++; {
+	case at < spellings:
+		return at
+	case r.seen.Repeated == 0: // as usual, and a division takes its time
+		return 0
+	}
+	for ; ; at++ {
+		switch last := match.Repeatable(at / spellings); {
+		case last > match.Fields|match.Parameters:
+			return 0
+		case last&^r.seen.Repeated == 0:
+			return at
+		}
+	}
+}
+
+// readings returns the other ways to read the path, the method and the host, as far as rules, which were asked about the usual
+// one, have looked at them. It returns all where they may look at more, as another value of a field leads to other rules.
 func (r *Request) readings() []reading {
-	switch {
-	case r.seen.Repeated:
+	if r.seen.Repeated != 0 || r.isRespelled() {
 		return r.allReadings()
-	case r.isRespelled():
-		return r.spelledReadings()
 	}
 	return ofPaths(nil, r.seen.Readings(r.RawPath), false)
 }
 
-// moreReadings returns what readings returns by now, with the same at its beginning, once rules have been asked about all others.
-func (r *Request) moreReadings(others []reading, asked int) []reading {
-	if asked < len(others) || !r.seen.Repeated || asked > 0 && others[asked-1].last {
-		return others
-	}
-	return r.allReadings()
-}
-
-// allReadings is readings, whatever rules have looked at. The first of them are the same.
+// allReadings is readings, whatever rules have looked at. Where readings returns any, they are the same.
 func (r *Request) allReadings() []reading {
-	all := r.spelledReadings()
-	spelled := len(all)
-	all = append(all, reading{usual: true, last: true})
-	for _, one := range all[:spelled] {
-		one.last = true
-		all = append(all, one)
-	}
-	return all
-}
-
-// spelledReadings are those of the path, the method and the host.
-func (r *Request) spelledReadings() []reading {
 	paths := keytext.Readings(r.Path, r.RawPath)
 	all := ofPaths(nil, paths, false)
 	if r.isRespelled() {

@@ -26,11 +26,21 @@ type View struct {
 	Header Header
 	// Client is the address of the client. The zero Addr is that of a client that is not known.
 	Client netip.Addr
-	// Last is whether the last value of a field counts, and not the first.
-	Last bool
-	// Repeated is whether anything has looked at a field whose first and last value differ.
-	Repeated bool
+	// Last is of what the last value counts, and not the first.
+	Last Repeatable
+	// Repeated is of what anything has looked at a first and a last value that differ.
+	Repeated Repeatable
 }
+
+// Repeatable is a set of what can come several times in a request.
+type Repeatable uint8
+
+const (
+	// Fields are those of the header.
+	Fields Repeatable = 1 << iota
+	// Parameters are those of the query.
+	Parameters
+)
 
 // notes are what a View keeps for one condition after the other.
 type notes struct {
@@ -63,15 +73,15 @@ func (v *View) valueOf(values []string) (string, bool) {
 	case 1:
 		return values[0], true
 	}
-	return v.OneOf(values[0], values[len(values)-1]), true
+	return v.OneOf(Fields, values[0], values[len(values)-1]), true
 }
 
-// OneOf returns which of the first and the last value of a field, or of what else comes several times, counts.
-func (v *View) OneOf(first, last string) string {
+// OneOf returns which of the first and the last value of a field, or of a parameter, counts.
+func (v *View) OneOf(of Repeatable, first, last string) string {
 	if first != last {
-		v.Repeated = true
+		v.Repeated |= of
 	}
-	if v.Last {
+	if v.Last&of != 0 {
 		return last
 	}
 	return first
