@@ -109,7 +109,7 @@ rules:
 	want := []string{
 		`f:5:19: policies.wide.limits[0]: grants more than the same period of its parent big: 11/s and 10/s; lower it, or raise that of the parent`,
 		`f:7:20: policies.month.limits[0]: grants more than the same period of its parent year: 11 permits and 10 permits; lower it, or raise that of the parent`,
-		`f:8:3: policies.unused: "unused": no rule uses this policy; use it in a rule, or remove it`,
+		`f:8:3: policies.unused: "unused": no rule uses this policy: it limits only checks that name it; use it in a rule, or remove it if no client names it`,
 		`f:9:3: policies.dear: costs 21, more than the 20 that it can ever grant at a time: every request is refused; lower the cost, or raise the burst`,
 		`f:13:76: rules[0].limits: "account": the key of account has path.user, which not all patterns of this rule have: it is "" there; add {user} to match.path, or another key here`,
 		`f:14:33: rules[1].limits[0].policy: "account": the key of owner has path.owner, which not all patterns of this rule have: it is "" there; add {owner} to match.path, or another key here`,

@@ -83,7 +83,8 @@ func (d *decoder) cycles(all []*placedPolicy, byName map[string]*placedPolicy) {
 func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[string]bool) {
 	for _, p := range f.policies {
 		if !used[p.Name] && len(f.rules) > 0 {
-			d.Warn(p.at.OfKey(), "no rule uses this policy", "use it in a rule, or remove it")
+			d.Warn(p.at.OfKey(), "no rule uses this policy: it limits only checks that name it",
+				"use it in a rule, or remove it if no client names it")
 		}
 		if parent := byName[p.Parent]; parent != nil {
 			d.exceeds(p, parent)
