@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -105,7 +106,10 @@ type File struct {
 // Load reads a regular file of at most 16 MB. The error is an *[yamlread.Errors] if something is wrong with its content.
 func Load(path string, o Options) (*File, error) {
 	data, err := regularfile.Read(path, yamlread.MaxBytes)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("weir: configuration: %w; docs/configuration.md begins with an example", err)
+	case err != nil:
 		return nil, fmt.Errorf("weir: configuration: %w", err)
 	}
 	return Parse(path, data, o)

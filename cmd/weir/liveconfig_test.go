@@ -659,7 +659,7 @@ func TestServeConfigMisuse(t *testing.T) {
 	}
 }
 
-// TestMissingConfiguration: all commands end with 2 if the configuration is not there.
+// TestMissingConfiguration: all commands end with 2 if the configuration is not there, and name a page with an example.
 func TestMissingConfiguration(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	for _, args := range [][]string{
@@ -671,7 +671,7 @@ func TestMissingConfiguration(t *testing.T) {
 	} {
 		got := weir(t, nil, args...)
 		if got.status != 2 || got.stdout != "" || !strings.HasPrefix(got.stderr, "weir: ") || strings.Count(got.stderr, "\n") != 1 ||
-			!strings.Contains(got.stderr, missing+": no such file") {
+			!strings.Contains(got.stderr, missing+": no such file or directory; docs/") {
 			t.Errorf("%q: %d %s%s", args, got.status, got.stdout, got.stderr)
 		}
 	}

@@ -39,7 +39,10 @@ func (l *Limits) read() (f Files, err error) {
 	rest := int64(mostBytes)
 	if l.o.Path != "" {
 		f.File = &File{Name: l.o.Path}
-		if f.File.Data, err = readFile(l.o.Path, &rest); err != nil {
+		switch f.File.Data, err = readFile(l.o.Path, &rest); {
+		case errors.Is(err, fs.ErrNotExist):
+			return f, fmt.Errorf("%w; docs/configuration.md begins with an example", err)
+		case err != nil:
 			return f, err
 		}
 	}

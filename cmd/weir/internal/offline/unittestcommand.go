@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -140,6 +141,8 @@ func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*f
 	switch {
 	case errors.Is(err, regularfile.ErrTooLong):
 		return nil, flags.Inputf("tests: %s has more than %d MB", name, yamlread.MaxBytes>>20)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, flags.Inputf("tests: %s; docs/testing.md begins with an example", err)
 	case err != nil:
 		return nil, flags.Inputf("tests: %s", err)
 	}
