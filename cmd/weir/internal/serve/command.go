@@ -69,8 +69,8 @@ back each second.
                   pressure, lockouts, overrides: docs/admin-api.md.
   GET /metrics    for Prometheus: docs/metrics.md.
   GET /healthz    200, or 503 while the server shuts down.
-  GET /readyz     the same, and 503 while the server does not take part in the
-                  cluster of its durable limits: for readiness probes.
+  GET /readyz     the same, for readiness probes; with a cluster in the file
+                  also 503 while the server does not take part in it.
   GET /openapi.json  the description of all of this for programs.
   GET /           what this is, with an example.
 
