@@ -56,8 +56,12 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			t.Errorf("%s: no flags in %q", name, rest)
 		}
 		for line := range strings.SplitSeq(help.stdout, "\n") {
-			if len(line) > 110 {
-				t.Errorf("%s: a long line: %s", name, line)
+			widest := 80
+			if strings.Contains("\n"+examples+"\n", "\n"+line+"\n") || slices.Contains(path, "completion") {
+				widest = 110 // a command is one line, to be copied, and completion has the words of a library
+			}
+			if len(line) > widest {
+				t.Errorf("%s: a line of %d columns, more than %d: %s", name, len(line), widest, line)
 			}
 		}
 		if again := weir(t, nil, slices.Concat([]string{"help"}, path)...); again.stdout != help.stdout {

@@ -15,16 +15,17 @@ import (
 
 const exitStatus = `
 
-The exit status is 0 after a measurement, 1 if the server cannot be reached, goes
-away or answers nothing but errors, 2 after misuse, and 130 if it was interrupted,
-after the report.`
+The exit status is 0 after a measurement, 1 if the server cannot be reached,
+goes away or answers nothing but errors, 2 after misuse, and 130 if it was
+interrupted, after the report.`
 
 const loops = `
 In a closed loop, which is the default, every connection sends its next request
 when the one before was answered: that shows how much a server can do. --rate
-makes it an open loop: requests are sent at their times whether or not the server
-has answered those before, as users do; and a latency counts from when a request
-should have been sent, so that a server which stalls has no way to hide it.`
+makes it an open loop: requests are sent at their times whether or not the
+server has answered those before, as users do; and a latency counts from when a
+request should have been sent, so that a server which stalls has no way to
+hide it.`
 
 // Command returns the command "bench".
 func Command() *cobra.Command {
@@ -52,8 +53,8 @@ func httpCommand() *cobra.Command {
 		Use:   "http [flags]",
 		Short: "Measure the HTTP check API",
 		Long: `http asks POST /v1/check of "weir serve". There is one request at a time on each
-connection, all of which stay open. 200 counts as allowed, 429 as refused, and any
-other status as an error.
+connection, all of which stay open. 200 counts as allowed, 429 as refused, and
+any other status as an error.
 ` + loops + exitStatus,
 		Example: `  weir bench http
   weir bench http --connections 100 --duration 30s --keys 1000000
@@ -80,10 +81,10 @@ func respCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resp [flags]",
 		Short: "Measure the RESP front, or a Redis",
-		Long: `resp sends CL.THROTTLE, or WEIR.TAKE with --policy, or any command with --command:
-that is how the same load is put on Redis, for comparison. A closed loop sends a
-pipeline of commands at once, and the next when all of it was answered, as
-redis-benchmark does.
+		Long: `resp sends CL.THROTTLE, or WEIR.TAKE with --policy, or any command with
+--command: that is how the same load is put on Redis, for comparison. A closed
+loop sends a pipeline of commands at once, and the next when all of it was
+answered, as redis-benchmark does.
 ` + loops + exitStatus,
 		Example: `  weir bench resp
   weir bench resp --pipeline 64 --limit 15/30/60
@@ -153,9 +154,9 @@ func rlsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rls [flags]",
 		Short: "Measure Envoy's rate limit service",
-		Long: `rls calls ShouldRateLimit of envoy.service.ratelimit.v3 over gRPC, as Envoy does: of
-"weir serve", or of any other server of it. OK counts as allowed, OVER_LIMIT as
-refused, and any other answer as an error.
+		Long: `rls calls ShouldRateLimit of envoy.service.ratelimit.v3 over gRPC, as Envoy
+does: of "weir serve", or of any other server of it. OK counts as allowed,
+OVER_LIMIT as refused, and any other answer as an error.
 ` + loops + exitStatus,
 		Example: `  weir bench rls
   weir bench rls --connections 1 --in-flight 256

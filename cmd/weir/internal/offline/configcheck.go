@@ -27,24 +27,24 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [flags] FILE...",
 		Short: "Find all mistakes of configurations",
-		Long: `check reads configurations as the server does, and tells every mistake in one run:
-its file, line and column, what is wrong, and in the next line what to do about
-it. Variables such as ${NAME} are taken from the environment; their values are
-never shown.
+		Long: `check reads configurations as the server does, and tells every mistake in one
+run: its file, line and column, what is wrong, and in the next line what to do
+about it. Variables such as ${NAME} are taken from the environment; their
+values are never shown.
 
 A warning is about what is likely not meant, such as a rule behind one that is
 final. It does not keep a configuration from being used.
 
-Of each limit that servers share it tells by how much they can exceed it together
-and how much of it can stay unused, and what holds without the store. With --json
-these are at_once, the most permits granted at once; overshoot, how many permits
-above the limit each process but one can admit; and unused, how many each process
-may keep. Of each durable limit it tells how many permits a crash of its owner
-burns: burned.
+Of each limit that servers share it tells by how much they can exceed it
+together and how much of it can stay unused, and what holds without the store.
+With --json these are at_once, the most permits granted at once; overshoot, how
+many permits above the limit each process but one can admit; and unused, how
+many each process may keep. Of each durable limit it tells how many permits a
+crash of its owner burns: burned.
 
-Of each policy with a lockout it tells from which rate on a client is locked out.
-With --json requests is how many evenly spaced requests within that many seconds
-do it.
+Of each policy with a lockout it tells from which rate on a client is locked
+out. With --json requests is how many evenly spaced requests within that many
+seconds do it.
 
 With --ratelimit each FILE is a configuration of envoyproxy/ratelimit, or the
 directory of one, as of --ratelimit-config of weir serve.

@@ -14,8 +14,8 @@ func ConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check and explain configurations",
-		Long: `config checks whether a configuration can be used, and shows what it means: which
-limits apply to which requests. It changes nothing, and asks no server.`,
+		Long: `config checks whether a configuration can be used, and shows what it means:
+which limits apply to which requests. It changes nothing, and asks no server.`,
 		Example: `  weir config check weir.yaml
   weir config explain weir.yaml --request 'POST /login' --client 192.0.2.1
   weir config schema > weir.schema.json`,

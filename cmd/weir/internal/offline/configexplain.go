@@ -35,16 +35,16 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] FILE",
 		Short: "Explain a configuration, or what it does with a request",
-		Long: `explain writes in words which limits a configuration has, and which requests they
-hold for.
+		Long: `explain writes in words which limits a configuration has, and which requests
+they hold for.
 
 With --request it tells what would become of a request: which rules match and
-which do not, and on which condition; of each limit the key, how many permits are
-left before and after, and what would have passed. The limits begin with fresh
-state, as when a server starts, and --repeat tells what is said to the last of so
-many such requests. Nothing is sent to a server: shared policies are kept here,
-as if there were one process. Of leased ones servers grant less at once, as
-"weir config check" tells.
+which do not, and on which condition; of each limit the key, how many permits
+are left before and after, and what would have passed. The limits begin with
+fresh state, as when a server starts, and --repeat tells what is said to the
+last of so many such requests. Nothing is sent to a server: shared policies are
+kept here, as if there were one process. Of leased ones servers grant less at
+once, as "weir config check" tells.
 
 --json prints one object: request, at, repeat, and of the requests before the
 last how many were allowed; then explanation, with rules and limits. Durations

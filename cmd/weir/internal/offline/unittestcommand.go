@@ -30,11 +30,11 @@ func UnitTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [flags] FILE...",
 		Short: "Run unit tests of a configuration",
-		Long: `test sends requests to a configuration in virtual time, and compares what becomes
-of them with what a file expects. Nothing waits and nothing is sent over a
-network, so a month takes no time, and the same tests give the same result.
-Shared policies are kept in this process, whatever their consistency is. Of
-leased ones servers grant less at once, as "weir config check" tells.
+		Long: `test sends requests to a configuration in virtual time, and compares what
+becomes of them with what a file expects. Nothing waits and nothing is sent
+over a network, so a month takes no time, and the same tests give the same
+result. Shared policies are kept in this process, whatever their consistency
+is. Of leased ones servers grant less at once, as "weir config check" tells.
 
 A FILE is YAML. It names the configuration that it tests, as seen from the file,
 and has tests, each of which begins with fresh state:
@@ -52,9 +52,9 @@ and has tests, each of which begins with fresh state:
           client: 192.0.2.1
           expect: {allowed: true}
 
-A step may wait, and then send a request: once, or as many "times" as it says, one
-"every" so often. What all requests have, such as the client, may stand in the
-test or at the top of the file. docs/testing.md lists all keys.
+A step may wait, and then send a request: once, or as many "times" as it says,
+one "every" so often. What all requests have, such as the client, may stand in
+the test or at the top of the file. docs/testing.md lists all keys.
 
 A failure is told with its place in the file, what was expected and got, and why
 the configuration has decided so.

@@ -21,8 +21,8 @@ func AdminCommand() *cobra.Command {
 		Short: "Look at a running server, and let a key through or shut it in",
 		Long: `admin asks a running weir serve about its policies, keys, lockouts, refusals and
 replicas, and changes what holds for a single key: it ends a lockout, makes
-another limit hold for a while, or forgets what the key has used. Every change is
-in the audit log of the server, with who made it and why.
+another limit hold for a while, or forgets what the key has used. Every change
+is in the audit log of the server, with who made it and why.
 
 "weir why" shows why a request was refused, and "weir top" shows all of it live.`,
 		Example: `  weir admin status
@@ -54,9 +54,10 @@ func statusCommand() *cobra.Command {
 	return look(&cobra.Command{
 		Use:   "status",
 		Short: "Tell how a server is",
-		Long: `status tells the version of a server, since when it runs, which configuration is in
-force and whether the last reload was refused, how many requests it has decided on
-and how many of them it has refused, how long decisions take, and what it uses.`,
+		Long: `status tells the version of a server, since when it runs, which configuration
+is in force and whether the last reload was refused, how many requests it has
+decided on and how many of them it has refused, how long decisions take, and
+what it uses.`,
 		Example: `  weir admin status
   weir admin status --json | jq .latency.p99`,
 	}, OverviewPath, writeOverview)
@@ -79,11 +80,12 @@ func keysCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "keys",
 		Short: "List the keys of a policy under the most pressure",
-		Long: `keys lists keys of a policy: first those that are locked out, then those that are
-waited for, then those that have used the most of their limit. Of each there is the
-limit that it is nearest to. A table keeps hashes of keys, and the names of those
-that are refused most: others are shown as # and a number. A key that is not UTF-8
-is shown with \xe9 for the byte e9, and \\ for a backslash; --key takes it so.`,
+		Long: `keys lists keys of a policy: first those that are locked out, then those that
+are waited for, then those that have used the most of their limit. Of each
+there is the limit that it is nearest to. A table keeps hashes of keys, and the
+names of those that are refused most: others are shown as # and a number. A key
+that is not UTF-8 is shown with \xe9 for the byte e9, and \\ for a backslash;
+--key takes it so.`,
 		Example: `  weir admin keys --policy per-client
   weir admin keys --policy per-client --last 1000 --json`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
@@ -106,15 +108,16 @@ func keyCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "key [WORD]",
 		Short: "Tell the state of a key, or all that is known of a client",
-		Long: `key tells of each limit of a policy what a key has left, whether one more request
-would be allowed now, how many wait for it, whether it is locked out, and whether
-another limit applies to it for a while. It takes nothing.
+		Long: `key tells of each limit of a policy what a key has left, whether one more
+request would be allowed now, how many wait for it, whether it is locked out,
+and whether another limit applies to it for a while. It takes nothing.
 
-With a WORD instead of --policy and --key it searches all policies: for the address of
-a client, a network, or a value of requests such as a user or a key of an API. It
-finds the keys that each policy makes of it, those that have it as a part, and the last
-refusals that name it, and says which policies cannot be searched, and why. With
---server once for each replica all of them are asked.`,
+With a WORD instead of --policy and --key it searches all policies: for the
+address of a client, a network, or a value of requests such as a user or a key
+of an API. It finds the keys that each policy makes of it, those that have it
+as a part, and the last refusals that name it, and says which policies cannot
+be searched, and why. With --server once for each replica all of them
+are asked.`,
 		Example: `  weir admin key 198.51.100.52
   weir admin key --policy per-client --key 192.0.2.1
   weir admin key acme --server http://10.0.0.1:7070 --server http://10.0.0.2:7070
@@ -162,8 +165,8 @@ func lockoutsCommand() *cobra.Command {
 	return look(&cobra.Command{
 		Use:   "lockouts",
 		Short: "List the keys that are locked out",
-		Long: `lockouts lists the keys that are locked out as they went on after refusals, those for
-the longest time first. "weir admin unlock" lets one in again.`,
+		Long: `lockouts lists the keys that are locked out as they went on after refusals,
+those for the longest time first. "weir admin unlock" lets one in again.`,
 		Example: `  weir admin lockouts
   weir admin lockouts --policy login --json`,
 	}, LockoutsPath, lockouts.write, (*question).somePolicy, some(100, 4096))
@@ -174,9 +177,9 @@ func refusalsCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "refusals",
 		Short: "List the last refusals",
-		Long: `refusals lists requests that were refused, the last one first, with the limit that
-has refused each. A server keeps the last 4096. "weir why ID" tells all about one:
-the ID is what its client was told in the field Weir-Refusal.`,
+		Long: `refusals lists requests that were refused, the last one first, with the limit
+that has refused each. A server keeps the last 4096. "weir why ID" tells all
+about one: the ID is what its client was told in the field Weir-Refusal.`,
 		Example: `  weir admin refusals
   weir admin refusals --policy per-client --key 192.0.2.1 --last 5`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
@@ -203,8 +206,8 @@ func reportCommand() *cobra.Command {
 	return look(&cobra.Command{
 		Use:   "report",
 		Short: "Print the report of a policy",
-		Long: `report prints the state of a policy: its limits and counts, and the 20 keys under
-the most pressure, those that are locked out first.`,
+		Long: `report prints the state of a policy: its limits and counts, and the 20 keys
+under the most pressure, those that are locked out first.`,
 		Example: `  weir admin report --policy per-client
   weir admin report --policy per-client --json | jq .top`,
 	}, ReportPath, WriteReport, (*question).thePolicy)
@@ -214,8 +217,8 @@ func overridesCommand() *cobra.Command {
 	return look(&cobra.Command{
 		Use:   "overrides",
 		Short: "List the keys with another limit",
-		Long: `overrides lists the keys that have another limit for a while, with who gave it to
-them, when, and why. "weir admin restore" ends one.`,
+		Long: `overrides lists the keys that have another limit for a while, with who gave it
+to them, when, and why. "weir admin restore" ends one.`,
 		Example: `  weir admin overrides
   weir admin overrides --json | jq length`,
 	}, OverridesPath, overrides.write)
@@ -252,8 +255,8 @@ func replicasCommand() *cobra.Command {
 	return look(&cobra.Command{
 		Use:   "replicas",
 		Short: "Tell how the store and the other servers are",
-		Long: `replicas tells how the store is that limits are shared in, and the cluster that owns
-durable ones: whether it can be reached, and how far behind it is.`,
+		Long: `replicas tells how the store is that limits are shared in, and the cluster that
+owns durable ones: whether it can be reached, and how far behind it is.`,
 		Example: `  weir admin replicas
   weir admin replicas --json | jq .cluster`,
 	}, ReplicasPath, writeReplicas)

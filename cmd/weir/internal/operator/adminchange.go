@@ -55,8 +55,8 @@ func unlockCommand() *cobra.Command {
 	return keyChange(&cobra.Command{
 		Use:   "unlock",
 		Short: "Let in a key that is locked out",
-		Long: `unlock ends the lockout of a key, and forgets the refusals that led to it. What the
-key has used of its limits stays used: "weir admin reset" forgets that.`,
+		Long: `unlock ends the lockout of a key, and forgets the refusals that led to it. What
+the key has used of its limits stays used: "weir admin reset" forgets that.`,
 		Example: `  weir admin unlock --policy login --key 192.0.2.1 --reason 'mistyped a password'
   weir admin unlock --policy login --key bob --reason call --server http://a:7070 --server http://b:7070
   weir admin lockouts --json | jq -r '.[].key'`,
@@ -67,8 +67,8 @@ func resetCommand() *cobra.Command {
 	return keyChange(&cobra.Command{
 		Use:   "reset",
 		Short: "Forget what a key has used",
-		Long: `reset forgets what a key has used of the limits of a policy, so that all of it is
-available again. A lockout goes on: "weir admin unlock" ends it.`,
+		Long: `reset forgets what a key has used of the limits of a policy, so that all of it
+is available again. A lockout goes on: "weir admin unlock" ends it.`,
 		Example: `  weir admin reset --policy per-client --key 192.0.2.1 --reason 'a test of ours'
   weir admin reset --policy tenant --key acme --reason 'ticket 1207' --json`,
 	}, ResetPath, "%s of %s has all of its limits again", "%s of %s had used nothing")
@@ -78,8 +78,8 @@ func restoreCommand() *cobra.Command {
 	return keyChange(&cobra.Command{
 		Use:   "restore",
 		Short: "Make the limits of the policy hold for a key again",
-		Long: `restore ends what "weir admin override" has begun: the limits of the policy hold for
-the key again.`,
+		Long: `restore ends what "weir admin override" has begun: the limits of the policy
+hold for the key again.`,
 		Example: `  weir admin restore --policy api --key acme --reason 'launch is over'
   weir admin overrides`,
 	}, RestorePath, "%s of %s has the limits of the policy again", "%s of %s was not overridden")
@@ -140,15 +140,16 @@ func overrideCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "override",
 		Short: "Make another limit hold for a key for a while",
-		Long: `override makes other limits hold for one key, instead of those of the policy, for a
-while: more of them for a customer, or fewer for one that does harm. What the
-key has used stays used. It takes the place of an override that there is, and ends
-by itself. It holds in the servers that are asked, also where the policy is shared:
-others go on as before.
+		Long: `override makes other limits hold for one key, instead of those of the policy,
+for a while: more of them for a customer, or fewer for one that does harm. What
+the key has used stays used. It takes the place of an override that there is,
+and ends by itself. It holds in the servers that are asked, also where the
+policy is shared: others go on as before.
 
-A limit is a rate, or a rate and a burst; one that has no rate is a number. Where a
-policy has several limits they are told apart by their names, and those that are not
-given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
+A limit is a rate, or a rate and a burst; one that has no rate is a number.
+Where a policy has several limits they are told apart by their names, and those
+that are not given stay as they are. A lockout goes on: "weir admin unlock"
+ends it.`,
 		Example: `  weir admin override --policy api --key acme --limit '100/s, burst 200' --for 2h --reason 'launch day'
   weir admin override --policy api --key acme --unlimited --for 10m --reason 'incident 17'
   weir admin override --policy login --key 192.0.2.1 --limit 1m=1/min --limit 1h=9/h --reason 'guesses'`,

@@ -19,13 +19,13 @@ func ClusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Look at the nodes of a cluster, and replace one whose disk is lost",
-		Long: `cluster asks a running weir serve about the nodes of the section "cluster" of its
-file, and changes them. Any node that is up can be asked.
+		Long: `cluster asks a running weir serve about the nodes of the section "cluster" of
+its file, and changes them. Any node that is up can be asked.
 
-A node whose disk was lost or is damaged does not take part again by itself, as it
-would vote with what it does not know any more. Remove it and add it, then empty
-its directory, write "join: true" into the section "cluster" of its file, and start
-it. It votes once it has what the others have.`,
+A node whose disk was lost or is damaged does not take part again by itself, as
+it would vote with what it does not know any more. Remove it and add it, then
+empty its directory, write "join: true" into the section "cluster" of its file,
+and start it. It votes once it has what the others have.`,
 		Example: `  weir cluster members
   weir cluster remove node1 --reason 'its disk was replaced'
   weir cluster add node1 http://10.0.0.1:7090`,
@@ -44,9 +44,10 @@ func (q *question) clusterFlags(cmd *cobra.Command) {
 func membersCommand() *cobra.Command {
 	q := &question{}
 	cmd := q.command(&cobra.Command{
-		Use:     "members",
-		Short:   "List the nodes of the cluster",
-		Long:    `members lists the nodes of the cluster: which of them count for a majority, and which leads the others.`,
+		Use:   "members",
+		Short: "List the nodes of the cluster",
+		Long: `members lists the nodes of the cluster: which of them count for a majority, and
+which leads the others.`,
 		Example: "  weir cluster members\n  weir cluster members --server http://10.0.0.2:7070 --json",
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
 		return get(ctx, c, w, q, MembersPath, nil, members.write)
@@ -76,9 +77,9 @@ func removeCommand() *cobra.Command {
 	return memberChange(&cobra.Command{
 		Use:   "remove",
 		Short: "Remove a node from the cluster",
-		Long: `remove removes a node from the cluster, for ever: what is on its disk is of no use
-then. The others must have a majority. If it is to come back, add it, and start it
-with an empty directory and "join: true".`,
+		Long: `remove removes a node from the cluster, for ever: what is on its disk is of no
+use then. The others must have a majority. If it is to come back, add it, and
+start it with an empty directory and "join: true".`,
 		Example: `  weir cluster remove node1 --reason 'its disk was replaced'
   weir cluster remove node1 --server http://10.0.0.2:7070`,
 	}, MemberRemovePath, "%s is removed: to have it back, add it\n", "NODE")
@@ -88,9 +89,9 @@ func addCommand() *cobra.Command {
 	return memberChange(&cobra.Command{
 		Use:   "add",
 		Short: "Add a node to the cluster",
-		Long: `add adds a node with its name and its URL of "peers", which all nodes have. It is
-started with an empty directory and "join: true", and votes once it has what the
-others have. The others must be up, and connected for 5 s.`,
+		Long: `add adds a node with its name and its URL of "peers", which all nodes have. It
+is started with an empty directory and "join: true", and votes once it has what
+the others have. The others must be up, and connected for 5 s.`,
 		Example: `  weir cluster add node1 http://10.0.0.1:7090
   weir cluster add node1 http://10.0.0.1:7090 --server http://10.0.0.2:7070 --reason 'a new disk'`,
 	}, MemberAddPath, "%s is added: start it with an empty directory and join: true\n", "NODE", "URL")

@@ -169,8 +169,9 @@ func (q *question) print(w io.Writer, answer json.RawMessage, text func(io.Write
 const severalServers = `
 
 Each server changes what it has itself. With --server once for each replica the
-change is made in one after the other, and what became of it is told of each; one
-that fails does not keep it from the others, and the exit status is then not 0.`
+change is made in one after the other, and what became of it is told of each;
+one that fails does not keep it from the others, and the exit status is then
+not 0.`
 
 // one asks a server.
 func (q *question) one(cmd *cobra.Command, c *Client, ask asking, w io.Writer) error {

@@ -38,8 +38,9 @@ asked.`,
 
 const quotaExitStatus = `
 
-The exit status is 0 on success, 1 if the server cannot be reached or no node owns
-the limits now, and 2 if the question is wrong, such as a policy that is not there.`
+The exit status is 0 on success, 1 if the server cannot be reached or no node
+owns the limits now, and 2 if the question is wrong, such as a policy that is
+not there.`
 
 // quotaFlags adds the flags of a question about a quota.
 func (q *question) quotaFlags(cmd *cobra.Command) {
@@ -107,8 +108,9 @@ func showCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "show",
 		Short: "Show what remains of a quota",
-		Long: `show tells of each limit of a policy what was used, what is reserved for requests
-that are not settled, what is left, and when all of it is back. It takes nothing.` + quotaExitStatus,
+		Long: `show tells of each limit of a policy what was used, what is reserved for
+requests that are not settled, what is left, and when all of it is back. It
+takes nothing.` + quotaExitStatus,
 		Example: `  weir quota show --policy tenant-month --key acme
   weir quota show --policy tenant/month --key acme --json | jq '.limits[0].remaining'
   weir quota show --policy upstream --server https://weir.example.com --token-file token`,
@@ -162,11 +164,11 @@ func adjustCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "adjust",
 		Short: "Give permits of a quota back, or take them",
-		Long: `adjust gives permits of a key back, at most until all are there, or takes them if
-the number is negative, whether they are there or not, up to as many as the limit
-has. It is durable, with who did it and why, when the command has ended with 0. If
-no answer comes in time it is not known whether it was done: see "weir quota
-history".` + quotaExitStatus,
+		Long: `adjust gives permits of a key back, at most until all are there, or takes them
+if the number is negative, whether they are there or not, up to as many as the
+limit has. It is durable, with who did it and why, when the command has ended
+with 0. If no answer comes in time it is not known whether it was done: see
+"weir quota history".` + quotaExitStatus,
 		Example: `  weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota adjust --policy tenant/month --key acme --permits -200 --by billing --reason 'charged late'`,
 	}, ofQuota(func(ctx context.Context, c *Client, w io.Writer) error {
@@ -214,9 +216,9 @@ func historyCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "history",
 		Short: "Tell who has adjusted a quota, when and why",
-		Long: `history lists the adjustments of a quota, the last one first: when it was, who did
-it, how many permits were given back (or taken, with a minus), what remained
-afterwards, and why.` + quotaExitStatus,
+		Long: `history lists the adjustments of a quota, the last one first: when it was, who
+did it, how many permits were given back (or taken, with a minus), what
+remained afterwards, and why.` + quotaExitStatus,
 		Example: `  weir quota history --policy tenant-month --key acme
   weir quota history --policy tenant-month --key acme --last 1000 --json`,
 	}, ofQuota(func(ctx context.Context, c *Client, w io.Writer) error {

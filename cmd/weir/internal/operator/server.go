@@ -28,8 +28,8 @@ const defaultServer = "http://127.0.0.1:7070"
 // ExitStatus is the end of the help of commands that ask a server.
 const ExitStatus = `
 
-The exit status is 0 on success, 1 if the server cannot be reached or cannot do it
-now, and 2 if the question is wrong, such as a policy that is not there.`
+The exit status is 0 on success, 1 if the server cannot be reached or cannot do
+it now, and 2 if the question is wrong, such as a policy that is not there.`
 
 // Server is which server is asked, and how.
 type Server struct {

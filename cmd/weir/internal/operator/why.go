@@ -38,15 +38,16 @@ func WhyCommand() *cobra.Command {
 		Short: "Tell why a request was refused",
 		Long: `why asks a running weir serve why a request was refused, or would be.
 
-With an ID, which a client that is refused finds in the field Weir-Refusal of the
-answer, it tells what was refused when: each limit that held for the request, with
-the rule that applied it, the key, and the numbers of that moment; then how the key
-is now, and how to let it through. A server keeps the last 4096 refusals.
+With an ID, which a client that is refused finds in the field Weir-Refusal of
+the answer, it tells what was refused when: each limit that held for the
+request, with the rule that applied it, the key, and the numbers of that
+moment; then how the key is now, and how to let it through. A server keeps the
+last 4096 refusals.
 
 With --policy and --key it tells how a key is now, and its last refusals.
 
-With --request it tells what the server would say to such a request now: which rules
-match and which do not, and what each limit has left. It takes nothing.` + ExitStatus,
+With --request it tells what the server would say to such a request now: which
+rules match and which do not, and what each limit has left. It takes nothing.` + ExitStatus,
 		Example: `  weir why 1a2b3c4d5e6f7081
   weir why --policy login --key 192.0.2.1
   weir why --request 'POST /login' --client 192.0.2.1

@@ -92,9 +92,9 @@ With --config the limits are those of a file, which is what these are for:
 
 Pages that show or change the state of the server are for every client on a
 loopback address; elsewhere only for clients with a token of --admin-token-file
-or a certificate of --admin-client-ca. With --admin they have a listener of their
-own. What is changed goes to --audit-log.
-A client that is refused gets the field Weir-Refusal, whose ID "weir why" explains.
+or a certificate of --admin-client-ca. With --admin they have a listener of
+their own. What is changed goes to --audit-log. A client that is refused gets
+the field Weir-Refusal, whose ID "weir why" explains.
 
 With --resp clients of Redis, in any language, need no other library: they send
 CL.THROTTLE key max_burst count period, as to redis-cell, or WEIR.TAKE policy
@@ -144,7 +144,7 @@ func (o *options) command(kinds []*front.Kind) *cobra.Command {
 	}
 	return o.begin(&cobra.Command{
 		Use:   "serve [flags]",
-		Short: "Answer other programs that ask whether a request is within its limit",
+		Short: "Answer programs that ask whether a request is within its limit",
 		Long:  long,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30

@@ -40,9 +40,10 @@ func DemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [flags]",
 		Short: "Run a server with traffic, to look at its dashboard",
-		Long: `demo runs a server with two limits, and twelve clients that ask it, some of them more
-than they may. It names the page where that can be seen. Nothing is written to disk
-but a configuration in a directory for temporary files, which is removed at the end.`,
+		Long: `demo runs a server with two limits, and twelve clients that ask it, some of
+them more than they may. It names the page where that can be seen. Nothing is
+written to disk but a configuration in a directory for temporary files, which
+is removed at the end.`,
 		Example: `  weir demo
   weir demo --http 127.0.0.1:0
   weir demo cluster`,

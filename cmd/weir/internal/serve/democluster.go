@@ -61,15 +61,18 @@ func demoClusterCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cluster",
 		Short: "Run three nodes with one limit, and kill the one that owns it",
-		Long: `cluster runs three nodes of weir as processes of this machine, which share one durable
-limit, and twenty clients that ask all of them. It kills the node that owns the limit, as
-a crash would, and says which one owns it then, for how long nothing was decided, and
-that no more requests were allowed than the limit allows. It takes some ten seconds.
+		Long: `cluster runs three nodes of weir as processes of this machine, which share one
+durable limit, and twenty clients that ask all of them. It kills the node that
+owns the limit, as a crash would, and says which one owns it then, for how long
+nothing was decided, and that no more requests were allowed than the limit
+allows. It takes some ten seconds.
 
-The nodes listen on free ports of the loopback address, and write to a directory for
-temporary files. At the end, and on Ctrl-C, they are ended and the directory is removed.
+The nodes listen on free ports of the loopback address, and write to a
+directory for temporary files. At the end, and on Ctrl-C, they are ended and
+the directory is removed.
 
-The exit status is 0 if the limit was kept, 1 if it was not or the nodes cannot run.`,
+The exit status is 0 if the limit was kept, 1 if it was not or the nodes
+cannot run.`,
 		Example: `  weir demo cluster
   TMPDIR=/var/tmp weir demo cluster`,
 		Args:              flags.NoArguments,

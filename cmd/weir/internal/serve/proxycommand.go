@@ -13,37 +13,39 @@ import (
 const proxyLong = `proxy passes requests on to an HTTP service and refuses those beyond the limit
 with 429, a Retry-After header and a body of type application/problem+json.
 Those never reach the service. All other answers get RateLimit headers that say
-how much is left. Those that the service itself sends stay and come first; if they
-are of a form that cannot be added to (limit=10, remaining=9), they stay alone.
+how much is left. Those that the service itself sends stay and come first; if
+they are of a form that cannot be added to (limit=10, remaining=9), they
+stay alone.
 
 Clients send their requests to --listen. --http is another address, at which
 nothing is passed on: there other programs ask whether a request is allowed.
 
 Without --config there is one limit, by --limit, --burst and --by. With it the
-limits and rules are those of a file, as of "weir serve": for paths, methods and
-clients, shared by a store or a cluster, in queues in which requests wait. It is
-read again when it changes. --admin has the admin API, the dashboard, metrics and
-/healthz; --http, --resp and --grpc answer other programs by the same limits.
-"weir serve --help" explains these.
+limits and rules are those of a file, as of "weir serve": for paths, methods
+and clients, shared by a store or a cluster, in queues in which requests wait.
+It is read again when it changes. --admin has the admin API, the dashboard,
+metrics and /healthz; --http, --resp and --grpc answer other programs by the
+same limits. "weir serve --help" explains these.
 
 Bodies are streamed both ways and not changed. WebSockets and other upgrades
 pass, and count as one request; an upgrade to HTTP/2 (h2c) is not passed on, as
 requests within it would not be limited. If the client goes away, so does its
 request to the service. No path is taken: /healthz is that of the service.
 
-TRACE is refused with 405 and CONNECT with 501. Trailers of requests are dropped;
-those of answers pass, as gRPC needs them. A connection of HTTP/1.1 ends with the
-answer to a request whose body came in chunks, so that nothing hidden behind the
-body is served.
+TRACE is refused with 405 and CONNECT with 501. Trailers of requests are
+dropped; those of answers pass, as gRPC needs them. A connection of HTTP/1.1
+ends with the answer to a request whose body came in chunks, so that nothing
+hidden behind the body is served.
 
-A client is the address of its connection, and with --by client each /64 of IPv6
-is one. The proxy sets X-Forwarded-For, -Host and -Proto, and drops what the
-client says in them and in all other fields by which proxies tell about the client
-and the original request: X-Forwarded-*, X-Original-*, X-Rewrite-*, X-Envoy-*,
-X-Azure-*, X-Real-IP, X-Client-IP, True-Client-IP, CF-Connecting-IP, X-Host and
-their like, also with underscores. Behind other proxies, name those by
---trusted-proxies: then these fields are kept, and the client is the last address
-in X-Forwarded-For that is not one of theirs. Forwarded and Proxy never pass.
+A client is the address of its connection, and with --by client each /64 of
+IPv6 is one. The proxy sets X-Forwarded-For, -Host and -Proto, and drops what
+the client says in them and in all other fields by which proxies tell about the
+client and the original request: X-Forwarded-*, X-Original-*, X-Rewrite-*,
+X-Envoy-*, X-Azure-*, X-Real-IP, X-Client-IP, True-Client-IP, CF-Connecting-IP,
+X-Host and their like, also with underscores. Behind other proxies, name those
+by --trusted-proxies: then these fields are kept, and the client is the last
+address in X-Forwarded-For that is not one of theirs. Forwarded and Proxy
+never pass.
 
 With --concurrency the service gets only so many requests at a time. Others wait
 in their order if there is a --queue, and are refused with 503 if it is full.

@@ -105,10 +105,10 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	return failed
 }
 
-const long = `replay runs the requests of access logs through a limit, or with --config through
-a configuration, and shows who would have been refused, when, and by how much.
-With --against it compares that with another configuration: which requests would
-be newly refused, and which newly allowed.
+const long = `replay runs the requests of access logs through a limit, or with --config
+through a configuration, and shows who would have been refused, when, and by
+how much. With --against it compares that with another configuration: which
+requests would be newly refused, and which newly allowed.
 
 Time is that of the log: nothing waits, and the same log gives the same result.
 Servers write a line when a request ends, so the lines are not in the order of
@@ -122,20 +122,21 @@ A FILE is in the common or combined format, or has a JSON object on each line,
 also mixed, and may be compressed with gzip. "-" is the standard input. Lines
 that are no request are counted as malformed and skipped.
 
-With a limit, the table has the keys that were refused most, --top of them, worst
-first. In it, "wait" is the longest time that a refused request of the key was
-told to wait, and "peak" the most requests of the key in one period of --limit,
-at least a second. Memory is bounded: statistics of keys are kept for --max-keys
-of them; past that, keys that are not refused are left out, and of those that
-are, the half with the fewest refusals makes room for others, so what the table
-says is then a lower bound.
+With a limit, the table has the keys that were refused most, --top of them,
+worst first. In it, "wait" is the longest time that a refused request of the
+key was told to wait, and "peak" the most requests of the key in one period of
+--limit, at least a second. Memory is bounded: statistics of keys are kept for
+--max-keys of them; past that, keys that are not refused are left out, and of
+those that are, the half with the fewest refusals makes room for others, so
+what the table says is then a lower bound.
 
 With a configuration, there is a row for each policy: the requests that it
 applied to, and those that it refused itself. A request that several policies
 refuse counts for each. "newly refused" are requests that --config allows and
---against refuses. The keys are those that this happened to most. A log does not
-have all that rules can look at, such as most header fields: notes name what was
-missing. Shared policies are kept in this process, as if one server had them all.
+--against refuses. The keys are those that this happened to most. A log does
+not have all that rules can look at, such as most header fields: notes name
+what was missing. Shared policies are kept in this process, as if one server
+had them all.
 
 --chart draws what was allowed and refused over time, for all requests and for
 the policies with the most refusals; of two configurations one above the other.

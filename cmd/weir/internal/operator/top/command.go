@@ -36,16 +36,17 @@ func Command() *cobra.Command {
 		Use:   "top [flags]",
 		Short: "Show a running server live, and let keys through",
 		Long: `top shows what a running weir serve does, every second: how many requests each
-policy admits and refuses, how many wait, the keys under the most pressure, those
-that are locked out, those for which another limit holds for a while, and the last
-refusals with all their numbers. It sorts and filters, ends lockouts, and makes
-another limit hold for a key; a change asks for a reason, and once more.
+policy admits and refuses, how many wait, the keys under the most pressure,
+those that are locked out, those for which another limit holds for a while, and
+the last refusals with all their numbers. It sorts and filters, ends lockouts,
+and makes another limit hold for a key; a change asks for a reason, and
+once more.
 
-The key ? lists all keys. If the server goes away top says so, and goes on when it
-is back.
+The key ? lists all keys. If the server goes away top says so, and goes on when
+it is back.
 
---once prints one frame as text, for scripts and pipes: every row, with the rates
-of one second.` + operator.ExitStatus,
+--once prints one frame as text, for scripts and pipes: every row, with the
+rates of one second.` + operator.ExitStatus,
 		Example: `  weir top
   weir top --pane keys --policy per-client
   weir top --once --sort refused/s | head -n 20
