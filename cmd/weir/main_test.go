@@ -58,7 +58,7 @@ func buildAndRun(m *testing.M) int {
 func build(path string, detect bool, environment ...string) error {
 	args := []string{"build", "-o", path}
 	if detect {
-		args = append(args, "-race")
+		args = append(args, "-race", "-ldflags=-s -w") // no debugger needs it
 	} else {
 		workspace, err := filepath.Abs(filepath.Join("..", "..", "deploy", "release.work"))
 		if err != nil {

@@ -117,12 +117,13 @@ type fuzzer struct {
 	inputs   string // where go test -fuzz keeps those that it has found interesting, in earlier runs, too
 }
 
-// fuzz builds the tests of a package as a program, once for all of its targets, and reports whether these found nothing wrong.
+// fuzz builds the tests of a package as a program, once for all of its targets, and reports whether these found nothing wrong. Like
+// go test, it leaves out what only debuggers need.
 func (f *fuzzer) fuzz(ctx context.Context, out io.Writer, p *testPackage) bool {
 	var said bytes.Buffer
 
 	program := filepath.Join(f.programs, strings.ReplaceAll(p.path, "/", "_")+".test")
-	build := goCommand(ctx, p.dir, []string{goTest, noVet, "-c", "-fuzz=.", "-o=" + program, "."})
+	build := goCommand(ctx, p.dir, []string{goTest, noVet, "-c", "-fuzz=.", "-ldflags=-s -w", "-o=" + program, "."})
 	build.Stdout, build.Stderr = &said, &said
 
 	if err := build.Run(); err != nil {
