@@ -100,6 +100,9 @@ func passes(opts testOptions) []pass {
 	return all
 }
 
+// race reports whether the pass is with the race detector.
+func (p *pass) race() bool { return slices.Contains(p.args, "-race") }
+
 // runTests runs every pass over every module and ends with the line "N passed, N failed".
 func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []string) error {
 	passed, failed := 0, 0
@@ -108,9 +111,13 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	defer end()
 
 	modules = largestFirst(modules)
-	build(ctx, opts.race, modules)
+	all := passes(opts)
 
-	for _, p := range passes(opts) {
+	for i, p := range all {
+		if i == 0 || p.race() != all[i-1].race() {
+			compile(ctx, p.race(), modules)
+		}
+
 		headingf(out, "%s", p.title)
 
 		good, bad := p.run(ctx, &oneAtATime{out: out}, files, modules)
@@ -133,10 +140,10 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	return nil
 }
 
-// build compiles all packages of a workspace: modules that are tested at the same time would each compile what they share. What
-// does not build is reported by go test.
-func build(ctx context.Context, race bool, modules []string) {
-	args := []string{"build"}
+// compile compiles all packages of a workspace: modules that are tested at the same time would each compile what they share. It is
+// by go list, as go build would also link every program, for nothing. What does not compile is reported by go test.
+func compile(ctx context.Context, race bool, modules []string) {
+	args := []string{"list", "-export"}
 
 	if race {
 		args = append(args, "-race")
