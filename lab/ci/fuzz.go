@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,9 +25,15 @@ var errNoFuzzTargets = errors.New("no fuzz target found")
 // fuzzed selects fuzz targets.
 var fuzzed = named(regexp.MustCompile(`^Fuzz`))
 
-// runFuzz finds the fuzz targets of all modules and fuzzes each for the given time: as many packages at a time as there are
-// processors, each target with one worker. Most of a short run is getting ready, which one target does on one processor.
-func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules []string) error {
+// runFuzz finds the fuzz targets of all modules and fuzzes each for a length, which is that of go test -fuzztime: a time, or how
+// many inputs. It fuzzes as many packages at a time as there are processors, each target with one worker. Most of a short run is
+// getting ready, which one target does on one processor.
+func runFuzz(ctx context.Context, out io.Writer, length string, modules []string) error {
+	shortening, err := partOf(length)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, errUsage)
+	}
+
 	headingf(out, "fuzz every target for %s", length)
 
 	packages, ok := fuzzPackages(ctx, out, modules)
@@ -47,7 +54,10 @@ func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules [
 
 	defer func() { _ = os.RemoveAll(programs) }()
 
-	f := fuzzer{length: length, programs: programs, inputs: filepath.Join(strings.TrimSpace(string(cache)), "fuzz")}
+	f := fuzzer{
+		length: length, shortening: shortening, programs: programs,
+		inputs: filepath.Join(strings.TrimSpace(string(cache)), "fuzz"),
+	}
 
 	var (
 		workers sync.WaitGroup
@@ -77,6 +87,25 @@ func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules [
 	}
 
 	return nil
+}
+
+// partOf returns how much of a length may go to making one interesting input shorter. Of a time it is a part, so that others are
+// tried, too.
+func partOf(length string) (string, error) {
+	if inputs, counted := strings.CutSuffix(length, "x"); counted {
+		if _, err := strconv.Atoi(inputs); err != nil {
+			return "", fmt.Errorf("how many inputs: %w", err)
+		}
+
+		return length, nil
+	}
+
+	whole, err := time.ParseDuration(length)
+	if err != nil {
+		return "", fmt.Errorf("how long each target is fuzzed: %w", err)
+	}
+
+	return (whole / 5).String(), nil
 }
 
 // oneAtATime keeps apart what several write.
@@ -112,7 +141,8 @@ func fuzzPackages(ctx context.Context, out io.Writer, modules []string) (package
 
 // fuzzer fuzzes packages.
 type fuzzer struct {
-	length   time.Duration
+	length, shortening string // -fuzztime and -fuzzminimizetime
+
 	programs string // a directory
 	inputs   string // where go test -fuzz keeps those that it has found interesting, in earlier runs, too
 }
@@ -148,7 +178,7 @@ func (f *fuzzer) target(ctx context.Context, out io.Writer, p *testPackage, prog
 	args := []string{
 		"-test.paniconexit0", "-test.run=^$", "-test.fuzz=^" + name + "$", "-test.parallel=1",
 		"-test.fuzzcachedir=" + filepath.Join(f.inputs, filepath.FromSlash(p.path)),
-		"-test.fuzztime=" + f.length.String(), "-test.fuzzminimizetime=" + (f.length / 5).String(),
+		"-test.fuzztime=" + f.length, "-test.fuzzminimizetime=" + f.shortening,
 	}
 
 	for attempt := 1; ; attempt++ {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestLostRace(t *testing.T) {
@@ -57,6 +56,8 @@ func TestRunFuzz(t *testing.T) {
 		"func FuzzGood(f *testing.F) { f.Add(1); f.Fuzz(func(t *testing.T, n int) {}) }\n"
 	bad := "\nfunc FuzzBad(f *testing.F) { f.Add(7); f.Fuzz(func(t *testing.T, n int) { t.Errorf(\"got %d\", n) }) }\n"
 
+	const inputs = "1000x" // a time could end before the first
+
 	cases := []struct {
 		name  string
 		files map[string]string
@@ -66,7 +67,7 @@ func TestRunFuzz(t *testing.T) {
 		{
 			name:  "a target holds",
 			files: map[string]string{"a_test.go": source},
-			says:  []string{"ok    example.com/m FuzzGood", "execs"},
+			says:  []string{"ok    example.com/m FuzzGood", "execs: 1000 "},
 		},
 		{
 			name:  "a target fails and the next one still runs",
@@ -91,7 +92,7 @@ func TestRunFuzz(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 
-			err := runFuzz(t.Context(), &out, 100*time.Millisecond, []string{module(t, c.files)})
+			err := runFuzz(t.Context(), &out, inputs, []string{module(t, c.files)})
 			if !errors.Is(err, c.want) || (err != nil) != (c.want != nil) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}

@@ -2,7 +2,7 @@
 // builds and calls it:
 //
 //	ci test [-contention] [-novet] [-race] [-short] MODULE...
-//	ci fuzz [-time 30s] MODULE...
+//	ci fuzz [-time 30s|1000x] MODULE...
 //	ci docs PAGE...
 //
 // A MODULE is the directory of a go.mod. Everything runs even when something before it failed; the exit code is 0 if
@@ -18,14 +18,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 // errFailed says that what was run has failed and that the output has already told so.
 var errFailed = errors.New("something failed")
 
 // errUsage says that the command line makes no sense.
-var errUsage = errors.New("ci test [-contention] [-novet] [-race] [-short] MODULE..., ci fuzz [-time 30s] MODULE... " +
+var errUsage = errors.New("ci test [-contention] [-novet] [-race] [-short] MODULE..., ci fuzz [-time 30s|1000x] MODULE... " +
 	"or ci docs PAGE... is expected")
 
 func main() {
@@ -71,7 +70,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 
 		return runTests(ctx, out, opts, flags.Args())
 	case "fuzz":
-		length := flags.Duration("time", 30*time.Second, "how long each target is fuzzed")
+		length := flags.String("time", "30s", "how long each target is fuzzed, or how many inputs, as in 1000x")
 
 		if err := parse(flags, args[1:]); err != nil {
 			return err
