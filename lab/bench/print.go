@@ -95,7 +95,7 @@ func (r Report) Warnings() (all []string) {
 		}
 	}
 	if len(disturbed) > 0 {
-		all = append(all, "in some round somebody did not have a processor for each goroutine all of the time, in the rows "+
+		all = append(all, "in some round a limiter did not have a processor for each goroutine all of the time, in the rows "+
 			strings.Join(disturbed, "; "))
 	}
 	for _, size := range r.Keyed.Sizes {

@@ -147,8 +147,8 @@ type fuzzer struct {
 	inputs   string // where go test -fuzz keeps those that it has found interesting, in earlier runs, too
 }
 
-// fuzz builds the tests of a package as a program, once for all of its targets, and reports whether these found nothing wrong. Like
-// go test, it leaves out what only debuggers need.
+// fuzz builds the tests of a package as a program, once for all of its targets, and reports whether these found nothing wrong.
+// Like go test, it leaves out what only debuggers need.
 func (f *fuzzer) fuzz(ctx context.Context, out io.Writer, p *testPackage) bool {
 	var said bytes.Buffer
 

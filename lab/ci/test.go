@@ -140,8 +140,8 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	return nil
 }
 
-// compile compiles all packages of a workspace: modules that are tested at the same time would each compile what they share. It is
-// by go list, as go build would also link every program, for nothing. What does not compile is reported by go test.
+// compile compiles all packages of a workspace: modules that are tested at the same time would each compile what they share. It
+// is by go list, as go build would also link every program, for nothing. What does not compile is reported by go test.
 func compile(ctx context.Context, race bool, modules []string) {
 	args := []string{"list", "-export"}
 
