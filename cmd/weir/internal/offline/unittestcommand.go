@@ -73,11 +73,11 @@ configuration has mistakes; 130 after SIGINT.`,
 		ValidArgsFunction: yamlFiles,
 		RunE:              func(cmd *cobra.Command, files []string) error { return run(cmd, &o, files) },
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.Var(pattern(&o.run), "run", "run only the tests whose names this regular expression matches\n(default: all)")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "list all tests, and not only those that fail")
-	fs.BoolVar(&o.json, "json", false, "print one JSON object")
+	set := cmd.Flags()
+	set.SortFlags = false
+	set.Var(pattern(&o.run), "run", "run only the tests whose names this regular expression matches\n(default: all)")
+	set.BoolVarP(&o.verbose, "verbose", "v", false, "list all tests, and not only those that fail")
+	set.BoolVar(&o.json, "json", false, "print one JSON object")
 	return cmd
 }
 

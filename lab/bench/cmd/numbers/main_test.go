@@ -91,6 +91,7 @@ func TestJSON(t *testing.T) {
 // interrupter is standard error that interrupts the run when a text is written to it.
 type interrupter struct {
 	bytes.Buffer
+
 	at     string
 	cancel context.CancelFunc
 }
