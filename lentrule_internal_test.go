@@ -67,7 +67,7 @@ func (r *lentRule) allow(i uint) bool {
 	return true
 }
 
-// TestLendingEqualsItsRule plays random histories on a bucket that lends and on the rule of lending. All answers must be the same.
+// TestLendingEqualsItsRule plays random histories on a bucket that lends and on the rule of lending. All decisions must be the same.
 // Whatever is lent when, every permit must also be allowed by the arithmetic of a bucket that lends nothing: so no interval has
 // more than burst + rate x t. And where a caller polls, no interval may have less than rate x t - 1.
 func TestLendingEqualsItsRule(t *testing.T) {

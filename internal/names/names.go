@@ -37,7 +37,7 @@ type Names[K any] struct {
 	sample uint32
 	spent  atomic.Bool // as many were placed as may be, less than a second ago
 	mu     sync.Mutex
-	placed int // since then
+	placed int // since spent was false, or in the beginning
 }
 
 // set fills a cache line. Of each name it knows 32 bits of the hash, so that a key that has none here is told by that line

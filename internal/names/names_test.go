@@ -214,6 +214,7 @@ func TestPlacesArePlacedSlowly(t *testing.T) {
 				t.Errorf("%d names after %d s, want nearly %d", got, second, want)
 			}
 			time.Sleep(time.Second)
+			synctest.Wait() // for the timer of the same moment
 		}
 	})
 }

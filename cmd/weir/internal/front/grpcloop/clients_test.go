@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -96,14 +95,11 @@ func TestClientsAtOnce(t *testing.T) {
 				})
 			}
 			all.Wait()
-			for deadline := time.Now().Add(time.Minute); s.Unread.Bytes() != 0; runtime.Gosched() { // until the watches are left
-				if time.Now().After(deadline) {
-					t.Fatalf("%d bytes are kept", s.Unread.Bytes())
-				}
+			kept(t, s, "the watches were left", 0, 0, 0)
+			if n := s.Waiting.Calls(); n != 0 {
+				t.Errorf("%d calls wait", n)
 			}
-			if n := s.Waiting.Calls(); n != 0 || s.Unread.CutOff() != 0 {
-				t.Errorf("%d calls wait, %d cut off", n, s.Unread.CutOff())
-			}
+
 		})
 	}
 }

@@ -404,6 +404,7 @@ func TestUntakenRepliesAreBounded(t *testing.T) {
 		l := listen(t)
 		s := serve(t, optionsOf(t, newEchoes(waits)), l)
 		s.Unread.Max, s.Unread.Own = 1_000_000, 50_000
+		of := map[bool]string{false: "calls are answered at once: ", true: "calls may wait: "}[waits]
 		ask := func(calls int) *peer {
 			p := connect(t, l.Addr().String()).greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 			for i := range calls {
@@ -411,30 +412,18 @@ func TestUntakenRepliesAreBounded(t *testing.T) {
 			}
 			return p.send()
 		}
-		kept := func(what string, cutOff uint64, from, to int64) {
-			t.Helper()
-			for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
-				cut, bytes := s.Unread.CutOff(), s.Unread.Bytes()
-				if cut == cutOff && bytes >= from && bytes <= to {
-					return
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("%s, waits %v: %d are cut off, want %d; %d bytes are kept, want %d to %d", what, waits, cut, cutOff, bytes, from, to)
-				}
-			}
-		}
 		one := ask(45)
-		kept("as many as may be", 0, 45*20_000, 45*20_004)
+		kept(t, s, of+"as many as may be", 0, 45*20_000, 45*20_004)
 		ask(2)
-		kept("little", 0, 47*20_000, 47*20_004)
+		kept(t, s, of+"little", 0, 47*20_000, 47*20_004)
 		ask(90)
-		kept("too many", 1, 47*20_000, 47*20_004)
+		kept(t, s, of+"too many", 1, 47*20_000, 47*20_004)
 		one.must(one.w.WriteWindowUpdate(0, 1<<20))
 		for i := range 45 {
 			one.must(one.w.WriteWindowUpdate(uint32(2*i+1), 1<<20))
 		}
 		one.send().result(89)
-		kept("they were taken", 1, 2*20_000, 2*20_004)
+		kept(t, s, of+"they were taken", 1, 2*20_000, 2*20_004)
 	}
 }
 
@@ -507,6 +496,20 @@ func TestRepliesOfOneReadAreBounded(t *testing.T) {
 	}
 }
 
+// kept waits until as many connections were cut off, and as many bytes are kept.
+func kept(t *testing.T, s *grpcloop.Server, what string, cutOff uint64, from, to int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		cut, bytes := s.Unread.CutOff(), s.Unread.Bytes()
+		if cut == cutOff && bytes >= from && bytes <= to {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %d are cut off, want %d; %d bytes are kept, want %d to %d", what, cut, cutOff, bytes, from, to)
+		}
+	}
+}
+
 // manyFields are those of a header that is longer in memory than as it is sent: a byte for each.
 var manyFields = strings.Split(strings.Repeat("a,b,", 1500)+"a,b", ",")
 
@@ -523,24 +526,12 @@ func TestHeadersAreCounted(t *testing.T) {
 		}
 		return p.send()
 	}
-	kept := func(cutOff uint64, from, to int64) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
-			cut, bytes := s.Unread.CutOff(), s.Unread.Bytes()
-			if cut == cutOff && bytes >= from && bytes <= to {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d are cut off, want %d; %d bytes are kept, want %d to %d", cut, cutOff, bytes, from, to)
-			}
-		}
-	}
 	one := begin(3)
-	kept(0, 150_000, 160_000)
+	kept(t, s, "headers", 0, 150_000, 160_000)
 	begin(5)
-	kept(1, 150_000, 160_000)
+	kept(t, s, "headers", 1, 150_000, 160_000)
 	_ = one.nc.Close()
-	kept(1, 0, 0)
+	kept(t, s, "headers", 1, 0, 0)
 }
 
 // TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little, whatever they

@@ -23,9 +23,8 @@
 // its value, because everything that identifies the request stands before it.
 //
 // The members of a JSON line that count are those of one list of names. They
-// follow the usual JSON logs of nginx, Caddy,
-// Traefik, Envoy and Logstash. A line of JSON must be one complete object, at
-// most 64 levels deep.
+// follow the usual JSON logs of nginx, Caddy, Traefik, Envoy and Logstash. A
+// line of JSON must be one complete object, at most 64 levels deep.
 //
 // # Time
 //
