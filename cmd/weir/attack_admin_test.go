@@ -217,6 +217,13 @@ func TestAttackAdminFromBrowser(t *testing.T) {
 		s.denied(t, "OPTIONS", path, []int{403, 405}, "Origin: https://evil.example", "Access-Control-Request-Method: POST")
 		s.denied(t, "TRACE", path, []int{403, 405})
 	}
+	// What is asked for without a change is answered, and the browser does not let the page of another origin read it.
+	a, _ := s.request("GET", "/v1/status", "", "Origin: https://evil.example")
+	for name := range a.header {
+		if strings.HasPrefix(name, "Access-Control-") {
+			t.Errorf("a page of another origin may read the status: %s: %q", name, a.header[name])
+		}
+	}
 	// Forms of other origins need no permission, and cannot have this type.
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
 		got := exchangeRaw(t, s.address, fmt.Sprintf(
