@@ -99,7 +99,6 @@ func TestClientsAtOnce(t *testing.T) {
 			if n := s.Waiting.Calls(); n != 0 {
 				t.Errorf("%d calls wait", n)
 			}
-
 		})
 	}
 }

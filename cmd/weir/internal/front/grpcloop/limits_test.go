@@ -500,12 +500,12 @@ func TestRepliesOfOneReadAreBounded(t *testing.T) {
 func kept(t *testing.T, s *grpcloop.Server, what string, cutOff uint64, from, to int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
-		cut, bytes := s.Unread.CutOff(), s.Unread.Bytes()
-		if cut == cutOff && bytes >= from && bytes <= to {
+		cut, unread := s.Unread.CutOff(), s.Unread.Bytes()
+		if cut == cutOff && unread >= from && unread <= to {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: %d are cut off, want %d; %d bytes are kept, want %d to %d", what, cut, cutOff, bytes, from, to)
+			t.Fatalf("%s: %d are cut off, want %d; %d bytes are kept, want %d to %d", what, cut, cutOff, unread, from, to)
 		}
 	}
 }
