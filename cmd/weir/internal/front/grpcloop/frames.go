@@ -227,8 +227,6 @@ func (c *conn) windowUpdate(f frame, b []byte) *failure {
 	}
 	s := c.streams[f.stream]
 	switch {
-	case n == 0 && s == nil:
-		return c.mayFlood()
 	case n == 0:
 		return c.fault(f.stream, http2.ErrCodeProtocol)
 	case s == nil: // it has ended

@@ -250,6 +250,36 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
+// TestFramesAfterTheEnd is a table of RFC 9113: what a client sends of a stream that has ended is an error of that stream, and the
+// connection goes on.
+func TestFramesAfterTheEnd(t *testing.T) {
+	l := listen(t)
+	serve(t, optionsOf(t, newEchoes(false)), l)
+	for name, c := range map[string]struct {
+		want http2.ErrCode
+		send func(p *peer)
+	}{
+		"6.1 DATA":             {http2.ErrCodeStreamClosed, func(p *peer) { p.raw(http2.FrameData, 0, 1, "x") }},
+		"6.1 DATA of no bytes": {http2.ErrCodeStreamClosed, func(p *peer) { p.raw(http2.FrameData, 0, 1, "") }},
+		"6.1 DATA after a reset": {http2.ErrCodeStreamClosed, func(p *peer) {
+			p.raw(http2.FrameRSTStream, 0, 1, "\x00\x00\x00\x08")
+			p.raw(http2.FrameData, 0, 1, "x")
+		}},
+		"6.9 WINDOW_UPDATE of 0": {http2.ErrCodeProtocol, func(p *peer) { p.raw(http2.FrameWindowUpdate, 0, 1, "\x00\x00\x00\x00") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, l.Addr().String()).greet()
+			p.call(1, "a").send().result(1).want(t, "a")
+			c.send(p)
+			s := p.send().read(func(s *seen) bool { return s.call(1).wasReset })
+			if got := s.call(1).reset; got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			p.call(3, "afterwards").send().result(3).want(t, "afterwards")
+		})
+	}
+}
+
 // longHeader sends a header that is longer than a server takes, in several frames.
 func (p *peer) longHeader(id uint32) {
 	var more []string

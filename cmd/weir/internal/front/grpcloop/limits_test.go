@@ -243,6 +243,9 @@ func TestFloods(t *testing.T) {
 		"trailers that do not end": func(p *peer, n uint32) {
 			p.headers(2*n+3, p.head(echoMethod), false).headers(2*n+3, p.headOf("a", "b"), false)
 		},
+		"DATA after the answer": func(p *peer, n uint32) {
+			p.headers(2*n+3, p.head("/test.Echo/Other"), true).raw(http2.FrameData, 0, 2*n+3, "x")
+		},
 		"DATA after the end": func(p *peer, n uint32) { // of a stream that is not answered yet
 			p.headers(2*n+3, p.head("/test.Other/Other"), false)
 			p.must(p.w.WriteData(2*n+3, true, message("")))

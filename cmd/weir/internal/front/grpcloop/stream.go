@@ -227,8 +227,11 @@ func (c *conn) data(f frame, b []byte) *failure {
 		c.park()
 	}
 	s := c.streams[f.stream]
-	if s == nil || s.ended {
-		return c.dataAfterEnd(s, f.stream, length)
+	switch {
+	case f.stream > c.taken: // the client has been told that it is ignored
+		return c.mayFlood()
+	case s == nil || s.ended:
+		return c.fault(f.stream, http2.ErrCodeStreamClosed)
 	}
 	if failed := c.take(s, b, length, ends); failed != nil || s.gone || !ends {
 		return failed
@@ -258,17 +261,6 @@ func (c *conn) take(s *stream, b []byte, length int, ends bool) *failure {
 		return s.other.arrived(b, length-len(b))
 	}
 	return c.gather(s, b)
-}
-
-// dataAfterEnd processes DATA of a stream that has ended. The client may not know yet that it has.
-func (c *conn) dataAfterEnd(s *stream, id uint32, length int) *failure {
-	if s != nil {
-		return c.fault(id, http2.ErrCodeStreamClosed)
-	}
-	if length == 0 {
-		return c.mayFlood()
-	}
-	return nil
 }
 
 // gather adds to the message of a unary call.
