@@ -42,9 +42,9 @@ func (m Mistake) String() string {
 	return b.String()
 }
 
-// Errors are all mistakes of a file.
+// Errors are all mistakes of a file, or of files that are read as one.
 type Errors struct { //nolint:errname // all errors of a file
-	// File is the name of the file.
+	// File is the name of the file, or what several are called together.
 	File string
 	// Mistakes are in the order of the file. There are at most 1000.
 	Mistakes []Mistake
@@ -54,19 +54,23 @@ type Errors struct { //nolint:errname // all errors of a file
 
 // Error lists all mistakes, each in a line of its own.
 func (e *Errors) Error() string {
-	var b strings.Builder
-	if n := len(e.Mistakes) + e.Omitted; n == 1 {
-		fmt.Fprintf(&b, "weir: %s cannot be used: 1 mistake", e.File)
-	} else {
-		fmt.Fprintf(&b, "weir: %s cannot be used: %d mistakes", e.File, n)
+	n, noun := len(e.Mistakes)+e.Omitted, "mistakes"
+	if n == 1 {
+		noun = "mistake"
 	}
+	return fmt.Sprintf("weir: %s cannot be used: %d %s\n%s", e.File, n, noun, strings.Join(e.Lines(), "\n"))
+}
+
+// Lines are the mistakes, a line each, and how many more there are.
+func (e *Errors) Lines() []string {
+	lines := make([]string, 0, len(e.Mistakes)+1)
 	for _, m := range e.Mistakes {
-		b.WriteString("\n" + m.String())
+		lines = append(lines, m.String())
 	}
 	if e.Omitted > 0 {
-		fmt.Fprintf(&b, "\n%s: %d more", e.File, e.Omitted)
+		lines = append(lines, fmt.Sprintf("%s: %d more", e.File, e.Omitted))
 	}
-	return b.String()
+	return lines
 }
 
 // MaxMistakes is how many mistakes are kept.
@@ -112,11 +116,21 @@ func (c *Findings) Sorted() []Mistake {
 }
 
 // Errors returns all mistakes of the file as an error, nil if there are none.
-func (r *Reader) Errors() *Errors {
-	if r.Mistakes.Count() == 0 {
+func (r *Reader) Errors() *Errors { return ErrorsOf(r.name, r) }
+
+// ErrorsOf returns all mistakes of files, which are called name together, in their order. It is nil if there are none.
+func ErrorsOf(name string, files ...*Reader) *Errors {
+	e := &Errors{File: name}
+	for _, r := range files {
+		e.Mistakes = append(e.Mistakes, r.Mistakes.Sorted()...)
+		e.Omitted += r.Mistakes.Omitted
+	}
+	if len(e.Mistakes) == 0 {
 		return nil
 	}
-	return &Errors{File: r.name, Mistakes: r.Mistakes.Sorted(), Omitted: r.Mistakes.Omitted}
+	kept := min(len(e.Mistakes), MaxMistakes)
+	e.Mistakes, e.Omitted = e.Mistakes[:kept], e.Omitted+len(e.Mistakes)-kept
+	return e
 }
 
 // Wrong adds a mistake about a value.

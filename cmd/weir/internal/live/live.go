@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -33,12 +34,6 @@ func (p *Parsed) whole() *policy.Set {
 	return &set
 }
 
-// Mistakes is an error that lists what is wrong with a configuration, a line each.
-type Mistakes interface {
-	error
-	Mistakes() []string
-}
-
 // Options configure [Limits].
 type Options struct {
 	// Path is the configuration file, and More another file, or a directory of files, that is read with it. One of them is
@@ -46,7 +41,7 @@ type Options struct {
 	Path, More string
 	// IgnoreDotFiles leaves out files and directories below More whose names begin with a dot. Default: they are read.
 	IgnoreDotFiles bool
-	// Parse makes a set of them. Its error should be a [Mistakes]. Required.
+	// Parse makes a set of them. Its error should be a [*yamlread.Errors]. Required.
 	Parse func(f Files) (Parsed, error)
 	// Engine are the options of the engine. Its OnExplain gets explanations without what came from the environment.
 	Engine policy.EngineOptions
@@ -228,8 +223,8 @@ func (l *Limits) refuse(cause string, err error) error {
 
 // Lines are what is wrong, a line each.
 func Lines(err error) []string {
-	if list, ok := errors.AsType[Mistakes](err); ok {
-		return list.Mistakes()
+	if list, ok := errors.AsType[*yamlread.Errors](err); ok {
+		return list.Lines()
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var lines []string

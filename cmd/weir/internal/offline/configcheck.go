@@ -112,17 +112,22 @@ const stateOfServer = "limits in the directory of weir serve --state"
 // checkWidth is how many columns what is said of shared limits has.
 const checkWidth = 80
 
-func checkFile(name string, hasStore bool) *checked {
-	c := &checked{File: name, Mistakes: []yamlread.Mistake{}, Warnings: []yamlread.Mistake{}}
-	file, err := config.Load(name, config.Options{HasStore: hasStore, StateFile: stateOfServer})
-	var wrong *yamlread.Errors
-	switch {
-	case errors.As(err, &wrong):
+// newChecked is what is said of a file that was read, or could not be for this error.
+func newChecked(name string, err error) *checked {
+	c := &checked{File: name, OK: err == nil, Mistakes: []yamlread.Mistake{}, Warnings: []yamlread.Mistake{}}
+	if wrong, ok := errors.AsType[*yamlread.Errors](err); ok {
 		c.Mistakes, c.Omitted = append(c.Mistakes, wrong.Mistakes...), wrong.Omitted
-	case err != nil:
+	} else if err != nil {
 		c.Error = err.Error()
-	default:
-		c.OK, c.Policies, c.Rules = true, len(file.Set.Policies), len(file.Set.Rules)
+	}
+	return c
+}
+
+func checkFile(name string, hasStore bool) *checked {
+	file, err := config.Load(name, config.Options{HasStore: hasStore, StateFile: stateOfServer})
+	c := newChecked(name, err)
+	if c.OK {
+		c.Policies, c.Rules = len(file.Set.Policies), len(file.Set.Rules)
 		c.Warnings = append(c.Warnings, file.Warnings...)
 		c.Shared, c.Lockouts = file.Bounds(), file.LockoutRates()
 	}
@@ -239,7 +244,6 @@ func (f *rateFiles) check(fs *pflag.FlagSet) error {
 
 // checkFile checks one configuration. Its policies are those that count its limits and the overrides of descriptors.
 func (f *rateFiles) checkFile(name string, hasStore bool) *checked {
-	c := &checked{File: name, Mistakes: []yamlread.Mistake{}, Warnings: []yamlread.Mistake{}}
 	o := ratelimitconfig.Options{Merge: f.merge, NoStore: !hasStore}
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm)) // the flag accepts nothing else
 	files, err := live.ReadMore(name, f.ignoreDotFiles)
@@ -247,14 +251,9 @@ func (f *rateFiles) checkFile(name string, hasStore bool) *checked {
 	if err == nil {
 		limits, err = ratelimitconfig.Parse(files, o)
 	}
-	var wrong *ratelimitconfig.Errors
-	switch {
-	case errors.As(err, &wrong):
-		c.Mistakes, c.Omitted = append(c.Mistakes, wrong.All...), wrong.Omitted
-	case err != nil:
-		c.Error = err.Error()
-	default:
-		c.OK, c.Policies, c.Domains, c.limits = true, len(limits.Policies), limits.Domains(), len(limits.Limits)
+	c := newChecked(name, err)
+	if c.OK {
+		c.Policies, c.Domains, c.limits = len(limits.Policies), limits.Domains(), len(limits.Limits)
 		c.Warnings = append(c.Warnings, limits.Warnings...)
 	}
 	return c

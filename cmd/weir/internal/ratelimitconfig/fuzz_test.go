@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -29,14 +30,14 @@ func FuzzParse(f *testing.F) {
 		all := []ratelimitconfig.File{{Name: "f.yaml", Data: data}, {Name: "g.yaml", Data: []byte("domain: d\ndescriptors: [{key: own, " + limit + "}]")}}
 		for _, o := range []ratelimitconfig.Options{{Merge: true}, {Merge: true, Policies: 1, Algorithm: ratelimitconfig.SlidingWindow}} {
 			c, err := ratelimitconfig.Parse(all, o)
-			var list *ratelimitconfig.Errors
+			var list *yamlread.Errors
 			switch {
 			case err == nil:
 				usable(t, c)
-			case !errors.As(err, &list) || len(list.All) == 0:
+			case !errors.As(err, &list) || len(list.Mistakes) == 0:
 				t.Fatalf("not mistakes: %v", err)
 			default:
-				for _, m := range list.All {
+				for _, m := range list.Mistakes {
 					if m.Line < 1 || m.Column < 1 || m.Message == "" || m.Fix == "" {
 						t.Fatalf("%+v", m)
 					}

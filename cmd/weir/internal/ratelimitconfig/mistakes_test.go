@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -132,12 +133,12 @@ func TestMistakes(t *testing.T) {
 		},
 	} {
 		_, err := ratelimitconfig.Parse(files(text), ratelimitconfig.Options{})
-		var list *ratelimitconfig.Errors
+		var list *yamlread.Errors
 		if !errors.As(err, &list) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if got := list.Mistakes(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		if got := list.Lines(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%s\n\nhas the mistakes\n%s\nand not\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}

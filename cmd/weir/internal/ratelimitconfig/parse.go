@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
@@ -92,7 +91,10 @@ func (c *Config) Domains() []string {
 	return names
 }
 
-// Parse reads files. If they cannot be used, the error is an *[Errors], which lists all that is wrong with them, or says
+// Name is what all files are called together in what is wrong with them.
+const Name = "the rate limit configuration"
+
+// Parse reads files. If they cannot be used, the error is a [*yamlread.Errors], which lists all that is wrong with them, or says
 // which option cannot be used.
 func Parse(files []File, o Options) (*Config, error) {
 	if err := o.check(); err != nil {
@@ -117,7 +119,7 @@ func Parse(files []File, o Options) (*Config, error) {
 		}
 	}
 	d.checkReplaces()
-	if errs := errorsOf(readers); errs != nil {
+	if errs := yamlread.ErrorsOf(Name, readers...); errs != nil {
 		return nil, errs
 	}
 	c := &Config{Limits: d.limits, domains: d.domains, quota: d.o.Quota}
@@ -126,52 +128,7 @@ func Parse(files []File, o Options) (*Config, error) {
 	}
 	d.addPolicies(c)
 	if err := (&policy.Set{Policies: c.Policies}).Check(); err != nil {
-		return nil, fmt.Errorf("weir: the rate limit configuration cannot be used: %w", err)
+		return nil, fmt.Errorf("weir: %s cannot be used: %w", Name, err)
 	}
 	return c, nil
-}
-
-// Errors are all mistakes of all files: the error of [Parse].
-type Errors struct { //nolint:errname // all errors of files
-	// All are in the order of the files. There are at most 1000.
-	All []yamlread.Mistake
-	// Omitted counts those beyond.
-	Omitted int
-}
-
-// Error lists all mistakes, each in a line of its own.
-func (e *Errors) Error() string {
-	n, noun := len(e.All)+e.Omitted, "mistakes"
-	if n == 1 {
-		noun = "mistake"
-	}
-	return fmt.Sprintf("weir: the rate limit configuration cannot be used: %d %s\n%s", n, noun, strings.Join(e.Mistakes(), "\n"))
-}
-
-// Mistakes are the mistakes, a line each.
-func (e *Errors) Mistakes() []string {
-	lines := make([]string, len(e.All), len(e.All)+1)
-	for i, m := range e.All {
-		lines[i] = m.String()
-	}
-	if e.Omitted > 0 {
-		lines = append(lines, fmt.Sprintf("%d more", e.Omitted))
-	}
-	return lines
-}
-
-// errorsOf are the mistakes of files, nil if there are none.
-func errorsOf(readers []*yamlread.Reader) *Errors {
-	e := &Errors{}
-	for _, r := range readers {
-		e.All = append(e.All, r.Mistakes.Sorted()...)
-		e.Omitted += r.Mistakes.Omitted
-	}
-	if n := len(e.All); n > yamlread.MaxMistakes {
-		e.All, e.Omitted = e.All[:yamlread.MaxMistakes], e.Omitted+n-yamlread.MaxMistakes
-	}
-	if len(e.All) == 0 {
-		return nil
-	}
-	return e
 }

@@ -101,7 +101,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	_, err := ratelimitconfig.Parse(files("domain: d\ndescriptors:\n"+strings.Repeat("- {}\n", 5000)), ratelimitconfig.Options{})
-	if text := fmt.Sprint(err); strings.Count(text, "\n") != 1001 || !strings.HasSuffix(text, "\n4000 more") {
+	if text := fmt.Sprint(err); strings.Count(text, "\n") != 1001 || !strings.HasSuffix(text, "\nthe rate limit configuration: 4000 more") {
 		t.Errorf("%.300s", text)
 	}
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 
 	"github.com/spf13/pflag"
@@ -10,7 +9,6 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/config"
-	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -54,21 +52,6 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 
 // configured reports whether the limits are those of a file.
 func (o *options) configured() bool { return o.config.path != "" || o.rates.path != "" }
-
-// listed are the mistakes of a configuration.
-type listed struct{ *yamlread.Errors }
-
-// Mistakes are a line each.
-func (m listed) Mistakes() []string {
-	lines := make([]string, 0, len(m.Errors.Mistakes)+1)
-	for _, mistake := range m.Errors.Mistakes {
-		lines = append(lines, mistake.String())
-	}
-	if m.Omitted > 0 {
-		lines = append(lines, fmt.Sprintf("%s: %d more", m.File, m.Omitted))
-	}
-	return lines
-}
 
 // engine are the options of the engine of a configuration.
 func (o *options) engine(log *slog.Logger) policy.EngineOptions {

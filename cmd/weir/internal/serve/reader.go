@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -64,9 +63,6 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 		r.state, options.StateFile = state{}, ""
 		f, err = config.Parse(file.Name, file.Data, options)
 	}
-	if list, ok := errors.AsType[*yamlread.Errors](err); ok {
-		return live.Parsed{}, listed{list}
-	}
 	if err != nil {
 		return live.Parsed{}, err
 	}
@@ -82,16 +78,16 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 	case !r.known:
 		r.store, r.cluster, r.known, r.needed = store, kept, true, f.Cluster != nil
 	case !store.Same(r.store):
-		return live.Parsed{}, listed{f.StoreErrors("cannot change while the server runs, other than policies and rules",
-			"restart the server, or take the change back")}
+		return live.Parsed{}, f.StoreErrors("cannot change while the server runs, other than policies and rules",
+			"restart the server, or take the change back")
 	case !kept.Same(r.cluster):
-		return live.Parsed{}, listed{f.ClusterErrors("cannot change while the server runs, other than policies and rules",
-			"restart the server, or take the change back")}
+		return live.Parsed{}, f.ClusterErrors("cannot change while the server runs, other than policies and rules",
+			"restart the server, or take the change back")
 	}
 	if f.Cluster != nil && r.begin != nil {
 		if err := r.begin(); err != nil {
-			return live.Parsed{}, listed{f.ClusterErrors(strings.TrimPrefix(err.Error(), "weir: "),
-				"write durability: memory, or restart the server with another --state")}
+			return live.Parsed{}, f.ClusterErrors(strings.TrimPrefix(err.Error(), "weir: "),
+				"write durability: memory, or restart the server with another --state")
 		}
 	}
 	return live.Parsed{Set: f.Set, Warnings: lines(f.Warnings), Secrets: secrets}, nil

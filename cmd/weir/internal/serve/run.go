@@ -26,6 +26,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -128,12 +129,9 @@ func run(cmd *cobra.Command, o *options) error {
 
 // invalid writes what is wrong with the files, if that is what is wrong.
 func (s *serving) invalid(err error) error {
-	if wrong, ok := errors.AsType[listed](err); ok {
-		return flags.InvalidFile(s.stderr, wrong.Errors)
-	}
-	if wrong, ok := errors.AsType[*ratelimitconfig.Errors](err); ok {
-		flags.WriteMistakes(s.stderr, terminal.Of(s.stderr), wrong.All)
-		return flags.Inputf("%s cannot be used: %s", s.o.rates.path, flags.CountMistakes(len(wrong.All)+wrong.Omitted))
+	if wrong, ok := errors.AsType[*yamlread.Errors](err); ok && wrong.File == ratelimitconfig.Name {
+		named := *wrong
+		named.File, err = s.o.rates.path, &named
 	}
 	return flags.InvalidFile(s.stderr, err)
 }

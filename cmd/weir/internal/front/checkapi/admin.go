@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // explain serves POST /v1/explain. Nothing is taken anyway.
@@ -102,7 +103,7 @@ func Reload(
 			Detail:   "the configuration cannot be used, the one before stays in force",
 			Mistakes: limits.Status().Mistakes,
 		}
-		if _, ok := errors.AsType[live.Mistakes](err); !ok {
+		if _, ok := errors.AsType[*yamlread.Errors](err); !ok {
 			p.Detail += ": " + strings.TrimPrefix(p.Mistakes[0], "weir: ")
 		}
 	}
