@@ -245,7 +245,14 @@ func (f *File) spellLimit(l placedLimit) string {
 
 func (f *File) explainRule(w io.Writer, i int, r *placedRule) {
 	number := fmt.Sprintf("%4d  ", i+1)
-	words := f.conditions(r)
+	path := r.at.Path + ".match."
+	words := Conditions(&r.Rule, func(key string, values []string) string {
+		shown := make([]string, len(values))
+		for i, s := range values {
+			shown[i] = f.show(path+key, f.show(path+key+"["+strconv.Itoa(i)+"]", s))
+		}
+		return yamlread.OneOf(shown)
+	})
 	if len(words) == 0 {
 		words = []string{"all requests"}
 	}
@@ -291,21 +298,15 @@ func denial(m policy.Mode) string {
 	}
 }
 
-// conditions are those of a rule in words.
-func (f *File) conditions(r *placedRule) []string {
+// Conditions are those of a rule in words. The function listed joins the values of one that has several.
+func Conditions(r *policy.Rule, listed func(key string, values []string) string) []string {
 	var words []string
-	path := r.at.Path + ".match."
 	texts := func(key string, all []string) {
-		if len(all) == 0 {
-			return
+		if len(all) > 0 {
+			words = append(words, key+" "+listed(key, all))
 		}
-		shown := make([]string, len(all))
-		for i, s := range all {
-			shown[i] = f.show(path+key, f.show(path+key+"["+strconv.Itoa(i)+"]", s))
-		}
-		words = append(words, key+" "+yamlread.OneOf(shown))
 	}
-	m := r.Match
+	m := &r.Match
 	texts(keyMethod, m.Methods)
 	texts(keyHost, m.Hosts)
 	texts(keyPath, m.Paths)
@@ -330,7 +331,7 @@ func (f *File) conditions(r *placedRule) []string {
 		}
 	}
 	if r.When != nil {
-		words = append(words, "when "+r.When.String())
+		words = append(words, "when "+strings.TrimSpace(r.When.String()))
 	}
 	return words
 }

@@ -193,7 +193,7 @@ func TestOverview(t *testing.T) {
 	s.ask("GET", operator.RulesPath, "", 200, &rules)
 	got := fmt.Sprintln(len(rules), rules[0].Match, rules[0].Matched, rules[0].Final, rules[1].Match, rules[1].Exempt, rules[2].Match,
 		rules[2].Limits, rules[2].Afterwards, rules[3].Afterwards)
-	if want := "4 method POST, path /login 3 true header X-Debug, client 10.0.0.0/8 true all requests [api jobs] false true\n"; got != want {
+	if want := "4 method POST, path /login 3 true client 10.0.0.0/8, header X-Debug true all requests [api jobs] false true\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	var replicas map[string]string

@@ -1,16 +1,19 @@
 package adminapi
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"runtime"
 	"runtime/metrics"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -154,7 +157,7 @@ func newWords(set *policy.Set, clean func(string) string) *words {
 	for i := range set.Rules {
 		r := &set.Rules[i]
 		a := operator.Rule{
-			Match: clean(ruleInWords(r)), Exempt: r.Exempt, Deny: r.Deny, Mode: r.Mode.String(),
+			Match: clean(cmp.Or(strings.Join(config.Conditions(r, listed), ", "), "all requests")), Exempt: r.Exempt, Deny: r.Deny, Mode: r.Mode.String(),
 			Final: r.Final, Afterwards: r.Afterwards, Source: r.Source,
 			Limits: []string{},
 		}
