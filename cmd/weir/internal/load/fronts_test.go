@@ -215,7 +215,8 @@ func respServer(t *testing.T, answer func(w *resp.Writer, args [][]byte) (goOn b
 }
 
 func serveRESP(c net.Conn, answer func(w *resp.Writer, args [][]byte) (goOn bool)) {
-	p := resp.NewParser(resp.Limits{})
+	var p resp.Parser
+	p.Init(resp.Limits{})
 	var w resp.Writer
 	var have []byte
 	b := make([]byte, 4096)

@@ -50,7 +50,7 @@ const tlsHandshake = 0x16
 const mostDigits = 20
 
 // Parser finds commands in a stream of bytes: arrays of bulk strings, and lines of words as a person would type them. It stores
-// no bytes, and so long as arguments are not many it allocates nothing after its first commands.
+// no bytes, and so long as arguments are not many it allocates nothing after its first commands. Its limits are set by Init.
 type Parser struct {
 	limits Limits
 	// Stranger says that the client has not authenticated: it may only send few and short arguments.
@@ -73,14 +73,7 @@ const (
 	inLine
 )
 
-// NewParser makes a parser with these limits.
-func NewParser(l Limits) *Parser {
-	p := new(Parser)
-	p.Init(l)
-	return p
-}
-
-// Init makes p like one of [NewParser], with the memory that it has.
+// Init makes p a parser with these limits that has read nothing. It keeps its memory.
 func (p *Parser) Init(l Limits) {
 	*p = Parser{limits: l.WithDefaults(), args: p.args[:0], starts: p.starts[:0]}
 }

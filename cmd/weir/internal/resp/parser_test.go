@@ -23,10 +23,16 @@ func (p parsed) String() string {
 	return fmt.Sprintf("%q, error %v, %d bytes left", p.commands, p.err, p.rest)
 }
 
+func newParser(l resp.Limits) *resp.Parser {
+	p := new(resp.Parser)
+	p.Init(l)
+	return p
+}
+
 // parse gives a stream to a parser in chunks, in a new buffer each time.
 func parse(t testing.TB, stream []byte, chunk int, l resp.Limits, stranger bool) parsed {
 	t.Helper()
-	p := resp.NewParser(l)
+	p := newParser(l)
 	p.Stranger = stranger
 	var found parsed
 	var buf []byte
@@ -76,7 +82,7 @@ func checkAgain(t testing.TB, p *resp.Parser, buf []byte, f resp.Frame, i int, l
 	if n == 0 {
 		return
 	}
-	next := resp.NewParser(l)
+	next := newParser(l)
 	next.Stranger = stranger
 	args, size, err := next.Next(buf)
 	if err != nil || size != n || !bytes.Equal(args[i], argument) || cap(argument) != len(argument) {
@@ -91,7 +97,7 @@ func checkAgain(t testing.TB, p *resp.Parser, buf []byte, f resp.Frame, i int, l
 func TestParserFindsACommandAgain(t *testing.T) {
 	command := func(key string) string { return string(respclient.AppendCommand(nil, "take", key, "15", "30")) }
 	long := strings.Repeat("x", 41)
-	p := resp.NewParser(resp.Limits{MaxBulk: 40, MaxCommand: 60})
+	p := newParser(resp.Limits{MaxBulk: 40, MaxCommand: 60})
 	first := []byte(command("a"))
 	if _, n, err := p.Next(first); err != nil || n != len(first) {
 		t.Fatal(n, err)
@@ -246,7 +252,7 @@ func TestParserKeepsLimits(t *testing.T) {
 
 func TestParserAllocatesNothing(t *testing.T) {
 	stream := []byte("*6\r\n$11\r\nCL.THROTTLE\r\n$4\r\nuser\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\nPING\r\n")
-	p := resp.NewParser(resp.Limits{})
+	p := newParser(resp.Limits{})
 	if got := testing.AllocsPerRun(100, func() {
 		for buf := stream; len(buf) > 0; {
 			_, n, err := p.Next(buf)
@@ -295,7 +301,7 @@ func FuzzCommand(f *testing.F) {
 func BenchmarkParser(b *testing.B) {
 	one := respclient.AppendCommand(nil, "CL.THROTTLE", "user:12345678", "15", "30", "60")
 	stream := bytes.Repeat(one, 64)
-	p := resp.NewParser(resp.Limits{})
+	p := newParser(resp.Limits{})
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += 64 {
 		for buf := stream; len(buf) > 0; {

@@ -24,8 +24,6 @@ const (
 	LeastExpiry = time.Millisecond
 	// MostExpiry is the longest.
 	MostExpiry = 24 * time.Hour
-	// IDLength is how long an id is.
-	IDLength = 26
 )
 
 var (

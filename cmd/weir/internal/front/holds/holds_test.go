@@ -126,7 +126,7 @@ func TestIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for range 500 {
 		id := keep(t, h, l, "p", 1, 0)
-		if seen[id] || len(id) != holds.IDLength {
+		if seen[id] || len(id) != 26 {
 			t.Fatalf("%q is there twice, or has another length", id)
 		}
 		for _, c := range id {
