@@ -151,7 +151,7 @@ func TestWidths(t *testing.T) {
 // TestExtremeTimes: a log may claim any time from 1970 to 2261.
 func TestExtremeTimes(t *testing.T) {
 	c := limited(t, &flags.Limit{Rate: weir.PerSecond(1), Burst: 1, MaxKeys: 10})
-	c.sequence.order.size = 1 // so that the last comes too late to be put in order
+	c.sequence.size = 1 // so that the last comes too late to be put in order
 	latest := time.Date(2261, 12, 31, 23, 59, 59, 0, time.UTC).UnixNano()
 	for _, at := range []int64{0, 0, int64(100 * 365 * day), latest, latest, 0} {
 		c.read(&accesslog.Record{Time: at})
