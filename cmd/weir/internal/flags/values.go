@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/config/yamlread"
 )
 
 // Value is the value of a flag: how it is spelled, and how it is read.
@@ -115,7 +116,7 @@ func OneOf(p *string, words ...string) *Value {
 		if slices.Contains(words, s) {
 			return s, nil
 		}
-		err := "must be " + listed(words)
+		err := "must be " + yamlread.OneOf(words)
 		if nearest, ok := Nearest(s, words); ok {
 			err += fmt.Sprintf("; did you mean %q?", nearest)
 		}
@@ -123,15 +124,6 @@ func OneOf(p *string, words ...string) *Value {
 	})
 	v.words = words
 	return v
-}
-
-// listed is "a, b or c".
-func listed(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // Address is the kind of flags that are addresses to listen on.

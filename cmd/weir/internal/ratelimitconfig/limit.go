@@ -2,6 +2,7 @@ package ratelimitconfig
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,18 +136,9 @@ func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), ni
 
 // UnmarshalText is the inverse of MarshalText. It reads "-" for "_" as well.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for i, name := range algorithmNames {
-		if len(name) != len(text) {
-			continue
-		}
-		same := true
-		for j := range name {
-			same = same && (text[j] == name[j] || name[j] == '_' && text[j] == '-')
-		}
-		if same {
-			*a = Algorithm(i)
-			return nil
-		}
+	if i := slices.Index(algorithmNames[:], strings.ReplaceAll(string(text), "-", "_")); i >= 0 {
+		*a = Algorithm(i)
+		return nil
 	}
 	return fmt.Errorf("weir: unknown algorithm %.40q: must be %s", text, yamlread.OneOf(algorithmNames[:]))
 }

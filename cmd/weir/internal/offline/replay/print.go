@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -203,12 +204,5 @@ func span(d time.Duration) string {
 	if d >= time.Minute {
 		d = d.Round(time.Second)
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return flags.Short(d)
 }
