@@ -283,7 +283,15 @@ func TestFloods(t *testing.T) {
 // TestPings: a client may ping seldom, or when it was sent something.
 func TestPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, connect := bubble(t, func(*grpcloop.Options) {})
+		more := make(chan struct{})
+		_, connect := bubble(t, func(o *grpcloop.Options) {
+			o.Others = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for range more {
+					_, _ = w.Write(message("x"))
+					_ = http.NewResponseController(w).Flush()
+				}
+			})
+		})
 		p := connect()
 		ended := make(chan *seen, 1)
 		go func() {
@@ -303,6 +311,15 @@ func TestPings(t *testing.T) {
 			p.call(id, "x").send()
 			ping()
 		}
+		p.headers(21, p.head("/test.Other/Other"), false).send()
+		for range 10 { // messages of one stream, to each of which a client of grpc-go pings
+			more <- struct{}{}
+			synctest.Wait()
+			ping()
+		}
+		close(more)
+		synctest.Wait()
+		ping()
 		select {
 		case s := <-ended:
 			t.Fatalf("%v", s.goAways)

@@ -222,7 +222,7 @@ func (c *conn) pump(s *stream) {
 		c.out = append(appendFrame(c.out, n, http2.FrameData, 0, s.id), s.pending[:n]...)
 		s.window -= int64(n)
 		c.window -= int64(n)
-		c.clock.pumped = true
+		c.clock.pumped, c.replied = true, true
 		if s.pending = s.pending[n:]; len(s.pending) == 0 {
 			c.blocked--
 			s.pending = nil
