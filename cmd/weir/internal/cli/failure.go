@@ -109,7 +109,23 @@ func invalidValue(err *pflag.InvalidValueError) string {
 	}
 }
 
+// usual are names that other programs have for flags of weir. Of several the first that a command has is meant.
+var usual = map[string][]string{
+	"addr": {"listen", "http", "server"}, "address": {"listen", "http", "server"}, "bind": {"listen", "http"},
+	"host": {"listen", "http", "server"}, "listen": {"http"}, "p": {"listen", "http"}, "port": {"listen", "http", "server"},
+	"url": {"server"}, "u": {"server"},
+	"c": {"config"}, "conf": {"config"}, "f": {"config"}, "file": {"config"},
+	"rate": {"limit"}, "qps": {"limit"}, "rps": {"limit"},
+	"backend": {"upstream"}, "target": {"upstream"},
+	"debug": {"log-level"}, "v": {"log-level"}, "verbose": {"log-level"},
+}
+
 func nearestFlag(cmd *cobra.Command, mistyped string) string {
+	for _, name := range usual[mistyped] {
+		if cmd.Flags().Lookup(name) != nil {
+			return fmt.Sprintf("; did you mean %q?", "--"+name)
+		}
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -134,12 +150,17 @@ func elsewhere(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// didYouMean suggests a command below cmd, or nothing.
+// didYouMean suggests a command below cmd, or one below that, or nothing.
 func didYouMean(cmd *cobra.Command, mistyped string) string {
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
+		}
+		for _, deeper := range sub.Commands() {
+			if deeper.IsAvailableCommand() && deeper.Name() == mistyped {
+				return fmt.Sprintf("; did you mean %q?", sub.Name()+" "+mistyped)
+			}
 		}
 	}
 	if nearest, ok := flags.Nearest(mistyped, names); ok {
