@@ -157,7 +157,8 @@ func newWords(set *policy.Set, clean func(string) string) *words {
 	for i := range set.Rules {
 		r := &set.Rules[i]
 		a := operator.Rule{
-			Match: clean(cmp.Or(strings.Join(config.Conditions(r, listed), ", "), "all requests")), Exempt: r.Exempt, Deny: r.Deny, Mode: r.Mode.String(),
+			Match: clean(cmp.Or(strings.Join(config.Conditions(r, listed), ", "), "all requests")), Exempt: r.Exempt,
+			Deny: r.Deny, Mode: r.Mode.String(),
 			Final: r.Final, Afterwards: r.Afterwards, Source: r.Source,
 			Limits: []string{},
 		}

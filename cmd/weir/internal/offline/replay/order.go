@@ -17,10 +17,10 @@ const checkEvery = 1 << 12
 // heldBack is how many requests are held back to put them in order, and half of how many can be.
 const heldBack = 1 << 20
 
-// sequence hands on requests in the order of their times: servers write a line when a request ends, several of them write files of
-// their own, and neither comes sorted. It holds back at least size requests and hands on the earliest, the first read where times
-// are equal. So a log of up to size requests is sorted as a whole, and in a longer one a request is late only if size others were
-// read since those of its time.
+// sequence hands on requests in the order of their times: servers write a line when a request ends, several of them write files
+// of their own, and neither comes sorted. It holds back at least size requests and hands on the earliest, the first read where
+// times are equal. So a log of up to size requests is sorted as a whole, and in a longer one a request is late only if size
+// others were read since those of its time.
 type sequence struct {
 	take func(at int64, request []byte)
 	size int
