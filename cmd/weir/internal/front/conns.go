@@ -63,20 +63,33 @@ func (s *Conns[C]) Serve(l net.Listener, accept func(nc net.Conn)) error {
 	return nil
 }
 
-// Add serves a connection by a goroutine, until serve returns. It is false if the server ends: then the connection is to be
+// Add serves a connection by a goroutine, until serve returns false. Each time it returns true it is called again by a goroutine
+// of its own, whose stack is as small as that of the first was. It is false if the server ends: then the connection is to be
 // closed.
-func (s *Conns[C]) Add(c C, serve func()) bool {
+func (s *Conns[C]) Add(c C, serve func() (again bool)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Ending() {
 		return false
 	}
 	s.open[c] = struct{}{}
-	s.Running.Go(func() {
-		defer s.remove(c)
-		serve()
-	})
+	s.run(c, serve)
 	return true
+}
+
+// run is Add for a connection that is open.
+func (s *Conns[C]) run(c C, serve func() (again bool)) {
+	s.Running.Go(func() {
+		again := false
+		defer func() {
+			if !again {
+				s.remove(c)
+			}
+		}()
+		if again = serve(); again {
+			s.run(c, serve)
+		}
+	})
 }
 
 func (s *Conns[C]) remove(c C) {

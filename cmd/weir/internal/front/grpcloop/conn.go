@@ -131,16 +131,16 @@ func newConn(s *Server, nc net.Conn) *conn {
 }
 
 // serve serves the connection until it ends.
-func (c *conn) serve() {
+func (c *conn) serve() (again bool) {
 	defer c.abort()
 	if err := c.nc.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, greetTimeout)
 	secure, state, err := c.s.handshake(ctx, c.nc)
 	cancel()
 	if err != nil {
-		return
+		return false
 	}
 	if secure != c.nc {
 		c.mu.Lock()
@@ -150,6 +150,7 @@ func (c *conn) serve() {
 	_ = c.nc.SetWriteDeadline(time.Time{}) // a write tells if it has failed
 	c.greet()
 	c.read()
+	return false
 }
 
 // greet sends the first SETTINGS.

@@ -52,6 +52,7 @@ func TestNothingIsLost(t *testing.T) {
 	for name, change := range map[string]func(o *respapi.Options){
 		"for as long as it takes": nil,
 		"for a while":             func(o *respapi.Options) { o.IdleTimeout = time.Minute },
+		"with new stacks":         func(o *respapi.Options) { o.Renew(20 * time.Microsecond) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

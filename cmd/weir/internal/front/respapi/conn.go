@@ -71,6 +71,12 @@ type conn struct {
 	mute     mute
 
 	halfBy time.Time // when the command that has begun to arrive has to be complete; zero if none waits for its rest
+	idleBy time.Time // when the next one has to come; zero if none is waited for, or for as long as it takes
+	armed  time.Time // the deadline of reads that the transport has
+
+	asked   bool          // something since the goroutine has begun, or renewBy was set
+	renewBy time.Time     // see renew; zero if nothing was asked
+	silence time.Duration // how long before renewBy it was set
 
 	batch *batch // commands that are not answered yet; nil if there are none
 
@@ -132,34 +138,71 @@ func (c *conn) idle() bool { return c.work == nil || len(c.in) == 0 }
 // owes reports whether there are replies that were not sent.
 func (c *conn) owes() bool { return c.work != nil && c.w.Len() > 0 }
 
-// serve returns until the connection ends.
-func (c *conn) serve() {
-	defer c.seat.Leave()
-	defer c.close()
+// serve serves until the connection ends. If again is true, it is to go on in a new goroutine.
+func (c *conn) serve() (again bool) {
+	defer func() {
+		if !again {
+			c.close()
+			c.seat.Leave()
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.log.Error("a RESP command has panicked", "client", c.plain.RemoteAddr().String(), "panic", p,
 				"stack", string(debug.Stack()))
 		}
 	}()
-	if err := c.open(); err != nil {
-		c.lost(err)
-		return
+	if c.via == nil {
+		if err := c.open(); err != nil {
+			c.lost(err)
+			return false
+		}
 	}
 	for !c.ending {
 		if err := c.via.receive(c); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) && c.s.conns.Ending() {
+			late := errors.Is(err, os.ErrDeadlineExceeded)
+			if late && c.s.conns.Ending() {
 				c.answerArrived()
 				break
 			}
+			if late && !c.renewBy.IsZero() && c.armed == c.renewBy {
+				if c.renew() {
+					return true
+				}
+				continue
+			}
 			c.lost(err)
-			return
+			return false
 		}
 		if !c.answer() {
-			return
+			return false
 		}
 	}
 	c.linger()
+	return false
+}
+
+// renew is called when renewBy has passed. It reports whether nothing was asked meanwhile: then the connection is to go on in a
+// new goroutine.
+//
+// Stacks grow with the first command, and twice what they have is much for a connection that only waits. A collection makes no
+// stack smaller of which more than a quarter is used, which is less than a wait needs. A client that asks often would have its
+// stack grow again and again: so the time in which it has to be silent doubles each time that it has passed, until it is long.
+func (c *conn) renew() bool {
+	if c.asked {
+		c.renewLater()
+		return false
+	}
+	c.renewBy = time.Time{}
+	_ = c.arm(c.waitBy()) // reads tell if it has failed; the new stack would grow by it
+	return true
+}
+
+// renewLater sets renewBy.
+func (c *conn) renewLater() {
+	c.asked = false
+	c.silence = min(max(2*c.silence, c.s.o.silence), c.s.o.maxSilence)
+	c.renewBy = time.Now().Add(c.silence)
 }
 
 // close closes the connection and gives back what it has.
@@ -188,6 +231,7 @@ func (c *conn) answer() bool {
 	if !c.use() {
 		return false
 	}
+	c.asked, c.idleBy = true, time.Time{}
 	full := len(c.in) == cap(c.in)
 	read, commands := 0, int64(0)
 	for !c.ending {
@@ -340,34 +384,49 @@ func (c *conn) lost(err error) {
 
 // readBy is until when bytes have to come, as far as that is settled already: zero if there is no such time.
 func (c *conn) readBy() time.Time {
-	by := c.halfBy
+	by := earlier(c.halfBy, c.renewBy)
 	if c.stranger {
-		if authenticated := c.created.Add(c.s.o.ReadTimeout); by.IsZero() || authenticated.Before(by) {
-			by = authenticated
-		}
+		by = earlier(by, c.created.Add(c.s.o.ReadTimeout))
 	}
 	return by
 }
 
+// earlier returns the earlier of two times, of which those that are zero never come.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // waitBy is until when bytes have to come if the client is waited for from now on.
 func (c *conn) waitBy() time.Time {
+	if c.asked && c.renewBy.IsZero() {
+		c.renewLater()
+	}
 	if !c.idle() {
 		if c.halfBy.IsZero() {
 			c.halfBy = time.Now().Add(c.s.o.ReadTimeout)
 		}
 		return c.readBy()
 	}
-	by := c.readBy()
-	if c.s.o.IdleTimeout > 0 {
-		if idle := time.Now().Add(c.s.o.IdleTimeout); by.IsZero() || idle.Before(by) {
-			by = idle
-		}
+	if c.s.o.IdleTimeout > 0 && c.idleBy.IsZero() {
+		c.idleBy = time.Now().Add(c.s.o.IdleTimeout)
 	}
-	return by
+	return earlier(c.readBy(), c.idleBy)
 }
 
-// setReadDeadline is that of the connection, unless the server shuts down.
-func (c *conn) setReadDeadline(by time.Time) error {
+// arm sets the deadline of reads, unless the server shuts down.
+func (c *conn) arm(by time.Time) error {
+	if by == c.armed {
+		return nil
+	}
+	return c.rearm(by)
+}
+
+// rearm is arm where the transport may have another deadline than it was given.
+func (c *conn) rearm(by time.Time) error {
+	c.armed = by
 	err := c.nc.SetReadDeadline(by)
 	if c.s.conns.Ending() {
 		err = c.nc.SetReadDeadline(longAgo)

@@ -1,5 +1,10 @@
 package respapi
 
+import "time"
+
+// Renew has connections go on with a new stack after every silence as long.
+func (o *Options) Renew(silence time.Duration) { o.silence, o.maxSilence = silence, silence }
+
 // Idle is how many clients would make room for others.
 func (s *Server) Idle() int {
 	n := 0

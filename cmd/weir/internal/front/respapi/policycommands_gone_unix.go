@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"syscall"
-	"time"
 )
 
 // hasGone waits until the other side of a connection has gone away, and returns true, or until the deadline of reads passes.
@@ -36,14 +35,4 @@ func hasGone(nc net.Conn) (gone bool) {
 		}
 	})
 	return gone && err == nil
-}
-
-// disarm makes a transport set its deadline anew, which was removed meanwhile.
-func disarm(via transport) {
-	switch t := via.(type) {
-	case *socket:
-		t.armed = time.Time{}
-	case *stream:
-		t.armed = time.Time{}
-	}
 }

@@ -48,7 +48,7 @@ func (c *conn) blocks(gone func()) (ready func()) {
 		gone()
 		return func() {}
 	}
-	_ = c.setReadDeadline(time.Time{})
+	_ = c.arm(time.Time{})
 	ended, left := make(chan struct{}), false
 	go func() {
 		defer close(ended)
@@ -60,7 +60,6 @@ func (c *conn) blocks(gone func()) (ready func()) {
 		_ = c.plain.SetReadDeadline(longAgo) // ends hasGone
 		<-ended
 		c.ending = c.ending || left
-		_ = c.setReadDeadline(time.Time{})
-		disarm(c.via)
+		_ = c.rearm(time.Time{})
 	}
 }

@@ -47,6 +47,9 @@ type Options struct {
 	// MaxLarge is how many bytes there may be of all commands together that are arriving and are longer than 16 KiB. Default:
 	// 64 MiB.
 	MaxLarge int64
+	// silence is how long a client has to be silent at first until its connection goes on with a new stack, and maxSilence how
+	// long in the end: see [conn.renew]. Default: 25 ms and 30 s.
+	silence, maxSilence time.Duration
 	// MaxKeys is how many keys CL.THROTTLE keeps.
 	MaxKeys int
 	// Logger logs at level Warn the clients that are refused because there are too many or their password is wrong, at level
@@ -57,6 +60,7 @@ type Options struct {
 // setDefaults puts defaults in place of what is zero.
 func (o *Options) setDefaults() {
 	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, 30*time.Second), cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.silence, o.maxSilence = cmp.Or(o.silence, 25*time.Millisecond), cmp.Or(o.maxSilence, 30*time.Second)
 	o.MaxConnections, o.MaxLarge = cmp.Or(o.MaxConnections, 10_000), cmp.Or(o.MaxLarge, 64<<20)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Bounds = o.Bounds.WithDefaults()
@@ -135,17 +139,18 @@ func (s *Server) accept(nc net.Conn) {
 const mostRefusing = 64
 
 // refuse tells a client that there are too many.
-func (c *conn) refuse() {
+func (c *conn) refuse() (again bool) {
 	defer c.close()
 	c.s.rejected.Add(1)
 	defer c.s.refusing.Add(-1)
 	if c.s.refusing.Add(1) > mostRefusing || c.s.o.TLS != nil {
-		return
+		return false
 	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lingering))
 	if _, err := c.nc.Write([]byte("-ERR max number of clients reached\r\n")); err == nil {
 		c.linger()
 	}
+	return false
 }
 
 // clients are the connections.

@@ -13,9 +13,8 @@ import (
 // socket reads and writes a plain connection by itself, so that it needs a buffer only once there is something to read, and a
 // deadline only once it has to wait.
 type socket struct {
-	c     *conn
-	raw   syscall.RawConn
-	armed time.Time // the deadline of reads
+	c   *conn
+	raw syscall.RawConn
 
 	tells bool // the system reports whether a read has left nothing
 	empty bool // the last read has, and the client has sent nothing else that a wait would not be told of
@@ -118,9 +117,7 @@ func (s *socket) settle() bool {
 	if c.idle() {
 		c.rest()
 	}
-	if by := c.waitBy(); by != s.armed {
-		s.err = s.arm(by)
-	}
+	s.err = c.arm(c.waitBy())
 	return s.err == nil
 }
 
@@ -144,10 +141,8 @@ func (s *socket) tryWrite(fd uintptr) bool {
 }
 
 func (s *socket) receive(c *conn) error {
-	if by := c.readBy(); by != s.armed {
-		if err := s.arm(by); err != nil {
-			return err
-		}
+	if err := c.arm(c.readBy()); err != nil {
+		return err
 	}
 	s.yielded = s.yielded || s.yield(c)
 	if err := s.raw.Read(s.exchangeOnce); err != nil {
@@ -190,11 +185,6 @@ func (s *socket) learned() (yields, pause int8) {
 	}
 	pause = min(2*s.pause+1, mostPause)
 	return -pause, pause
-}
-
-func (s *socket) arm(by time.Time) error {
-	s.armed = by
-	return s.c.setReadDeadline(by)
 }
 
 func (s *socket) arrived(*conn) (int, error) {

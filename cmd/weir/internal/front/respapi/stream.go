@@ -39,27 +39,22 @@ func (c *conn) open() error {
 	}
 	c.nc = secure
 	c.via = &stream{}
-	return c.setReadDeadline(time.Time{})
+	c.asked = true // the handshake has made the stack grow
+	return c.rearm(time.Time{})
 }
 
 // errLost says that the connection is lost, which was noted.
 var errLost = errors.New("weir: the connection is lost")
 
 // stream reads and writes a connection over TLS, or one that is no socket. To wait it needs one byte of its own.
-type stream struct {
-	first [1]byte
-	armed time.Time // the deadline of reads
-}
+type stream struct{ first [1]byte }
 
 func (s *stream) receive(c *conn) error {
 	if c.owes() && !c.flush() {
 		return errLost
 	}
-	if by := c.waitBy(); by != s.armed {
-		s.armed = by
-		if err := c.setReadDeadline(by); err != nil {
-			return err
-		}
+	if err := c.arm(c.waitBy()); err != nil {
+		return err
 	}
 	if c.idle() {
 		c.rest()
@@ -69,11 +64,8 @@ func (s *stream) receive(c *conn) error {
 		}
 		c.begin()
 		c.in = append(c.in, s.first[0])
-		if by := c.waitBy(); by != s.armed {
-			s.armed = by
-			if err := c.setReadDeadline(by); err != nil {
-				return err
-			}
+		if err := c.arm(c.waitBy()); err != nil {
+			return err
 		}
 	}
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
