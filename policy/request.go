@@ -197,7 +197,7 @@ func (r *Request) next(at int, others []reading) int {
 // readings returns the other ways to read the path, the method and the host, as far as rules, which were asked about the usual
 // one, have looked at them. It returns all where they may look at more, as another value of a field leads to other rules.
 func (r *Request) readings() []reading {
-	if r.seen.Repeated != 0 || r.isRespelled() {
+	if r.seen.Repeated != 0 || r.seen.Method != r.Method || keytext.HasSeveralPorts(r.Host) {
 		return r.allReadings()
 	}
 	return ofPaths(nil, r.seen.Readings(r.RawPath), false)

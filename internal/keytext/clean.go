@@ -58,11 +58,24 @@ func isDots[S string | []byte](p S) bool {
 // CleanMethod is a method in upper case: methods are told apart by case, but many services (Django, Werkzeug) run the handler of
 // POST for post. One that is not UTF-8 stays as it is. It allocates only if the method is not in upper case.
 func CleanMethod(m string) string {
+	if isUpper(m) {
+		return m
+	}
 	upper := strings.ToUpper(m)
 	if upper != m && !utf8.ValidString(m) {
 		return m
 	}
 	return upper
+}
+
+// isUpper reports whether a method is one of ASCII without letters in lower case, as nearly all are.
+func isUpper(m string) bool {
+	for i := range len(m) {
+		if c := m[i]; c >= 'a' && c <= 'z' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // CleanHost is a host in lower case without port, brackets and the dot at its end. It allocates only if it is not in lower
