@@ -52,11 +52,11 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 			continue
 		}
 		state := slot.State()
-		allowed, remaining, retryAfter, resetAfter := t.table.Decide(state, now, n)
+		allowed, remaining, retryAfter, resetAfter := t.table.Decide(state, now, n, true)
 		if at := now; !allowed {
 			if !alone {
 				at = clock.Now()
-				allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, at, n)
+				allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, at, n, true)
 			}
 			if !allowed && t.elsewhere(state, at) {
 				shard.Unlock()

@@ -64,7 +64,7 @@ func (c *call) takeTouched(n int64, d *Decision) (v verdict, added bool) {
 		if d == nil {
 			allowed = t.table.Grant(state, c.now)
 		} else {
-			allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, c.now, n)
+			allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, c.now, n, true)
 		}
 		if allowed || alone {
 			break
@@ -95,10 +95,11 @@ func (c *call) takeTouched(n int64, d *Decision) (v verdict, added bool) {
 	return v, added
 }
 
-// takeSettled takes n permits that are plain from a state that is held to the terms, and fills d. They cannot be given back.
-func (c *call) takeSettled(state []uint64, d *Decision, n int64) {
+// decideSettled decides on n permits that are plain, of a state that is held to the terms, and fills d. They cannot be given back
+// if they are taken.
+func (c *call) decideSettled(state []uint64, d *Decision, n int64, take bool) {
 	t := c.terms
-	d.Allowed, d.Remaining, d.RetryAfter, d.ResetAfter = t.table.Decide(state, c.now, n)
+	d.Allowed, d.Remaining, d.RetryAfter, d.ResetAfter = t.table.Decide(state, c.now, n, take)
 	d.Limit, d.Policy, d.Reason = t.permits, c.k.policy, ReasonNone
 	if !d.Allowed {
 		d.Reason = ReasonLimited

@@ -45,6 +45,7 @@ type stepPart struct {
 	plan     *keyPlan // which the terms are from; nil if they are the limiter's
 	n        int64
 	decision *Decision // where it is written
+	next     [3]uint64 // the state after it, of decide, whose states have at most so many words
 	took     bool      // permits, from a state that was
 	added    bool      // by this request, or
 	saved    int       // what stands here in step.saved
@@ -298,8 +299,11 @@ func (s *step) timeOf(part int) int64 {
 // gates are changed when all others have been, as that cannot fail. All cells must be locked.
 func (s *step) pass() (found probe, at int) {
 	s.saved, s.moved = s.saved[:0], false
-	if s.act == peekAll {
+	switch {
+	case s.act == peekAll:
 		return s.peek(-1), 0
+	case s.decide():
+		return probeOK, 0
 	}
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -328,6 +332,41 @@ func (s *step) pass() (found probe, at int) {
 		s.debited()
 	}
 	return probeOK, 0
+}
+
+// decide does all parts if each is plain, and has a state of its own that is held to its limit, as is usual. All are decided
+// before any state is changed. It returns false, and has changed none, if there is another part. All cells must be locked.
+func (s *step) decide() bool {
+	if s.act != takeAll || s.reserve || len(s.held) < len(s.parts) { // of those in one shard, two may be of one key
+		return false
+	}
+	refused := -1
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.slot = p.spot.Find(p.hash)
+		if p.slot == nil || !p.isPlain(p.n) || !p.settled() {
+			return false
+		}
+		copy(p.next[:], p.slot.State())
+		if p.decideSettled(p.next[:], p.decision, p.n, true); p.decision.Allowed {
+			continue
+		}
+		if refused = i; p.terms.elsewhere(p.slot.State(), p.now) {
+			return false
+		}
+	}
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.full, p.added = false, false
+		switch {
+		case refused < 0:
+			copy(p.slot.State(), p.next[:])
+			p.shard.Tally[tallied(true)]++
+		case p.decision.Allowed:
+			p.decideSettled(p.slot.State(), p.decision, p.n, false)
+		}
+	}
+	return true
 }
 
 // taken takes from the states in gates, which have allowed it under the same locks, and counts.
@@ -362,7 +401,7 @@ func (s *step) peek(except int) probe {
 		if i == except {
 			continue
 		}
-		if known := i < except && !s.moved && p.slot != nil && p.settled(); p.gate == nil && !known {
+		if p.gate == nil {
 			if s.find(p); p.inGate() {
 				return probeInGate
 			}
@@ -381,14 +420,15 @@ func (s *step) take(p *stepPart) probe {
 	if s.find(p); p.inGate() {
 		return probeInGate
 	}
-	plain := p.slot != nil && p.isPlain(p.n) && p.settled()
-	known := plain || p.slot != nil && p.adopt()
+	known := p.slot != nil && p.adopt()
 	if p.full = p.full && !known; p.full {
 		p.noRoom(p.decision, p.n)
 		return probeOK
 	}
 	if known {
-		s.takeKnown(p, plain)
+		p.saved = len(s.saved)
+		s.saved = append(s.saved, p.slot.State()...)
+		p.takeAdopted(p.decision, p.n, s.reserve)
 	} else {
 		s.moved = true // even if there turns out to be no room
 		if !p.take(p.decision, p.n, s.reserve) {
@@ -398,22 +438,6 @@ func (s *step) take(p *stepPart) probe {
 	p.took = p.decision.Allowed && p.n > 0
 	p.added = p.took && !known
 	return probeOK
-}
-
-// takeKnown takes the permits of a part whose state is held to its limit.
-func (s *step) takeKnown(p *stepPart, plain bool) {
-	state := p.slot.State()
-	p.saved = len(s.saved)
-	s.saved = append(s.saved, state...)
-	if !plain || s.reserve {
-		p.takeAdopted(p.decision, p.n, s.reserve)
-	} else {
-		p.takeSettled(state, p.decision, p.n)
-	}
-	if plain && !p.decision.Allowed && p.terms.elsewhere(state, p.now) {
-		p.adopt()
-		p.takeAdopted(p.decision, p.n, s.reserve)
-	}
 }
 
 // debit charges a part whose state is in the table, whatever is left.

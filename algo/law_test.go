@@ -49,7 +49,7 @@ func TestTableLawIsTheAlgorithm(t *testing.T) {
 
 				if n <= burst {
 					decided := algo.Result{Mark: got.Mark}
-					decided.Allowed, decided.Remaining, decided.RetryAfter, decided.ResetAfter = law.Decide(other, now, n)
+					decided.Allowed, decided.Remaining, decided.RetryAfter, decided.ResetAfter = law.Decide(other, now, n, true)
 					if decided != want || got.Allowed && !slices.Equal(other, words) {
 						t.Fatalf("%+v, step %d at %d: %d permits: decided %+v, want %+v", b, step, now, n, decided, want)
 					}

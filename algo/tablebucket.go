@@ -21,9 +21,9 @@ func (b TokenBucket) TableLaw(narrow bool) TableBucket { //nolint:ireturn // one
 type TableBucket interface {
 	Law
 
-	// Decide is Take of 1 to burst permits that are not given back. It costs less, as results that are small and have no Mark
-	// stay in registers.
-	Decide(words []uint64, now, n int64) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration)
+	// Decide is Take of 1 to burst permits that are not given back or, if they are not to be taken, Peek. It costs less, as
+	// results that are small and have no Mark stay in registers.
+	Decide(words []uint64, now, n int64, take bool) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration)
 }
 
 // spanBucket takes in place what fits: that is several times cheaper.
@@ -37,16 +37,21 @@ func (l *spanBucket) Take(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.most) {
 		return l.law.Take(words, now, n)
 	}
-	if r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n); r.Allowed {
+	if r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n, true); r.Allowed {
 		r.Mark = Mark{At: int64(words[0] + words[2]), Part: int64(words[1]), Taken: now}
 	}
 	return r
 }
 
 // Decide implements [TableBucket].
-func (l *spanBucket) Decide(words []uint64, now, n int64) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration) {
+func (l *spanBucket) Decide(words []uint64, now, n int64, take bool) (
+	allowed bool, remaining int64, retryAfter, resetAfter time.Duration,
+) {
 	if uint64(n-1) >= uint64(l.most) {
-		r := l.law.Take(words, now, n)
+		r := l.law.Peek(words, now, n)
+		if take {
+			r = l.law.Take(words, now, n)
+		}
 		return r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter
 	}
 	b := &l.algorithm
@@ -62,8 +67,7 @@ func (l *spanBucket) Decide(words []uint64, now, n int64) (allowed bool, remaini
 	end := b.add(x, want)
 	if b.full.less(end) {
 		retryAfter = b.sub(end, b.full).ceil()
-	} else {
-		allowed = true
+	} else if allowed = true; take {
 		x = end
 		words[0], words[1] = uint64(now+end.ns), uint64(end.part)
 	}
@@ -82,21 +86,7 @@ func (l *spanBucket) Peek(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.most) {
 		return l.law.Peek(words, now, n)
 	}
-	b := &l.algorithm
-	x := span{int64(words[0]) - now, int64(words[1])}
-	if x.ns < 0 {
-		x = span{}
-	}
-	want := b.step
-	if n > 1 {
-		want, _ = b.cost(n)
-	}
-	if end := b.add(x, want); b.full.less(end) {
-		r.RetryAfter = b.sub(end, b.full).ceil()
-	} else {
-		r.Allowed = true
-	}
-	r.Remaining, r.ResetAfter = b.available(x), x.ceil()
+	r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n, false)
 	return r
 }
 
@@ -120,7 +110,7 @@ func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.algorithm.burst) {
 		return l.law.Take(words, now, n)
 	}
-	if r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n); r.Allowed {
+	if r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n, true); r.Allowed {
 		ns, part := l.layout.split(int64(words[0]))
 		r.Mark = Mark{At: ns + int64(words[1]), Part: part, Taken: now}
 	}
@@ -128,15 +118,16 @@ func (l *unitBucket) Take(words []uint64, now, n int64) (r Result) {
 }
 
 // Decide implements [TableBucket].
-func (l *unitBucket) Decide(words []uint64, now, n int64) (allowed bool, remaining int64, retryAfter, resetAfter time.Duration) {
+func (l *unitBucket) Decide(words []uint64, now, n int64, take bool) (
+	allowed bool, remaining int64, retryAfter, resetAfter time.Duration,
+) {
 	at := now * l.num
 	lacks := max(int64(words[0])-at, 0)
 	if over := lacks + n*l.step - l.full; over > 0 {
 		retryAfter = time.Duration(l.ceil(over))
-	} else {
+	} else if allowed = true; take {
 		lacks += n * l.step
 		words[0] = uint64(at + lacks)
-		allowed = true
 	}
 	if lacks < l.full {
 		remaining = (l.full - lacks) / l.step
@@ -148,16 +139,7 @@ func (l *unitBucket) Peek(words []uint64, now, n int64) (r Result) {
 	if uint64(n-1) >= uint64(l.algorithm.burst) {
 		return l.law.Peek(words, now, n)
 	}
-	lacks := max(int64(words[0])-now*l.num, 0)
-	if over := lacks + n*l.step - l.full; over > 0 {
-		r.RetryAfter = time.Duration(l.ceil(over))
-	} else {
-		r.Allowed = true
-	}
-	if lacks < l.full {
-		r.Remaining = (l.full - lacks) / l.step
-	}
-	r.ResetAfter = time.Duration(l.ceil(lacks))
+	r.Allowed, r.Remaining, r.RetryAfter, r.ResetAfter = l.Decide(words, now, n, false)
 	return r
 }
 
