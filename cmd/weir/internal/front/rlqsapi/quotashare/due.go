@@ -63,28 +63,44 @@ func (l *Ledger) Abandon(s *Share, nanos int64) {
 	}
 }
 
-// schedule says when the accounts of a share are looked at again.
+// schedule says when the accounts of a share are looked at again because of this share.
 func (l *Ledger) schedule(s *Share, now int64) {
 	for _, k := range s.links {
-		l.plans(k.account, now)
+		for i := range s.grants {
+			l.soon(k.account, s.grants[i].until)
+		}
+		if k.account.dirty {
+			l.soon(k.account, k.account.next(now))
+		}
 	}
 }
 
+// next is when an account may be divided again.
+func (a *account) next(now int64) int64 { return max(a.divided+100, a.looked+a.pause(), now+1) }
+
+// soon has an account looked at by a time, even if what is due then is renewed before.
+func (l *Ledger) soon(a *account, at int64) {
+	if at < a.due {
+		a.due = at
+		l.due.Fix(a.position)
+	}
+}
+
+// plans says when an account all of whose links have been looked at is looked at again.
 func (l *Ledger) plans(a *account, now int64) {
 	due := math.MaxInt64 / int64(time.Millisecond)
-	if a.dirty {
-		due = max(a.divided+100, now+1)
-	}
 	for _, k := range a.links {
 		for i := range k.share.grants {
-			due = min(due, max(k.share.grants[i].until, now+1))
+			due = min(due, k.share.grants[i].until)
 		}
 	}
 	if len(a.links) == 0 { // forgotten once it is full
-		due = min(due, now+1+max(0, a.burst*a.unit-a.tokens)/max(a.rate, 1))
+		due = now + 1 + max(0, a.burst*a.unit-a.tokens)/max(a.rate, 1)
 	}
-	if due != a.due {
-		a.due = due
-		l.due.Fix(a.position)
+	due = max(due, now+1, a.looked+a.pause())
+	if a.dirty {
+		due = min(due, a.next(now))
 	}
+	a.due = due
+	l.due.Fix(a.position)
 }

@@ -98,7 +98,7 @@ func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Sh
 func (l *Ledger) join(s *Share, n *Need, now int64) {
 	a := l.accounts[n.Key]
 	if a == nil {
-		a = &account{key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now, divided: math.MinInt64 / 2}
+		a = &account{key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now, divided: math.MinInt64 / 2, looked: math.MinInt64 / 2}
 		a.tokens = a.burst * a.unit
 		l.accounts[n.Key] = a
 		a.due = math.MaxInt64
@@ -111,7 +111,7 @@ func (l *Ledger) join(s *Share, n *Need, now int64) {
 			return
 		}
 	}
-	k := &link{share: s, account: a, target: math.Inf(1)}
+	k := &link{share: s, account: a, target: math.Inf(1), position: len(a.links)}
 	s.links = append(s.links, k)
 	a.links = append(a.links, k)
 	a.dirty = true
@@ -215,7 +215,7 @@ func (l *Ledger) gap(s *Share) int64 { return min(max(s.interval/16, 20), 1000) 
 func (l *Ledger) divideAll(s *Share, now, gap int64) {
 	for _, k := range s.links {
 		a := k.account
-		if a.dirty && now-a.divided >= gap {
+		if a.dirty && now-a.divided >= gap && now-a.looked >= a.pause() {
 			l.expireAll(a, now)
 			l.divide(a, now)
 		}
@@ -224,6 +224,7 @@ func (l *Ledger) divideAll(s *Share, now, gap int64) {
 
 func (l *Ledger) expireAll(a *account, now int64) {
 	a.settle(now)
+	a.looked = now
 	for _, k := range slices.Backward(a.links) { // as those that have been seen may be moved
 		s := k.share
 		s.expire(now)
@@ -300,7 +301,7 @@ func (l *Ledger) Use(key string, perSecond float64, nanos int64) {
 		return
 	}
 	a.others, a.dirty = others, true
-	l.plans(a, now)
+	l.soon(a, a.next(now))
 }
 
 // Shares is how many shares there are, those that have ended and count still included.

@@ -208,6 +208,7 @@ func (s *Share) tell(a Assignment, now int64) {
 			k.account.tokens -= int64(a.MaxTokens) * k.account.unit
 		}
 		s.recount()
+		s.ledger.schedule(s, now)
 	}
 	s.sent = now
 	s.ledger.options.Send(s, a)
