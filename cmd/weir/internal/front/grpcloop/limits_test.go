@@ -379,6 +379,51 @@ func TestUnreadIsBounded(t *testing.T) {
 	}
 }
 
+// TestMessagesOfStreamsCountUntilTheyAreDone: a message of a stream is kept until its handler asks for the next one.
+func TestMessagesOfStreamsCountUntilTheyAreDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		steps, end := make(chan int), make(chan struct{})
+		s, connect := bubble(t, func(o *grpcloop.Options) {
+			o.Others = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for n := range steps {
+					grpcloop.Wants(r.Context())
+					_, _ = io.ReadFull(r.Body, make([]byte, n))
+				}
+				<-end
+			})
+		})
+		p := connect().greet()
+		go func() { _, _ = io.Copy(io.Discard, p.nc) }()
+		p.headers(1, p.head("/test.Other/Other"), false).send()
+		synctest.Wait()
+		head := s.Unread.Bytes()
+		kept := func(what string, want int64) {
+			t.Helper()
+			if synctest.Wait(); s.Unread.Bytes()-head != want {
+				t.Errorf("%s: %d bytes are kept, want %d", what, s.Unread.Bytes()-head, want)
+			}
+		}
+		first, second, third := message(strings.Repeat("x", 1000)), message(""), message("xyz")
+		for _, m := range [][]byte{first, second, third} {
+			p.must(p.w.WriteData(1, false, m))
+		}
+		p.send()
+		kept("all have arrived", 1005+5+8)
+		steps <- len(first)
+		kept("the first is read", 1005+5+8)
+		steps <- len(second)
+		kept("the first is done", 5+8)
+		steps <- len(third)
+		kept("the second is done", 8)
+		close(steps)
+		p.must(p.w.WriteRSTStream(1, http2.ErrCodeCancel))
+		p.send()
+		kept("the call is given up", -head)
+		close(end)
+		kept("the handler has ended", -head)
+	})
+}
+
 // TestStreamsAreBounded: streams of all connections together are few, as each costs goroutines. Other calls go on.
 func TestStreamsAreBounded(t *testing.T) {
 	l := listen(t)

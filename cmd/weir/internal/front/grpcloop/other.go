@@ -30,6 +30,7 @@ type other struct {
 	left   int                 // bytes of the message after it that are to be read
 	read   int                 // messages that were begun to be read
 	wanted int                 // messages that the handler has asked for
+	whole  [2]int              // bytes of the messages that the handler has or gets next, which count until it asks for one more
 
 	header  http.Header
 	started bool
@@ -39,7 +40,11 @@ type other struct {
 // want lets the handler read another message.
 func (o *other) want() {
 	o.c.mu.Lock()
-	o.wanted++
+	if o.wanted++; o.wanted > 2 { // it is done with the one before
+		o.c.hold(-o.whole[0])
+		o.s.held -= o.whole[0]
+		o.whole = [2]int{o.whole[1]}
+	}
 	o.c.room.Broadcast()
 	o.c.mu.Unlock()
 }
@@ -136,7 +141,10 @@ func (o *other) end() {
 }
 
 // drop ends the waiting of the handler.
-func (o *other) drop() { o.c.room.Broadcast() }
+func (o *other) drop() {
+	o.whole = [2]int{}
+	o.c.room.Broadcast()
+}
 
 // body is what the handler reads.
 type body struct{ *other }
@@ -165,7 +173,7 @@ func (b body) Read(to []byte) (int, error) {
 	}
 }
 
-// take takes bytes of at most one message. What is read of it counts as kept until it is complete.
+// take takes bytes of at most one message. What is read of it counts as kept until the handler is done with it.
 func (o *other) take(to []byte) (n int) {
 	if o.left == 0 {
 		n = o.takePrefix(to)
@@ -177,10 +185,13 @@ func (o *other) take(to []byte) (n int) {
 		o.body = nil
 	}
 	if o.left == 0 && o.got == 0 { // the message is complete
-		s := o.s
-		s.begun = time.Time{}
-		o.c.hold(len(o.body) - s.held)
-		s.held = len(o.body)
+		o.s.begun = time.Time{}
+		size := o.s.held - len(o.body) - o.whole[0]
+		if o.whole[0] == 0 {
+			o.whole[0] = size
+		} else {
+			o.whole[1] = size
+		}
 	}
 	return n
 }
@@ -213,7 +224,7 @@ func (b body) Close() error {
 		o.credit(len(o.body))
 		o.c.arrived(o.s)
 	}
-	o.body = nil
+	o.body, o.whole = nil, [2]int{}
 	o.c.room.Broadcast()
 	return nil
 }

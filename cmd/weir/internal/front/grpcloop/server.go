@@ -150,7 +150,7 @@ type Streams struct {
 	n atomic.Int64
 }
 
-// Unread bounds what is kept of messages that are not complete, or that nothing has read yet, of replies that clients do not
+// Unread bounds what is kept of messages that are not complete, or that the handler of a stream is not done with, of replies that clients do not
 // take, and of the headers of calls that are not answered.
 type Unread struct {
 	Max      int64         // bytes of all connections together

@@ -13,6 +13,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirhq/weir"
@@ -23,6 +26,16 @@ import (
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
+
+// codec has messages decode themselves that can, as that of the server of the program.
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if m, ok := v.(interface{ UnmarshalWire(wire []byte) error }); ok {
+		return m.UnmarshalWire(data.Materialize())
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
 
 // server is a service on a real socket, in a time that the test moves.
 type server struct {
@@ -77,7 +90,7 @@ func servePatiently(t *testing.T, set *policy.Set, o rlqsapi.Options, patience t
 		t.Fatal(err)
 	}
 	s.service.Patient(patience)
-	g := grpc.NewServer()
+	g := grpc.NewServer(grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}))
 	ratelimitquotav3.RegisterRateLimitQuotaServiceServer(g, s.service)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(listener) }()

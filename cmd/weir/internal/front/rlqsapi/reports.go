@@ -1,7 +1,9 @@
 package rlqsapi
 
 import (
+	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -9,70 +11,75 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 )
 
-// reports is a message of a proxy. It decodes what it can: values of bucket ids are those of clients, which need not be UTF-8,
-// and the error of a whole message would end the stream.
-type reports struct {
-	ratelimitquotav3.RateLimitQuotaUsageReports
+// usage is one report.
+type usage = ratelimitquotav3.RateLimitQuotaUsageReports_BucketQuotaUsage
 
-	unread int // reports that cannot be decoded
+// reports is a message of a proxy: its domain, and the bytes of its reports. They are decoded one by one, as all at once would take
+// many times the memory of the message, and as values of bucket ids are those of clients: they need not be UTF-8, and the error of
+// a whole message would end the stream.
+type reports struct {
+	domain string
+	wire   []byte
 }
 
+// The numbers of the fields of a message.
 const (
-	// fieldUsages is the number of bucket_quota_usages.
+	fieldDomain = 1
 	fieldUsages = 2
-	// mostUsages is how many reports a message has at most. A report takes two bytes at least, and more than a hundred in memory.
-	mostUsages = 100_000
 )
 
-// UnmarshalWire decodes a message for the codec of the server.
+// mostUsages is how many reports a message has at most.
+const mostUsages = 100_000
+
+var errDomain = errors.New("weir: domain: must be UTF-8")
+
+// UnmarshalWire decodes a message for the codec of the server, and keeps its bytes.
 func (m *reports) UnmarshalWire(wire []byte) error {
-	if n := countOf(wire, fieldUsages); n > mostUsages {
-		return fmt.Errorf("weir: bucket_quota_usages of %d: must be at most %d", n, mostUsages)
-	}
-	err := proto.Unmarshal(wire, &m.RateLimitQuotaUsageReports)
-	if err == nil {
-		return nil
-	}
-	var rest []byte // all but the usages
-	m.Reset()
-	var usages []*ratelimitquotav3.RateLimitQuotaUsageReports_BucketQuotaUsage
+	*m = reports{wire: wire}
+	count := 0
 	for len(wire) > 0 {
 		number, kind, head := protowire.ConsumeTag(wire)
-		n := protowire.ConsumeFieldValue(number, kind, wire[max(head, 0):])
-		if head < 0 || n < 0 {
-			return err
+		if head < 0 {
+			return protowire.ParseError(head)
 		}
-		if number == fieldUsages && kind == protowire.BytesType {
-			body, _ := protowire.ConsumeBytes(wire[head:])
-			u := new(ratelimitquotav3.RateLimitQuotaUsageReports_BucketQuotaUsage)
-			if proto.Unmarshal(body, u) == nil {
-				usages = append(usages, u)
-			} else {
-				m.unread++
+		n := protowire.ConsumeFieldValue(number, kind, wire[head:])
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if kind == protowire.BytesType {
+			switch number {
+			case fieldDomain:
+				domain, _ := protowire.ConsumeBytes(wire[head:])
+				if m.domain = string(domain); !utf8.ValidString(m.domain) {
+					return errDomain
+				}
+			case fieldUsages:
+				count++
 			}
-		} else {
-			rest = append(rest, wire[:head+n]...)
 		}
 		wire = wire[head+n:]
 	}
-	if err := proto.Unmarshal(rest, &m.RateLimitQuotaUsageReports); err != nil {
-		return err
+	if count > mostUsages {
+		return fmt.Errorf("weir: bucket_quota_usages of %d: must be at most %d", count, mostUsages)
 	}
-	m.BucketQuotaUsages = usages
 	return nil
 }
 
-// countOf is how often a message has a field.
-func countOf(wire []byte, field protowire.Number) (count int) {
-	for len(wire) > 0 {
-		number, _, n := protowire.ConsumeField(wire)
-		if n < 0 {
-			break
+// usages are the reports of the message in order, nil for one that cannot be decoded.
+func (m *reports) usages(yield func(*usage) bool) {
+	for wire := m.wire; len(wire) > 0; {
+		number, kind, head := protowire.ConsumeTag(wire)
+		n := protowire.ConsumeFieldValue(number, kind, wire[head:])
+		if number == fieldUsages && kind == protowire.BytesType {
+			body, _ := protowire.ConsumeBytes(wire[head:])
+			u := new(usage)
+			if proto.Unmarshal(body, u) != nil {
+				u = nil
+			}
+			if !yield(u) {
+				return
+			}
 		}
-		if number == field {
-			count++
-		}
-		wire = wire[n:]
+		wire = wire[head+n:]
 	}
-	return count
 }

@@ -335,9 +335,9 @@ func (*slowProxy) Recv() (*ratelimitquotav3.RateLimitQuotaUsageReports, error) {
 func (p *slowProxy) RecvMsg(into any) error {
 	select {
 	case m := <-p.reports:
-		to, _ := into.(proto.Message)
+		to, _ := into.(interface{ UnmarshalWire(wire []byte) error })
 		wire, err := proto.Marshal(m)
-		return errors.Join(err, proto.Unmarshal(wire, to))
+		return errors.Join(err, to.UnmarshalWire(wire))
 	case <-p.ctx.Done():
 		return p.ctx.Err()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc"
@@ -207,17 +208,27 @@ func (st *stream) read(c connection) {
 	}
 }
 
+// turn is after how many reports of a message others have their turn: the largest take a quarter of a second.
+const turn = 64
+
+var errUnread = errors.New("weir: a report cannot be read: its strings must be UTF-8")
+
 // take takes the reports of a message.
 func (st *stream) take(m *reports) error {
-	if d := m.GetDomain(); d != "" && st.domain == "" && len(d) <= mostDomain {
+	if d := m.domain; d != "" && st.domain == "" && len(d) <= mostDomain {
 		st.domain = d
 	} else if d != "" && d != st.domain || st.domain == "" {
 		return invalid(errors.New("weir: domain: must be in the first message, of at most 256 bytes, and the same in all others"))
 	}
-	if unread := m.unread; unread > 0 {
-		st.service.refuse(fmt.Errorf("weir: %d reports of a message cannot be read: its strings must be UTF-8", unread))
-	}
-	for _, u := range m.GetBucketQuotaUsages() {
+	n := 0
+	for u := range m.usages {
+		if n++; n%turn == 0 {
+			runtime.Gosched()
+		}
+		if u == nil {
+			st.service.refuse(errUnread)
+			continue
+		}
 		key, err := identify(u.GetBucketId())
 		if err == nil {
 			err = st.report(key, u)
@@ -276,7 +287,7 @@ func (s *Service) refuse(why error) {
 }
 
 // report takes one report.
-func (st *stream) report(key string, u *ratelimitquotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) error {
+func (st *stream) report(key string, u *usage) error {
 	s := st.service
 	s.mu.Lock()
 	b := st.buckets[key]
