@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"runtime"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi/quotashare"
@@ -28,6 +31,7 @@ type connection = grpc.BidiStreamingServer[
 type stream struct {
 	service *Service
 	ctx     context.Context //nolint:containedctx // that of the connection
+	proxy   netip.Prefix    // the address at its other end
 	domain  string          // of the goroutine that reads
 	buckets map[string]*bucket
 	queue   []queued
@@ -56,7 +60,7 @@ func invalid(err error) error { return status.Error(codes.InvalidArgument, err.E
 // StreamRateLimitQuotas serves one proxy, until it ends the stream, breaks the protocol, or takes too long to read.
 func (s *Service) StreamRateLimitQuotas(c connection) error {
 	st := &stream{
-		service: s, ctx: c.Context(), buckets: map[string]*bucket{}, more: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		service: s, ctx: c.Context(), proxy: addressOf(c.Context()), buckets: map[string]*bucket{}, more: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	s.mu.Lock()
 	switch {
@@ -84,6 +88,25 @@ func (s *Service) StreamRateLimitQuotas(c connection) error {
 	}
 	s.schedule()
 	return err
+}
+
+// addressOf is the address at the other end of a connection, or the /64 of it.
+func addressOf(ctx context.Context) netip.Prefix {
+	if p, ok := peer.FromContext(ctx); ok {
+		if at, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
+			return clientip.Prefixes{}.Mask(at.Addr())
+		}
+	}
+	return netip.Prefix{}
+}
+
+// proxyOf is that of the owner of a share.
+func proxyOf(owner any) netip.Prefix {
+	b, ok := owner.(*bucket)
+	if !ok {
+		return netip.Prefix{}
+	}
+	return b.stream.proxy
 }
 
 // end has the stream end. The lock is held.

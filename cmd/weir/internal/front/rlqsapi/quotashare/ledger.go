@@ -3,7 +3,9 @@ package quotashare
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -30,10 +32,17 @@ type Options struct {
 	// MostShares is how many shares there are at most, those included that have ended and whose assignments have not expired:
 	// from 1 to 10^7. Limits are remembered until they are full again, at most four for each of them. Default: 100,000.
 	MostShares int
+	// Proxy is the proxy of an owner. One has nine in ten of MostShares at most, so that what clients of one make up leaves some to
+	// others. Default: nil, each may have all.
+	Proxy func(owner any) netip.Prefix
 }
 
-// ErrTooMany says that there are as many shares as there may be.
-var ErrTooMany = errors.New("weir: too many quotas are assigned")
+var (
+	// ErrTooMany says that there are as many shares as there may be.
+	ErrTooMany = errors.New("weir: too many quotas are assigned")
+	// ErrProxy says that one proxy has as many of them as it may have. It is ErrTooMany as well.
+	ErrProxy = fmt.Errorf("%w to this proxy", ErrTooMany)
+)
 
 // Need is a limit that a share is held to.
 type Need struct {
@@ -51,6 +60,7 @@ type Ledger struct {
 	accounts map[string]*account
 	due      heap.Heap[*account]
 	shares   []*Share
+	proxies  map[netip.Prefix]int // shares of each
 	swept    int64
 	links    []*link // of a plan
 }
@@ -66,7 +76,7 @@ func New(o Options) *Ledger {
 	if o.Grace%time.Millisecond != 0 {
 		grace++
 	}
-	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, swept: math.MinInt64 / 2}
+	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, proxies: map[netip.Prefix]int{}, swept: math.MinInt64 / 2}
 }
 
 // Subscribe begins a share that is held to all of these limits, and assigns something to it at once. Without needs it is
@@ -76,8 +86,16 @@ func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Sh
 	if len(l.shares) >= l.options.MostShares || len(l.accounts) >= 4*l.options.MostShares {
 		return nil, ErrTooMany
 	}
+	var proxy netip.Prefix
+	if l.options.Proxy != nil {
+		const tenth = 10
+		if proxy = l.options.Proxy(owner); l.proxies[proxy] >= l.options.MostShares-l.options.MostShares/tenth {
+			return nil, ErrProxy
+		}
+	}
+	l.proxies[proxy]++
 	s := &Share{
-		Owner: owner, ledger: l, blanket: Allow, reported: now, counted: now, busy: now, since: now, position: len(l.shares),
+		Owner: owner, ledger: l, proxy: proxy, blanket: Allow, reported: now, counted: now, busy: now, since: now, position: len(l.shares),
 	}
 	if deny {
 		s.blanket, needs = Deny, nil
@@ -285,6 +303,9 @@ func (l *Ledger) forget(s *Share) {
 		l.shares[i].position = i
 		l.shares[last] = nil
 		l.shares = l.shares[:last]
+		if l.proxies[s.proxy]--; l.proxies[s.proxy] == 0 {
+			delete(l.proxies, s.proxy)
+		}
 	}
 }
 

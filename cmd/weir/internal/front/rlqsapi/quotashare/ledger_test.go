@@ -2,6 +2,7 @@ package quotashare_test
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -39,6 +40,40 @@ func TestTooManyShares(t *testing.T) {
 	l.subscribe(t, "a", weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Second}, 1))
 	if _, err := l.Subscribe("b", nil, false, 0); !errors.Is(err, quotashare.ErrTooMany) {
 		t.Error(err)
+	}
+}
+
+// TestOneProxyCannotHaveAllShares: what clients of one proxy make up leaves some to others, also while what ended has not expired.
+func TestOneProxyCannotHaveAllShares(t *testing.T) {
+	one, other := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
+	l := newTold(t, quotashare.Options{MostShares: 10, Proxy: func(owner any) netip.Prefix {
+		proxy, _ := owner.(netip.Prefix)
+		return proxy
+	}})
+	needs := []quotashare.Need{{Key: "k", Limit: weir.TokenBucket(weir.Rate{Permits: 100, Period: time.Second}, 100)}}
+	var shares []*quotashare.Share
+	for range 9 {
+		s, err := l.Subscribe(one, needs, false, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shares = append(shares, s)
+	}
+	for range 2 {
+		if _, err := l.Subscribe(one, needs, false, 0); !errors.Is(err, quotashare.ErrProxy) || !errors.Is(err, quotashare.ErrTooMany) {
+			t.Errorf("ten of one proxy: %v", err)
+		}
+		for _, s := range shares { // what they were assigned has not expired
+			l.End(s, 0)
+		}
+	}
+	if _, err := l.Subscribe(other, needs, false, 0); err != nil {
+		t.Errorf("the first of another one: %v", err)
+	}
+	now := int64(5 * time.Minute)
+	l.Tick(now)
+	if _, err := l.Subscribe(one, needs, false, now); err != nil {
+		t.Errorf("when all have expired: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package quotashare
 
 import (
 	"math"
+	"net/netip"
 	"time"
 )
 
@@ -58,6 +59,7 @@ type Share struct {
 	Owner any
 
 	ledger  *Ledger
+	proxy   netip.Prefix
 	links   []*link
 	grants  []grant // in the order in which they were sent
 	blanket Kind    // where there is no account: Allow or Deny
