@@ -392,6 +392,48 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// TestManyBucketsAtOnce: a proxy that connects anew reports all of its buckets at once. Its stream goes on, though what they are
+// assigned takes longer to send than a message may wait.
+func TestManyBucketsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const buckets = 5000
+		limits, err := live.Fixed(
+			one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))), policy.EngineOptions{}, slog.New(slog.DiscardHandler),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		service := rlqsapi.New(rlqsapi.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler), Grace: time.Second})
+		ctx, leave := context.WithCancel(t.Context())
+		p := &slowProxy{
+			ctx: ctx, reports: make(chan *ratelimitquotav3.RateLimitQuotaUsageReports, 1), after: 100 * time.Millisecond,
+		}
+		m := &ratelimitquotav3.RateLimitQuotaUsageReports{}
+		for i := range buckets {
+			u := usage(map[string]string{"env": "prod", "name": strconv.Itoa(i)}, 0, 1, 0)
+			m.Domain, m.BucketQuotaUsages = u.GetDomain(), append(m.BucketQuotaUsages, u.GetBucketQuotaUsages()...)
+		}
+		p.reports <- m
+		ended := make(chan error, 1)
+		go func() { ended <- service.StreamRateLimitQuotas(p) }()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("it ends: %v", err)
+		default:
+		}
+		if got := service.Status()["buckets"]; got != buckets {
+			t.Errorf("%v of %d buckets", got, buckets)
+		}
+		leave()
+		service.Close()
+		if err := limits.Engine().Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestNeverReads: the stream of a proxy that reads nothing at all ends as well, and does not wait until it does.
 func TestNeverReads(t *testing.T) {
 	const window = 1 << 16

@@ -247,6 +247,7 @@ func (st *stream) take(m *reports) error {
 	for u := range m.usages {
 		if n++; n%turn == 0 {
 			runtime.Gosched()
+			st.pause()
 		}
 		if u == nil {
 			st.service.refuse(errUnread)
@@ -261,6 +262,20 @@ func (st *stream) take(m *reports) error {
 		}
 	}
 	return nil
+}
+
+// pause waits while much is to be sent already, which would be late otherwise: a proxy that connects anew reports all of its buckets
+// at once.
+func (st *stream) pause() {
+	for {
+		st.service.mu.Lock()
+		full := st.ended == nil && len(st.queue) > 2*mostActions
+		st.service.mu.Unlock()
+		if !full {
+			return
+		}
+		<-st.room
+	}
 }
 
 // deniedFor is how long a bucket is denied that cannot be kept, unless it is reported again.
