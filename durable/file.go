@@ -31,7 +31,8 @@ type FileOptions struct {
 //
 // OpenFile checks the whole file. A last write that was not finished is cut off, as no request was allowed by it. Any other
 // damage is an error that matches [ErrDamaged]. It cannot notice a file that was removed, cut off or overwritten with zeros at
-// its end, or replaced by an older copy: permits that were taken since then are available again.
+// its end, or replaced by an older copy: permits that were taken since then are available again. While the file is open, the
+// next write notices, fails, and the one after it writes the file anew.
 //
 // All records are in memory as well. The file is written anew when it is twice as long as they are and 1 MiB: beside the old one,
 // whose place it takes at once. Writes wait for that.

@@ -1,8 +1,10 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -55,7 +57,54 @@ func (systemDisk) create(path string) (diskFile, error) { //nolint:ireturn // th
 }
 
 func (systemDisk) extend(path string) (diskFile, error) { //nolint:ireturn // there are several
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) //nolint:gosec,wrapcheck // as for create
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) //nolint:gosec // as for create
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	return &systemFile{File: f, path: path, size: info.Size()}, nil
+}
+
+// systemFile is a file at a path that only this process changes.
+type systemFile struct {
+	*os.File
+
+	path string
+	size int64
+}
+
+// Write implements [io.Writer].
+func (f *systemFile) Write(b []byte) (n int, err error) {
+	n, err = f.File.Write(b)
+	f.size += int64(n)
+	return n, err //nolint:wrapcheck // it names the file
+}
+
+// Sync fails also if the next process would not find in the file at the path what was written.
+func (f *systemFile) Sync() error {
+	if err := f.File.Sync(); err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	mine, err := f.Stat()
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	now, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return err //nolint:wrapcheck // it names the file
+	case err != nil:
+		return nil //nolint:nilerr // it may well be there: what was written is on disk
+	case !os.SameFile(mine, now):
+		return fmt.Errorf("%s: another file has taken its place", f.path)
+	case now.Size() != f.size:
+		return fmt.Errorf("%s: it has %d bytes, and %d were written: another process changes it", f.path, now.Size(), f.size)
+	}
+	return nil
 }
 
 func (systemDisk) remove(path string) { _ = os.Remove(path) }

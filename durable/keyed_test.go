@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -342,5 +343,49 @@ func TestKeyedInMiddleware(t *testing.T) {
 		if w.Code != want || i < 3 && w.Header().Get("Ratelimit-Policy") != `"day";q=2;w=86400` {
 			t.Errorf("request %d: %d %v %s", i, w.Code, w.Header(), w.Body)
 		}
+	}
+}
+
+// TestFileThatChangesWhileItIsUsedIsWrittenAnew: a file that is removed, replaced by an older copy or cut off while a process has
+// it open gives nothing back to the next process.
+func TestFileThatChangesWhileItIsUsedIsWrittenAnew(t *testing.T) {
+	for name, change := range map[string]func(path string, older []byte) error{
+		"removed":  func(path string, _ []byte) error { return os.Remove(path) },
+		"cut off":  func(path string, _ []byte) error { return os.Truncate(path, 0) },
+		"appended": func(path string, older []byte) error { return os.WriteFile(path, append(older, older...), 0o600) },
+		"replaced": func(path string, older []byte) error {
+			return errors.Join(os.WriteFile(path+".old", older, 0o600), os.Rename(path+".old", path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "quota")
+			k := openKeyed(t, path, year(1000), durable.KeyedOptions{})
+			k.Take("first", 1)
+			older, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := k.Take("acme", 900); !d.Allowed {
+				t.Fatal(d)
+			}
+			if err := change(path, older); err != nil {
+				t.Fatal(err)
+			}
+			if d := k.Take("next", 1); d.Allowed {
+				t.Errorf("it was allowed by a write that the next process does not find: %+v", d)
+			}
+			for deadline := time.Now().Add(time.Minute); !k.Take("next", 1).Allowed; runtime.Gosched() {
+				if time.Now().After(deadline) {
+					t.Fatal("nothing is allowed any more")
+				}
+			}
+			if err := k.Close(); err != nil {
+				t.Fatal(err)
+			}
+			k = openKeyed(t, path, year(1000), durable.KeyedOptions{})
+			if d := k.Peek("acme", 0); d.Remaining > 100 {
+				t.Errorf("after a restart: %+v", d)
+			}
+		})
 	}
 }
