@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -79,32 +80,76 @@ func Count(values url.Values, name string, usual, most int) (int, *Problem) {
 	return n, nil
 }
 
-// ReadBody reads a body into space, or into a larger one, if it has no more than most bytes.
-func ReadBody(r *http.Request, space []byte, most int) ([]byte, *Problem) {
+// Room bounds the memory of bodies of more than [MaxBody], of all requests together: a client can send all of one but its last
+// byte on each of its connections. All methods are safe for concurrent use.
+type Room struct {
+	left atomic.Int64
+}
+
+// NewRoom returns a room of so many bytes.
+func NewRoom(bytes int64) *Room {
+	var room Room
+	room.left.Store(bytes)
+	return &room
+}
+
+// large is the part of the memory of a body that a room bounds.
+func large(body []byte) int64 { return max(int64(cap(body))-MaxBody-1, 0) }
+
+// Free is to be called once a body that was read is not needed any more.
+func (room *Room) Free(body []byte) { room.left.Add(large(body)) }
+
+// grow returns a body with more memory, or the one that there is if there is no room for more.
+func (room *Room) grow(body []byte, most int) ([]byte, bool) {
+	larger := make([]byte, len(body), min(max(4*cap(body), 512), most+1))
+	more := large(larger) - large(body)
+	if more > 0 && room.left.Add(-more) < 0 {
+		room.left.Add(more)
+		return body, false
+	}
+	copy(larger, body)
+	return larger, true
+}
+
+// ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] is in a room,
+// until that is told that it is not needed any more; there need be none if most is not.
+func ReadBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Problem) {
+	body, p := readBody(r, space, most, room)
+	if p != nil && most > MaxBody {
+		room.Free(body)
+		body = nil
+	}
+	return body, p
+}
+
+func readBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Problem) {
 	tooLarge := func() *Problem {
 		return BadField(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
 	}
 	if r.ContentLength > int64(most) {
-		return nil, tooLarge()
+		return space, tooLarge()
 	}
 	body := space
 	for {
 		if len(body) == cap(body) {
 			if len(body) > most {
-				return nil, tooLarge()
+				return body, tooLarge()
 			}
-			body = append(make([]byte, 0, min(max(4*cap(body), 512), most+1)), body...)
+			grown := false
+			if body, grown = room.grow(body, most); !grown {
+				return body, Later("there are too many large bodies: must have at most %d bytes now", MaxBody)
+			}
 		}
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF) && len(body) > most:
-			return nil, tooLarge()
+			return body, tooLarge()
 		case errors.Is(err, io.EOF):
 			return body, nil
 		default:
-			return nil, PlainProblem(http.StatusBadRequest, "the body could not be read: %s", err)
+			return body, PlainProblem(http.StatusBadRequest, "the body could not be read: %s", err)
 		}
 	}
 }
@@ -115,7 +160,7 @@ const MaxBody = 64 << 10
 // Body reads the JSON object of a POST into v, strictly, and returns its text. Errors do not name members of v with the tag
 // set:"server".
 func Body(r *http.Request, v any) ([]byte, *Problem) {
-	text, p := ReadBody(r, nil, MaxBody)
+	text, p := ReadBody(r, nil, MaxBody, nil)
 	if p != nil {
 		return nil, p
 	}

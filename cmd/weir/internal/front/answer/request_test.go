@@ -25,11 +25,49 @@ func TestReadBodyIsBounded(t *testing.T) {
 				if told {
 					r.ContentLength = int64(n)
 				}
-				body, p := answer.ReadBody(r, nil, most)
+				body, p := answer.ReadBody(r, nil, most, nil)
 				if fits := n <= most; fits != (p == nil) || fits && len(body) != n {
 					t.Errorf("%d bytes, %s, length told %v: %d bytes, %+v", n, name, told, len(body), p)
 				}
 			}
 		}
+	}
+}
+
+// TestLargeBodiesShareRoom: what large bodies take is bounded in all, also while they arrive; others are read whatever there is of
+// large ones.
+func TestLargeBodiesShareRoom(t *testing.T) {
+	const most = 1 << 20
+	read := func(room *answer.Room, body io.Reader) ([]byte, *answer.Problem) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+		r.ContentLength = -1
+		return answer.ReadBody(r, nil, most, room)
+	}
+	whole := func(n int) io.Reader { return strings.NewReader(strings.Repeat("x", n)) }
+	room := answer.NewRoom(3 * most / 2)
+	first, p := read(room, whole(most))
+	if p != nil {
+		t.Fatal(p.Detail)
+	}
+	for range 3 {
+		if _, p := read(room, whole(most)); p == nil || p.Status != http.StatusServiceUnavailable {
+			t.Fatalf("a second one: %+v", p)
+		}
+		if _, p := read(room, whole(answer.MaxBody)); p != nil {
+			t.Fatalf("one that is not large: %+v", p)
+		}
+	}
+	room.Free(first)
+	for _, wrong := range []io.Reader{whole(most + 1), iotest.TimeoutReader(iotest.OneByteReader(whole(most))),
+		io.MultiReader(whole(most/2), iotest.ErrReader(io.ErrUnexpectedEOF))} {
+		for range 3 {
+			if _, p := read(room, wrong); p == nil || p.Status == http.StatusServiceUnavailable {
+				t.Fatalf("%+v", p)
+			}
+			wrong = whole(2 * most)
+		}
+	}
+	if _, p := read(room, whole(most)); p != nil {
+		t.Errorf("when none is there any more: %+v", p)
 	}
 }

@@ -9,19 +9,25 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
-const maxBatchBody = 1 << 20
+const (
+	maxBatchBody = 1 << 20
+	// batchRoom is how much memory the bodies of batches have together, beside the first 64 KiB of each.
+	batchRoom = 64 << 20
+)
 
 // ask reads what a body asks.
 func ask[T any](r *http.Request, x *exchange, d *dialect[T], to *T) *answer.Problem {
-	return askUpTo(r, x, x.space[:0], answer.MaxBody, d, to)
+	return askUpTo(r, x, x.space[:0], answer.MaxBody, nil, d, to)
 }
 
 // askUpTo reads what a body of at most so many bytes asks, which begins in space.
-func askUpTo[T any](r *http.Request, x *exchange, space []byte, most int, d *dialect[T], to *T) *answer.Problem {
+func askUpTo[T any](
+	r *http.Request, x *exchange, space []byte, most int, room *answer.Room, d *dialect[T], to *T,
+) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
-	body, p := answer.ReadBody(r, space, most)
+	body, p := answer.ReadBody(r, space, most, room)
 	if p != nil {
 		return p
 	}

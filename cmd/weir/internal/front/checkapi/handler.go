@@ -79,6 +79,7 @@ type Handler struct {
 	draining atomic.Bool
 	rejected atomic.Int64
 	waiting  *holds.Waiting
+	room     *answer.Room // of the bodies of batches
 }
 
 // NewHandler returns a handler.
@@ -86,6 +87,7 @@ func NewHandler(o Options) *Handler {
 	h := &Handler{
 		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, traffic: o.Traffic, audit: o.Audit, extra: o.Extra,
 		quotas: o.Quotas, document: o.Document, isReady: o.Ready, waiting: holds.NewWaiting(),
+		room: answer.NewRoom(batchRoom),
 	}
 	if h.document == nil {
 		h.document = openAPI
