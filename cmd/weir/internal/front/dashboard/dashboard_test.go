@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/dashboard"
@@ -21,6 +22,9 @@ type answer struct {
 	body       string
 }
 
+// handler is made once: it packs every file.
+var handler = sync.OnceValue(dashboard.Handler)
+
 // get asks for a file, with header fields by name.
 func get(t *testing.T, method, path string, header map[string]string) *answer {
 	t.Helper()
@@ -29,7 +33,7 @@ func get(t *testing.T, method, path string, header map[string]string) *answer {
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()
-	dashboard.Handler().ServeHTTP(w, r)
+	handler().ServeHTTP(w, r)
 	return &answer{w.Code, w.Header(), w.Body.String()}
 }
 
