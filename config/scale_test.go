@@ -1,3 +1,5 @@
+//go:build !race
+
 package config_test
 
 import (
