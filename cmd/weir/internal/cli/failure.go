@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,21 +110,21 @@ func invalidValue(err *pflag.InvalidValueError) string {
 	}
 }
 
-// usual are names that other programs have for flags of weir. Of several the first that a command has is meant.
-var usual = map[string][]string{
-	"addr": {"listen", "http", "server"}, "address": {"listen", "http", "server"}, "bind": {"listen", "http"},
-	"host": {"listen", "http", "server"}, "listen": {"http"}, "p": {"listen", "http"}, "port": {"listen", "http", "server"},
-	"url": {"server"}, "u": {"server"},
-	"c": {"config"}, "conf": {"config"}, "f": {"config"}, "file": {"config"},
-	"rate": {"limit"}, "qps": {"limit"}, "rps": {"limit"},
-	"backend": {"upstream"}, "target": {"upstream"},
-	"debug": {"log-level"}, "v": {"log-level"}, "verbose": {"log-level"},
+// usual has names that other programs have for flags of weir. Of several flags the first that a command has is meant.
+var usual = []struct{ flag, names string }{
+	{"listen", "addr address bind host p port"},
+	{"http", "addr address bind host listen p port"},
+	{"server", "addr address host port u url"},
+	{"config", "c conf f file"},
+	{"limit", "qps rate rps"},
+	{"upstream", "backend target"},
+	{"log-level", "debug v verbose"},
 }
 
 func nearestFlag(cmd *cobra.Command, mistyped string) string {
-	for _, name := range usual[mistyped] {
-		if cmd.Flags().Lookup(name) != nil {
-			return fmt.Sprintf("; did you mean %q?", "--"+name)
+	for _, u := range usual {
+		if slices.Contains(strings.Fields(u.names), mistyped) && cmd.Flags().Lookup(u.flag) != nil {
+			return fmt.Sprintf("; did you mean %q?", "--"+u.flag)
 		}
 	}
 	var names []string

@@ -87,9 +87,9 @@ type Room struct {
 }
 
 // NewRoom returns a room of so many bytes.
-func NewRoom(bytes int64) *Room {
+func NewRoom(size int64) *Room {
 	var room Room
-	room.left.Store(bytes)
+	room.left.Store(size)
 	return &room
 }
 
@@ -111,8 +111,8 @@ func (room *Room) grow(body []byte, most int) ([]byte, bool) {
 	return larger, true
 }
 
-// ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] is in a room,
-// until that is told that it is not needed any more; there need be none if most is not.
+// ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] counts to a
+// room until [Room.Free] is called. The room may be nil if most is not beyond it.
 func ReadBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Problem) {
 	body, p := readBody(r, space, most, room)
 	if p != nil && most > MaxBody {
@@ -135,7 +135,7 @@ func readBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Pro
 			if len(body) > most {
 				return body, tooLarge()
 			}
-			grown := false
+			var grown bool
 			if body, grown = room.grow(body, most); !grown {
 				return body, Later("there are too many large bodies: must have at most %d bytes now", MaxBody)
 			}

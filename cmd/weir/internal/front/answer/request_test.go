@@ -58,8 +58,10 @@ func TestLargeBodiesShareRoom(t *testing.T) {
 		}
 	}
 	room.Free(first)
-	for _, wrong := range []io.Reader{whole(most + 1), iotest.TimeoutReader(iotest.OneByteReader(whole(most))),
-		io.MultiReader(whole(most/2), iotest.ErrReader(io.ErrUnexpectedEOF))} {
+	for _, wrong := range []io.Reader{
+		whole(most + 1), iotest.TimeoutReader(iotest.OneByteReader(whole(most))),
+		io.MultiReader(whole(most/2), iotest.ErrReader(io.ErrUnexpectedEOF)),
+	} {
 		for range 3 {
 			if _, p := read(room, wrong); p == nil || p.Status == http.StatusServiceUnavailable {
 				t.Fatalf("%+v", p)

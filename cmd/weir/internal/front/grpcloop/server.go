@@ -150,8 +150,8 @@ type Streams struct {
 	n atomic.Int64
 }
 
-// Unread bounds what is kept of messages that are not complete, or that the handler of a stream is not done with, of replies that clients do not
-// take, and of the headers of calls that are not answered.
+// Unread bounds what is kept of messages that are not complete, or that the handler of a stream is not done with, of replies
+// that clients do not take, and of the headers of calls that are not answered.
 type Unread struct {
 	Max      int64         // bytes of all connections together
 	Own      int64         // bytes that a connection may have whatever there is of others

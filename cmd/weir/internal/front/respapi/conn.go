@@ -165,7 +165,7 @@ func (c *conn) serve() (again bool) {
 				c.answerArrived()
 				break
 			}
-			if late && !c.renewBy.IsZero() && c.armed == c.renewBy {
+			if late && !c.renewBy.IsZero() && c.armed.Equal(c.renewBy) {
 				if c.renew() {
 					return true
 				}
@@ -418,7 +418,7 @@ func (c *conn) waitBy() time.Time {
 
 // arm sets the deadline of reads, unless the server shuts down.
 func (c *conn) arm(by time.Time) error {
-	if by == c.armed {
+	if by.Equal(c.armed) {
 		return nil
 	}
 	return c.rearm(by)

@@ -14,9 +14,9 @@ import (
 // usage is one report.
 type usage = ratelimitquotav3.RateLimitQuotaUsageReports_BucketQuotaUsage
 
-// reports is a message of a proxy: its domain, and the bytes of its reports. They are decoded one by one, as all at once would take
-// many times the memory of the message, and as values of bucket ids are those of clients: they need not be UTF-8, and the error of
-// a whole message would end the stream.
+// reports is a message of a proxy: its domain, and the bytes of its reports. They are decoded one by one, as all at once would
+// take many times the memory of the message, and as values of bucket ids are those of clients: they need not be UTF-8, and the
+// error of a whole message would end the stream.
 type reports struct {
 	domain string
 	wire   []byte
@@ -46,16 +46,15 @@ func (m *reports) UnmarshalWire(wire []byte) error {
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
-		if kind == protowire.BytesType {
-			switch number {
-			case fieldDomain:
-				domain, _ := protowire.ConsumeBytes(wire[head:])
-				if m.domain = string(domain); !utf8.ValidString(m.domain) {
-					return errDomain
-				}
-			case fieldUsages:
-				count++
+		switch {
+		case kind != protowire.BytesType:
+		case number == fieldDomain:
+			domain, _ := protowire.ConsumeBytes(wire[head:])
+			if m.domain = string(domain); !utf8.ValidString(m.domain) {
+				return errDomain
 			}
+		case number == fieldUsages:
+			count++
 		}
 		wire = wire[head+n:]
 	}

@@ -37,7 +37,7 @@ type stream struct {
 	queue   []queued
 	refused int           // bytes of the bucket ids in queue that are not kept
 	more    chan struct{} // there is something in queue, or ended is set
-	room    chan struct{} // refused has become less, or ended is set
+	room    chan struct{} // queue has become shorter, or ended is set
 	ended   error
 }
 
@@ -60,7 +60,8 @@ func invalid(err error) error { return status.Error(codes.InvalidArgument, err.E
 // StreamRateLimitQuotas serves one proxy, until it ends the stream, breaks the protocol, or takes too long to read.
 func (s *Service) StreamRateLimitQuotas(c connection) error {
 	st := &stream{
-		service: s, ctx: c.Context(), proxy: addressOf(c.Context()), buckets: map[string]*bucket{}, more: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		service: s, ctx: c.Context(), proxy: addressOf(c.Context()), buckets: map[string]*bucket{},
+		more: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	s.mu.Lock()
 	switch {
@@ -264,8 +265,8 @@ func (st *stream) take(m *reports) error {
 	return nil
 }
 
-// pause waits while much is to be sent already, which would be late otherwise: a proxy that connects anew reports all of its buckets
-// at once.
+// pause waits while much is to be sent already, which would be late otherwise: a proxy that connects anew reports all of its
+// buckets at once.
 func (st *stream) pause() {
 	for {
 		st.service.mu.Lock()

@@ -45,8 +45,8 @@ type link struct {
 	position int // in the links of the account
 }
 
-// pause is for how long, in ms, the links are not looked at again, which takes some 0.2 us for each: clients can make up any number
-// of buckets of one limit. Meanwhile what has expired still counts, and what is new has nothing.
+// pause is for how long, in ms, the links are not looked at again, which takes some 0.2 us for each: clients can make up any
+// number of buckets of one limit. Meanwhile what has expired still counts, and what is new has nothing.
 func (a *account) pause() int64 { return int64(len(a.links)) / 100 }
 
 // settle brings tokens up to date.

@@ -32,8 +32,8 @@ type Options struct {
 	// MostShares is how many shares there are at most, those included that have ended and whose assignments have not expired:
 	// from 1 to 10^7. Limits are remembered until they are full again, at most four for each of them. Default: 100,000.
 	MostShares int
-	// Proxy is the proxy of an owner. One has nine in ten of MostShares at most, so that what clients of one make up leaves some to
-	// others. Default: nil, each may have all.
+	// Proxy is the proxy of an owner. One has nine in ten of MostShares at most, so that what clients of one make up leaves some
+	// to others. Default: nil, each may have all.
 	Proxy func(owner any) netip.Prefix
 }
 
@@ -76,7 +76,9 @@ func New(o Options) *Ledger {
 	if o.Grace%time.Millisecond != 0 {
 		grace++
 	}
-	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, proxies: map[netip.Prefix]int{}, swept: math.MinInt64 / 2}
+	return &Ledger{
+		options: o, grace: grace, accounts: map[string]*account{}, proxies: map[netip.Prefix]int{}, swept: math.MinInt64 / 2,
+	}
 }
 
 // Subscribe begins a share that is held to all of these limits, and assigns something to it at once. Without needs it is
@@ -95,7 +97,8 @@ func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Sh
 	}
 	l.proxies[proxy]++
 	s := &Share{
-		Owner: owner, ledger: l, proxy: proxy, blanket: Allow, reported: now, counted: now, busy: now, since: now, position: len(l.shares),
+		Owner: owner, ledger: l, proxy: proxy, blanket: Allow, reported: now, counted: now, busy: now, since: now,
+		position: len(l.shares),
 	}
 	if deny {
 		s.blanket, needs = Deny, nil
@@ -116,7 +119,9 @@ func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Sh
 func (l *Ledger) join(s *Share, n *Need, now int64) {
 	a := l.accounts[n.Key]
 	if a == nil {
-		a = &account{key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now, divided: math.MinInt64 / 2, looked: math.MinInt64 / 2}
+		a = &account{
+			key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now, divided: math.MinInt64 / 2, looked: math.MinInt64 / 2,
+		}
 		a.tokens = a.burst * a.unit
 		l.accounts[n.Key] = a
 		a.due = math.MaxInt64
