@@ -16,14 +16,11 @@ import (
 // make a given other difference of it less often than once in 2^113 (Keliher and Sui 2007), whichever texts a client chooses:
 // it does not know the keys. Texts of one block and one length have different hashes. That 112 of the 128 bits agree no more
 // often than those of random numbers is not proven, and TestPartsOfTheHashesAreIndependent finds nothing else.
-func String(key string) (a, b uint64) {
-	if !hasAES || len(key) > mostBytes {
-		return twice(key)
-	}
-	return rounds(unsafe.StringData(key), len(key)) //nolint:gosec // no more than the text is read
-}
+//
+//go:noescape
+func String(key string) (a, b uint64)
 
-// mostBytes is how long a text may be that rounds takes.
+// mostBytes is how long a text may be that is hashed by rounds. keyhash_amd64.s has it as well.
 const mostBytes = 64
 
 // secrets are the keys of the rounds, in the order in which keyhash_amd64.s has them.
@@ -52,10 +49,5 @@ func drawn() (s secrets) {
 
 var hasAES = supported()
 
-// supported reports whether the processor has the instructions of rounds: AES, and SSE 4.1.
+// supported reports whether the processor has the instructions of the rounds: AES, and SSE 4.1.
 func supported() bool
-
-// rounds hashes n bytes, up to mostBytes, and reads no others.
-//
-//go:noescape
-func rounds(key *byte, n int) (a, b uint64)

@@ -25,10 +25,14 @@
 	PXOR  key, x; \
 	FOUR(at+16, x, key)
 
-// func rounds(key *byte, n int) (a, b uint64)
-TEXT ·rounds(SB), NOSPLIT, $0-32
-	MOVQ key+0(FP), AX
-	MOVQ n+8(FP), BX
+// func String(key string) (a, b uint64)
+TEXT ·String(SB), NOSPLIT, $0-32
+	MOVQ key_base+0(FP), AX
+	MOVQ key_len+8(FP), BX
+	CMPB ·hasAES(SB), $0
+	JE   other
+	CMPQ BX, $64 // mostBytes
+	JA   other
 	LEAQ ·secret(SB), DX
 	MOVQ BX, CX
 	SHLQ $4, CX
@@ -51,6 +55,9 @@ last:
 	MOVQ X0, a+16(FP)
 	MOVQ BX, b+24(FP)
 	RET
+
+other:
+	JMP ·twice(SB)
 
 short:
 	CMPQ BX, $4

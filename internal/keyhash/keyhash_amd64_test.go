@@ -63,7 +63,7 @@ func blockOf(b []byte) block {
 	return block{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// inGo is rounds as its comment describes it.
+// inGo is String of up to mostBytes as its comment describes it.
 func inGo(text []byte) (a, b uint64) {
 	n := len(text)
 	blocks := make([]block, 1, 4)
