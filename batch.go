@@ -64,13 +64,15 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 				continue
 			}
 		}
-		shard.Tally[tallied(allowed)]++
+		tally := &shard.Tally[tallied(allowed)]
+		*tally++
+		draw := uint64(*tally)
 		shard.Unlock()
 		d.Allowed, d.Reason, d.Limit, d.Policy = allowed, ReasonNone, t.permits, p.k.policy
 		d.Remaining, d.RetryAfter, d.ResetAfter = remaining, retryAfter, resetAfter
 		if !allowed {
 			d.Reason = ReasonLimited
-			p.of.note(key.hash, of.Key)
+			p.of.noteDrawn(key.hash, of.Key, draw)
 		}
 	}
 }

@@ -14,12 +14,13 @@ import (
 
 // call is what a call on one key brings.
 type call struct {
-	k     *keyed
-	hash  table.Hash
-	terms *terms // the limit; nil if that of the state is to stay
-	full  bool   // there is no room for the key, or for its limit
-	now   int64
-	spot  table.Spot // where the key was touched
+	k       *keyed
+	hash    table.Hash
+	terms   *terms // the limit; nil if that of the state is to stay
+	full    bool   // there is no room for the key, or for its limit
+	now     int64
+	spot    table.Spot // where the key was touched
+	refused uint64     // if takeTouched has refused it, which of the refusals of the shard it is
 }
 
 // touch has the memory load the state of the key while the process clock is read.
@@ -80,6 +81,7 @@ func (c *call) takeTouched(n int64, d *Decision) (v verdict, added bool) {
 	default:
 		v = short
 		shard.Tally[tallied(false)]++
+		c.refused = uint64(shard.Tally[tallied(false)])
 	}
 	if added {
 		shard.Due(c.hash, t.law.FreshAt(state))

@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/weirhq/weir/internal/clock"
@@ -138,9 +139,12 @@ func (k *keys[K]) call(c *call, key K) {
 }
 
 // note remembers the name of a key that was refused.
-func (k *keys[K]) note(h table.Hash, key K) {
+func (k *keys[K]) note(h table.Hash, key K) { k.noteDrawn(h, key, rand.Uint64()) } //nolint:gosec // no secret
+
+// noteDrawn is note with a number of this refusal: see names.Note.
+func (k *keys[K]) noteDrawn(h table.Hash, key K, draw uint64) {
 	if canBeName(key) {
-		k.names.NoteCopy(h, key, ownKey[K])
+		k.names.Note(h, key, ownKey[K], draw)
 	}
 }
 
@@ -184,7 +188,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 			}
 			return true
 		case short:
-			k.note(c.hash, key)
+			k.noteDrawn(c.hash, key, c.refused)
 			return false
 		case locked:
 		}
@@ -244,7 +248,7 @@ func (k *keys[K]) takeTouched(c *call, key K, n int64, d *Decision) verdict {
 	case added:
 		k.offer(c.hash, key)
 	case v == short:
-		k.note(c.hash, key)
+		k.noteDrawn(c.hash, key, c.refused)
 	}
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -235,7 +236,7 @@ func (g *Guard) check(s *subject) (d weir.Decision) {
 		}
 	}
 	if len(s.name) <= names.MaxLength {
-		g.names.NoteCopy(h, *s, subject.keep)
+		g.names.Note(h, *s, subject.keep, rand.Uint64()) //nolint:gosec // no secret
 	}
 	return d
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/maphash"
 	"iter"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func newCountedKeys(longest int) *countedKeys {
 // note counts what happens to a key. Keys that are too long to be remembered have no name.
 func (c *countedKeys) note(key []byte) {
 	if len(key) <= c.longest {
-		c.names.NoteCopy(c.hash(key), borrow(key), strings.Clone)
+		c.names.Note(c.hash(key), borrow(key), strings.Clone, rand.Uint64()) //nolint:gosec // no secret
 	}
 }
 

@@ -2,7 +2,6 @@
 package names
 
 import (
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,7 +122,7 @@ func (s *set[K]) store(way int, e *name[K]) {
 	s.known[way].Store(known)
 }
 
-// sample is of how many refusals of keys without a name one, by chance, takes from the others, where no place is free, and wear
+// sample is of how many refusals of keys without a name one, as drawn, takes from the others, where no place is free, and wear
 // of how many refusals it takes one count off: one by one, processors that refuse many keys would wait for each other's lines.
 // Both are powers of two.
 const (
@@ -131,20 +130,41 @@ const (
 	wear   = 8
 )
 
-// Note counts one more refusal of the key with this hash. It keeps key as it is, and with it whatever key refers to: if that
-// is a part of something large, or is going to change, see NoteCopy.
-func (n *Names[K]) Note(h table.Hash, key K) { n.NoteCopy(h, key, nil) }
+// Note counts one more refusal of the key with this hash. It keeps clone(key) if it keeps the key, which is then called once: a
+// key must share no memory with what is large, or is going to change. A nil clone keeps key as it is.
+//
+// Draw is by what it is decided whether a key without a name takes from the others: any number that differs from one refusal of
+// the key to the next one, such as a count. As the hash is mixed in, which clients do not know, they cannot choose refusals that
+// are not drawn.
+func (n *Names[K]) Note(h table.Hash, key K, clone func(K) K, draw uint64) {
+	s, known := n.set(h), knownBy(h)|notedBit
+	// Without a loop, as this is most of what a refusal costs while there are many keys.
+	a, b, c, d := s.known[0].Load(), s.known[1].Load(), s.known[2].Load(), s.known[3].Load()
+	if a|notedBit == known || b|notedBit == known || c|notedBit == known || d|notedBit == known {
+		if e := s.find(h); e != nil {
+			s.note(e)
+			return
+		}
+	}
+	// If all were noted, there is no place that is free, or of a name that was never noted.
+	if full := a&b&c&d&notedBit != 0; !full && n.spent.Load() || full && !n.drawn(h, draw) {
+		return
+	}
+	n.displace(s, h, key, clone)
+}
 
-// NoteCopy is Note that keeps clone(key), which is called only if key is kept.
-func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
-	s := n.set(h)
-	if e := s.find(h); e != nil {
-		s.note(e)
-		return
-	}
-	if full := s.full(); !full && n.spent.Load() || full && rand.Uint32()&(n.sample-1) > 0 { //nolint:gosec // a sample, no secret
-		return
-	}
+// drawn reports for one refusal in n.sample that it is in the sample.
+func (n *Names[K]) drawn(h table.Hash, draw uint64) bool {
+	const odd = 0x9E3779B97F4A7C15
+	x := (h.Fingerprint() ^ draw) * odd
+	x = (x ^ x>>32) * odd
+	return uint32(x>>32)&(n.sample-1) == 0
+}
+
+// displace places the name of a key that has none, or takes from the name in its set that has the least count.
+//
+//go:noinline
+func (n *Names[K]) displace(s *set[K], h table.Hash, key K, clone func(K) K) {
 	place, least := s.place(int(h.Fingerprint() % ways))
 	if least == 0 {
 		n.put(s, place, h, key, clone, 1)
@@ -158,16 +178,6 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 			e.lost.CompareAndSwap(lost, min(max(lost, noted-min(noted, mostHeld))+taken, noted))
 		}
 	}
-}
-
-// full reports whether there is no place that is free, or of a name that was never noted.
-func (s *set[K]) full() bool {
-	for i := range s.known {
-		if s.known[i].Load()&notedBit == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // Offer keeps clone(key) if there is a free place for it, without counting a refusal, so that while there are few keys

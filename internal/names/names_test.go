@@ -29,7 +29,9 @@ func mates(n *Names[string], count int) (keys []string) {
 	return keys
 }
 
-func note(n *Names[string], key string) { n.Note(hash(key), key) }
+var draws atomic.Uint64
+
+func note(n *Names[string], key string) { n.Note(hash(key), key, nil, draws.Add(1)) }
 
 func count(n *Names[string], key string) uint64 {
 	name, refusals, ok := n.Lookup(hash(key))
@@ -142,6 +144,30 @@ func TestFloodFlushesNoHeavyName(t *testing.T) {
 	}
 }
 
+// TestNoRefusalsAreLeftOut counts which refusals of a key are drawn while it takes its turns with others, as a client may choose: as
+// many as by chance, and none is left out for long.
+func TestNoRefusalsAreLeftOut(t *testing.T) {
+	const refusals = 1 << 17
+	n := New[string](4)
+	for _, stride := range []uint64{1, 2, 3, 64, 89, 610, 4096, 75025, 1 << 32, 0x9E3779B97F4A7C15} {
+		for i := range 20 {
+			h := hash(fmt.Sprint(i))
+			drawn, since, longest := 0, 0, 0
+			for j := range uint64(refusals) {
+				since++
+				if n.drawn(h, j*stride) {
+					drawn++
+					longest, since = max(longest, since), 0
+				}
+			}
+			const want = refusals / sample
+			if drawn < want*8/10 || drawn > want*12/10 || max(longest, since) > 25*sample { // 9 deviations; once in 10^11
+				t.Errorf("every %dth: %d of %d are drawn, want %d, and none of %d", stride, drawn, refusals, want, max(longest, since))
+			}
+		}
+	}
+}
+
 // TestOldNameGivesWayInTheEnd has a name that was noted a hundred thousand times, and never again.
 func TestOldNameGivesWayInTheEnd(t *testing.T) {
 	n := New[string](4)
@@ -189,10 +215,10 @@ func TestCloneIsCalledForWhatIsKept(t *testing.T) {
 	clone := func(s string) string { copies++; return strings.ToUpper(s) }
 	for _, key := range []string{"a", "b", "c", "d"} {
 		for range 10 {
-			n.NoteCopy(hash(key), key, clone)
+			n.Note(hash(key), key, clone, 0)
 		}
 	}
-	n.NoteCopy(hash("e"), "e", clone)
+	n.Note(hash("e"), "e", clone, 0)
 	if key, _, _ := n.Lookup(hash("a")); copies != 4 || key != "A" {
 		t.Errorf("%d copies, %q is kept", copies, key)
 	}
@@ -296,7 +322,7 @@ func BenchmarkNote(b *testing.B) {
 		h := hash("a")
 		b.ReportAllocs()
 		for b.Loop() {
-			n.Note(h, "a")
+			n.Note(h, "a", nil, 0)
 		}
 	})
 	b.Run("flood", func(b *testing.B) {
@@ -308,7 +334,7 @@ func BenchmarkNote(b *testing.B) {
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
-			n.Note(keys[i%len(keys)], "flood")
+			n.Note(keys[i%len(keys)], "flood", nil, uint64(i))
 			i++
 		}
 	})
