@@ -120,7 +120,8 @@ func (l *Ledger) join(s *Share, n *Need, now int64) {
 	a := l.accounts[n.Key]
 	if a == nil {
 		a = &account{
-			key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now, divided: math.MinInt64 / 2, looked: math.MinInt64 / 2,
+			key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now,
+			divided: math.MinInt64 / 2, looked: math.MinInt64 / 2,
 		}
 		a.tokens = a.burst * a.unit
 		l.accounts[n.Key] = a
