@@ -93,22 +93,21 @@ func NewRoom(size int64) *Room {
 	return &room
 }
 
-// large is the part of the memory of a body that a room bounds.
-func large(body []byte) int64 { return max(int64(cap(body))-MaxBody-1, 0) }
+// large is the part of so many bytes of memory that a room bounds.
+func large(size int) int64 { return int64(max(size-MaxBody-1, 0)) }
 
 // Free is to be called once a body that was read is not needed any more.
-func (room *Room) Free(body []byte) { room.left.Add(large(body)) }
+func (room *Room) Free(body []byte) { room.left.Add(large(cap(body))) }
 
 // grow returns a body with more memory, or the one that there is if there is no room for more.
 func (room *Room) grow(body []byte, most int) ([]byte, bool) {
-	larger := make([]byte, len(body), min(max(4*cap(body), 512), most+1))
-	more := large(larger) - large(body)
+	size := min(max(4*cap(body), 512), most+1)
+	more := large(size) - large(cap(body))
 	if more > 0 && room.left.Add(-more) < 0 {
 		room.left.Add(more)
 		return body, false
 	}
-	copy(larger, body)
-	return larger, true
+	return append(make([]byte, 0, size), body...), true
 }
 
 // ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] counts to a

@@ -72,4 +72,7 @@ func TestLargeBodiesShareRoom(t *testing.T) {
 	if _, p := read(room, whole(most)); p != nil {
 		t.Errorf("when none is there any more: %+v", p)
 	}
+	if _, p := read(room, whole(most)); p == nil {
+		t.Error("what was given back makes room for more than before")
+	}
 }
