@@ -340,7 +340,7 @@ func (s *step) decide() bool {
 	if s.act != takeAll || s.reserve || len(s.held) < len(s.parts) { // of those in one shard, two may be of one key
 		return false
 	}
-	refused := -1
+	refused := false
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.slot = p.spot.Find(p.hash)
@@ -351,7 +351,7 @@ func (s *step) decide() bool {
 		if p.decideSettled(p.next[:], p.decision, p.n, true); p.decision.Allowed {
 			continue
 		}
-		if refused = i; p.terms.elsewhere(p.slot.State(), p.now) {
+		if refused = true; p.terms.elsewhere(p.slot.State(), p.now) {
 			return false
 		}
 	}
@@ -359,7 +359,7 @@ func (s *step) decide() bool {
 		p := &s.parts[i]
 		p.full, p.added = false, false
 		switch {
-		case refused < 0:
+		case !refused:
 			copy(p.slot.State(), p.next[:])
 			p.shard.Tally[tallied(true)]++
 		case p.decision.Allowed:

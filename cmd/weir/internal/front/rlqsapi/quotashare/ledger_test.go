@@ -214,7 +214,7 @@ func TestManySharesOfOneLimit(t *testing.T) {
 		if now += int64(100 * time.Microsecond); l.Next(now) <= now {
 			l.Tick(now)
 		}
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > 5*time.Minute { // a busy machine takes some seconds, and looking at all each time half an hour
 			t.Fatalf("after %v of the clock of the ledger", time.Duration(now))
 		}
 	}
