@@ -222,7 +222,7 @@ func (s Slot) SetTag(tag uint16) { s[1] = s[1]&identity | uint64(tag)<<(64-tagBi
 
 func (s *Shard) segmentOf(h Hash) *segment { return s.dir.Load().of(h.a) }
 
-// home is the slot at which the search for h begins.
+// home is the slot at which the search for a key begins, of whose second hash b has the lower 48 bits.
 func (g *segment) home(b uint64) uint64 {
 	hi, _ := bits.Mul64(b<<tagBits, g.size)
 	return hi
@@ -544,7 +544,7 @@ func (s *Shard) rebuild(g *segment, now int64, h Hash) {
 		return
 	}
 	replacement := t.segment(g.depth, size)
-	replacement.takeFrom(g, t.stride, 0, 0)
+	g.moveTo(replacement, replacement, 0, t.stride)
 	s.replace(g, h.a, replacement, replacement)
 }
 
@@ -603,21 +603,15 @@ func (s *Shard) split(g *segment, h Hash) {
 	if d := s.dir.Load(); d.span(g) == 1 {
 		s.dir.Store(d.doubled())
 	}
-	t, bit := s.table, uint64(1)<<(63-g.depth)
-	ones := 0
-	total := 0
-	for i := range g.size {
-		if a := g.slot(i, t.stride)[0]; a != 0 {
-			total++
-			if a&bit != 0 {
-				ones++
-			}
-		}
+	t := s.table
+	shift := 63 - g.depth
+	ones := 0 // this also loads the slots
+	for at := 0; at < len(g.slots); at += t.stride {
+		ones += int(g.slots[at] >> shift & 1)
 	}
-	low := t.segment(g.depth+1, s.sizeFor(total-ones))
+	low := t.segment(g.depth+1, s.sizeFor(g.used-ones))
 	high := t.segment(g.depth+1, s.sizeFor(ones))
-	low.takeFrom(g, t.stride, bit, 0)
-	high.takeFrom(g, t.stride, bit, bit)
+	g.moveTo(low, high, shift, t.stride)
 	s.replace(g, h.a, low, high)
 }
 
@@ -646,39 +640,32 @@ func (s *Shard) replace(g *segment, a uint64, low, high *segment) {
 	}
 }
 
-// ahead is how many slots before they are moved takeFrom has the processor load them.
-const ahead = 32
-
-// takeFrom adds copies of those slots of old whose hash under the mask is want.
-func (g *segment) takeFrom(old *segment, stride int, mask, want uint64) {
-	from, to := old.slots, g.slots
-	for j := 0; len(from) >= stride; j++ {
-		slot := from[:stride:stride]
-		from = from[stride:]
-		if j%4 == 0 && len(from) > ahead*stride {
-			prefetch.Lines(unsafe.Pointer(&from[ahead*stride])) //nolint:gosec // nothing is read through it
-		}
-		a := slot[0]
-		if a == 0 || a&mask != want {
-			continue
-		}
-		i := g.home(slot[1] & identity)
-		at := int(i) * stride
-		for to[at] != 0 {
-			i++
-			if at += stride; at == len(to) {
-				i, at = 0, 0
+// moveTo adds copies of the slots to low, or, if the bit of its hash at shift is set, to high, which may be the same.
+func (g *segment) moveTo(low, high *segment, shift uint8, stride int) {
+	halves := [2]*segment{low, high} // which one it is cannot be predicted: so it is no branch
+	for at, due := range g.dues {
+		from := g.slots[at*block*stride:]
+		from = from[:min(block*stride, len(from))]
+		for ; len(from) >= stride; from = from[stride:] {
+			if from[0] == 0 {
+				continue
 			}
+			half := halves[from[0]>>(shift&63)&1]
+			i := half.home(from[1])
+			to := half.slots[int(i)*stride:]
+			for to[0] != 0 {
+				if i++; i == half.size {
+					i, to = 0, half.slots
+				} else {
+					to = to[stride:]
+				}
+			}
+			for j := range stride { // faster than copy
+				to[j] = from[j]
+			}
+			half.dues[i>>blockBits] = min(half.dues[i>>blockBits], due)
+			half.used++
 		}
-		if stride == 4 { // twice as fast as copy
-			*(*[4]uint64)(to[at:]) = [4]uint64(slot)
-		} else {
-			copy(to[at:at+stride], slot)
-		}
-		if due := old.dues[j>>blockBits]; due < g.dues[i>>blockBits] {
-			g.dues[i>>blockBits] = due
-		}
-		g.used++
 	}
-	g.due = slices.Min(g.dues)
+	low.due, high.due = slices.Min(low.dues), slices.Min(high.dues)
 }

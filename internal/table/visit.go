@@ -50,7 +50,7 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 // compact restores the order of a segment in which slots were emptied, of which a is the top bits of some hash.
 func (s *Shard) compact(g *segment, a uint64) {
 	kept := s.table.segment(g.depth, int(g.size))
-	kept.takeFrom(g, s.table.stride, 0, 0)
+	g.moveTo(kept, kept, 0, s.table.stride)
 	s.table.keys.Add(int64(kept.used - g.used))
 	s.replace(g, a, kept, kept)
 }
