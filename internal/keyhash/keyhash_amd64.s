@@ -51,8 +51,9 @@ one:
 last:
 	ROUND(LAST, X0, X4)
 	ROUND(LAST+16, X0, X4)
+	MOVQ X0, AX // a load finds a store from here sooner than one from X0
 	PEXTRQ $1, X0, BX
-	MOVQ X0, a+16(FP)
+	MOVQ AX, a+16(FP)
 	MOVQ BX, b+24(FP)
 	RET
 

@@ -119,21 +119,35 @@ type Shard struct {
 // directory has the segments of a shard by the top bits of the hash. A segment that has fewer of them in common stands in it
 // several times.
 type directory struct {
-	shift    uint8 // 64 less the number of bits
+	shift    uint8 // 63 less the number of bits
 	segments []atomic.Pointer[segment]
+	few      [4]atomic.Pointer[segment] // where segments lie if they are not more: in the same line of the cache
+}
+
+func newDirectory(bits uint8) *directory {
+	d := &directory{shift: 63 - bits}
+	if n := 1 << bits; n <= len(d.few) {
+		d.segments = d.few[:n]
+	} else {
+		d.segments = make([]atomic.Pointer[segment], n)
+	}
+	return d
 }
 
 // directoryOf is a directory with one segment.
 func directoryOf(g *segment) *directory {
-	d := &directory{shift: 64, segments: make([]atomic.Pointer[segment], 1)}
+	d := newDirectory(0)
 	d.segments[0].Store(g)
 	return d
 }
 
-func (d *directory) of(a uint64) *segment { return d.segments[a>>d.shift].Load() }
+// index is the place of a segment by the first hash of one of its keys. That a shift is less than 64 costs less than to look.
+func (d *directory) index(a uint64) uint64 { return a >> 1 >> (d.shift & 63) }
+
+func (d *directory) of(a uint64) *segment { return d.segments[d.index(a)].Load() }
 
 // span is in how many places a segment stands.
-func (d *directory) span(g *segment) int { return 1 << (64 - d.shift - g.depth) }
+func (d *directory) span(g *segment) int { return 1 << (63 - d.shift - g.depth) }
 
 // next is a place in the directory behind those of the segment at this one.
 func (d *directory) next(at int) (g *segment, next int) {
@@ -617,7 +631,7 @@ func (s *Shard) split(g *segment, h Hash) {
 
 // doubled is the directory with one more bit.
 func (d *directory) doubled() *directory {
-	twice := &directory{shift: d.shift - 1, segments: make([]atomic.Pointer[segment], 2*len(d.segments))}
+	twice := newDirectory(64 - d.shift)
 	for i := range d.segments {
 		g := d.segments[i].Load()
 		twice.segments[2*i].Store(g)
@@ -630,7 +644,7 @@ func (d *directory) doubled() *directory {
 func (s *Shard) replace(g *segment, a uint64, low, high *segment) {
 	d := s.dir.Load()
 	n := d.span(g)
-	first := int(a>>d.shift) &^ (n - 1)
+	first := int(d.index(a)) &^ (n - 1)
 	for i := range n {
 		if i < n/2 || n == 1 {
 			d.segments[first+i].Store(low)
