@@ -124,7 +124,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	from, earlier := len(w.items), len(w.counted)
 	w.found = s.index.Match(&r.seen, w.found[:0])
 	for _, n := range w.found {
-		prefetch.Lines(unsafe.Pointer(&s.briefs[n])) //nolint:gosec // nothing is read through it
+		prefetch.Lines(uintptr(unsafe.Pointer(&s.briefs[n]))) //nolint:gosec // nothing is read through it
 	}
 	if s.denies && v.gatherDenied(s, r, earlier, counting) {
 		return false
@@ -183,7 +183,7 @@ func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told boo
 // count notes that a request matches a rule, unless an earlier reading of its path has: up to there in counted.
 func (w *work) count(rule *ruleCount, earlier int) {
 	if !slices.Contains(w.counted[w.first:earlier], rule) {
-		prefetch.Lines(unsafe.Pointer(rule)) //nolint:gosec // nothing is read through it
+		prefetch.Lines(uintptr(unsafe.Pointer(rule))) //nolint:gosec // nothing is read through it
 		w.counted = append(w.counted, rule)
 	}
 }

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func Lines(first unsafe.Pointer)
+// func Lines(first uintptr)
 TEXT ·Lines(SB), NOSPLIT, $0-8
 	MOVQ first+0(FP), AX
 	PREFETCHT0 (AX)

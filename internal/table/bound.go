@@ -46,7 +46,7 @@ func (s *Shard) sharpen() bool {
 	s.lock.lock()
 	defer s.Unlock()
 	d := s.dir.Load()
-	first := d.segments[0].Load()
+	first := d.segments[0]
 	for at := 0; at < len(d.segments); {
 		var g *segment
 		if g, at = d.next(at); g.due < first.due {

@@ -110,48 +110,64 @@ type Shard struct {
 	_ [24]byte
 
 	table *Table
-	dir   atomic.Pointer[directory] // written under the lock, read by Touch without it
+	dir   atomic.Pointer[directory]          // written under the lock, read by Touch without it, as is
+	few   atomic.Pointer[[1 << fewBits]view] // of it; nil if there are more
 	index uint16
 
-	_ [40]byte
+	_ [32]byte
 }
 
-// directory has the segments of a shard by the top bits of the hash. A segment that has fewer of them in common stands in it
-// several times.
+// show makes d the directory.
+func (s *Shard) show(d *directory) {
+	s.dir.Store(d)
+	if s.few.Store(nil); len(d.views) == len(d.few) {
+		s.few.Store(&d.few)
+	}
+}
+
+// directory has the segments of a shard by the top bits of the hash, at least by two. A segment that has fewer of them in common
+// stands in it several times.
 type directory struct {
-	shift    uint8 // 63 less the number of bits
-	segments []atomic.Pointer[segment]
-	few      [4]atomic.Pointer[segment] // where segments lie if they are not more: in the same line of the cache
+	few      [1 << fewBits]view // where the views lie if they are not more
+	views    []view
+	segments []*segment // at the same places
+	shift    uint8      // 64 less the number of bits
+}
+
+const fewBits = 2
+
+// view is what a Touch needs of a segment, which holds no lock. It may be of two segments while one replaces the other.
+type view struct {
+	slots atomic.Pointer[uint64]
+	size  atomic.Uint64
 }
 
 func newDirectory(bits uint8) *directory {
-	d := &directory{shift: 63 - bits}
-	if n := 1 << bits; n <= len(d.few) {
-		d.segments = d.few[:n]
-	} else {
-		d.segments = make([]atomic.Pointer[segment], n)
+	d := &directory{shift: 64 - bits, segments: make([]*segment, 1<<bits)}
+	if d.views = d.few[:]; bits > fewBits {
+		d.views = make([]view, 1<<bits)
 	}
 	return d
 }
 
-// directoryOf is a directory with one segment.
-func directoryOf(g *segment) *directory {
-	d := newDirectory(0)
-	d.segments[0].Store(g)
-	return d
+// index is the place of a segment by the first hash of one of its keys. That a shift is less than 64 costs less than to look.
+func (d *directory) index(a uint64) uint64 { return a >> (d.shift & 63) }
+
+func (d *directory) of(a uint64) *segment { return d.segments[d.index(a)] }
+
+// put makes g the segment of a place.
+func (d *directory) put(at int, g *segment) {
+	d.segments[at] = g
+	d.views[at].slots.Store(&g.slots[0])
+	d.views[at].size.Store(g.size)
 }
 
-// index is the place of a segment by the first hash of one of its keys. That a shift is less than 64 costs less than to look.
-func (d *directory) index(a uint64) uint64 { return a >> 1 >> (d.shift & 63) }
-
-func (d *directory) of(a uint64) *segment { return d.segments[d.index(a)].Load() }
-
 // span is in how many places a segment stands.
-func (d *directory) span(g *segment) int { return 1 << (63 - d.shift - g.depth) }
+func (d *directory) span(g *segment) int { return 1 << (64 - d.shift - g.depth) }
 
 // next is a place in the directory behind those of the segment at this one.
 func (d *directory) next(at int) (g *segment, next int) {
-	g = d.segments[at].Load()
+	g = d.segments[at]
 	return g, at + d.span(g)
 }
 
@@ -181,7 +197,11 @@ func New(o Options) *Table {
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
 		t.shards[i].table, t.shards[i].index = t, uint16(i)
-		t.shards[i].dir.Store(directoryOf(t.segment(0, t.shards[i].sizeFor(0))))
+		d, g := newDirectory(fewBits), t.segment(0, t.shards[i].sizeFor(0))
+		for at := range d.segments {
+			d.put(at, g)
+		}
+		t.shards[i].show(d)
 	}
 	return t
 }
@@ -237,8 +257,10 @@ func (s Slot) SetTag(tag uint16) { s[1] = s[1]&identity | uint64(tag)<<(64-tagBi
 func (s *Shard) segmentOf(h Hash) *segment { return s.dir.Load().of(h.a) }
 
 // home is the slot at which the search for a key begins, of whose second hash b has the lower 48 bits.
-func (g *segment) home(b uint64) uint64 {
-	hi, _ := bits.Mul64(b<<tagBits, g.size)
+func (g *segment) home(b uint64) uint64 { return homeIn(g.size, b) }
+
+func homeIn(size, b uint64) uint64 {
+	hi, _ := bits.Mul64(b<<tagBits, size)
 	return hi
 }
 
@@ -250,20 +272,33 @@ func (g *segment) slot(i uint64, stride int) Slot {
 // Spot is where the search for a key begins, as it was when Touch was called.
 type Spot struct {
 	shard   *Shard
-	segment *segment
-	home    uint64
+	slots   *uint64 // the first word of the segment
+	place   place
 	version uint64 // of the lock
 }
+
+// place is where the search begins in a segment, and the size of that in the upper half: of five fields, a Spot would not be kept
+// in registers.
+type place uint64
+
+func placeIn(size, home uint64) place { return place(size<<32 | home) }
 
 // Touch has the processor load where the search for h begins, and takes no lock. Callers that decide on several keys touch all of
 // them first: then the memory answers for all at once, and not for one after the other.
 func (t *Table) Touch(h Hash) Spot {
 	s := &t.shards[h.a&t.mask]
 	version := s.lock.version.Load() // first: if it is the same later, so is the rest
-	g := s.dir.Load().of(h.a)
-	home := g.home(h.b)
-	prefetch.Lines(unsafe.Pointer(&g.slots[int(home)*t.stride])) //nolint:gosec // nothing is read through it
-	return Spot{s, g, home, version}
+	var v *view
+	if few := s.few.Load(); few != nil {
+		v = &few[h.a>>(64-fewBits)]
+	} else {
+		d := s.dir.Load()
+		v = &d.views[d.index(h.a)]
+	}
+	slots, size := v.slots.Load(), v.size.Load()
+	home := homeIn(size, h.b)
+	prefetch.Lines(uintptr(unsafe.Pointer(slots)) + uintptr(home)*uintptr(t.stride)*8) //nolint:gosec // an address
+	return Spot{s, slots, placeIn(size, home), version}
 }
 
 // Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since.
@@ -283,32 +318,36 @@ func (p *Spot) relock(h Hash) {
 
 // Renew makes p what Touch would return now. The shard of h must be locked.
 func (p *Spot) Renew(h Hash) {
-	p.segment = p.shard.segmentOf(h)
-	p.home = p.segment.home(h.b)
+	g := p.shard.segmentOf(h)
+	p.slots, p.place = &g.slots[0], placeIn(g.size, g.home(h.b))
 }
 
 // Find is that of the shard of h, which Lock has locked.
-func (p *Spot) Find(h Hash) Slot { return p.shard.findFrom(p.segment, p.home, h) }
+func (p *Spot) Find(h Hash) Slot { return p.shard.findFrom(p.slots, p.place, h) }
 
 // Find returns the slot of the key, or nil.
 func (s *Shard) Find(h Hash) Slot {
 	g := s.segmentOf(h)
-	return s.findFrom(g, g.home(h.b), h)
+	return s.findFrom(&g.slots[0], placeIn(g.size, g.home(h.b)), h)
 }
 
-func (s *Shard) findFrom(g *segment, home uint64, h Hash) Slot {
-	stride, slots := uint64(s.table.stride), g.slots
-	for i, at := home, home*stride; ; {
-		if a := slots[at]; a == h.a && slots[at+1]&identity == h.b {
-			s.place = uint32(i)
-			return Slot(slots[at : at+stride : at+stride])
-		} else if a == 0 {
-			s.place = uint32(i)
+// findFrom searches the slots of a segment for h.
+func (s *Shard) findFrom(slots *uint64, p place, h Hash) Slot {
+	stride, size, home := s.table.stride, uint32(p>>32), uint32(p)
+	at := unsafe.Add(unsafe.Pointer(slots), int(home)*stride*8)
+	for i := home; ; {
+		first := (*[overhead]uint64)(at)
+		if first[0] == h.a && first[1]&identity == h.b {
+			s.place = i
+			return unsafe.Slice((*uint64)(at), stride)
+		} else if first[0] == 0 {
+			s.place = i
 			return nil
 		}
-		i++
-		if at += stride; at == uint64(len(slots)) {
-			i, at = 0, 0
+		if i++; i == size {
+			i, at = 0, unsafe.Pointer(slots)
+		} else {
+			at = unsafe.Add(at, stride*8)
 		}
 	}
 }
@@ -615,7 +654,7 @@ func (s *Shard) sizeFor(keys int) int {
 // split replaces g, in which h belongs, by two segments, by the next bit of the hash.
 func (s *Shard) split(g *segment, h Hash) {
 	if d := s.dir.Load(); d.span(g) == 1 {
-		s.dir.Store(d.doubled())
+		s.show(d.doubled())
 	}
 	t := s.table
 	shift := 63 - g.depth
@@ -631,11 +670,10 @@ func (s *Shard) split(g *segment, h Hash) {
 
 // doubled is the directory with one more bit.
 func (d *directory) doubled() *directory {
-	twice := newDirectory(64 - d.shift)
-	for i := range d.segments {
-		g := d.segments[i].Load()
-		twice.segments[2*i].Store(g)
-		twice.segments[2*i+1].Store(g)
+	twice := newDirectory(65 - d.shift)
+	for i, g := range d.segments {
+		twice.put(2*i, g)
+		twice.put(2*i+1, g)
 	}
 	return twice
 }
@@ -647,9 +685,9 @@ func (s *Shard) replace(g *segment, a uint64, low, high *segment) {
 	first := int(d.index(a)) &^ (n - 1)
 	for i := range n {
 		if i < n/2 || n == 1 {
-			d.segments[first+i].Store(low)
+			d.put(first+i, low)
 		} else {
-			d.segments[first+i].Store(high)
+			d.put(first+i, high)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func check(t *testing.T, table *Table) {
 	for i := range table.shards {
 		d := table.shards[i].dir.Load()
 		for at := range d.segments {
-			g := d.segments[at].Load()
+			g := d.segments[at]
 			if g.size > mostSlots && !alike || len(g.slots) != int(g.size)*table.stride || g.used > int(g.size-g.size/8) {
 				t.Errorf("a segment holds %d keys in %d slots", g.used, g.size)
 			}

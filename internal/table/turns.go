@@ -33,6 +33,6 @@ func (own *Turns) Find(p *Spot, h Hash) (s *Shard, slot Slot, alone bool) {
 	if !alone {
 		p.relock(h)
 	}
-	slot = s.findFrom(p.segment, p.home, h)
+	slot = p.Find(h)
 	return s, slot, alone
 }
