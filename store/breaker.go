@@ -77,10 +77,12 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 // not keep others from being tried. A breaker that opens within MaxCooldown after it closed goes on doubling from where it was,
 // so that an overloaded store gets a pause (TestBreakerOpensAgain).
 //
-// A failure is an error that wraps [ErrUnavailable], and a success is a call without an error. Other errors, and calls without
-// charges, do not count (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that cancels its context. A deadline that
-// passes is a failure only if the store has taken longer than Patience (TestBreakerJudgesContexts). So callers with short
-// deadlines do not wait for a dead store forever, and one in a great hurry does not take the store from all others.
+// A failure is an error that wraps [ErrUnavailable], and a success is a call without an error. [ErrUnreadable] is a success: the
+// store works, and one key must not take it from all others (TestBreakerAndUnreadableRecords). It is logged, once a minute at
+// most. Other errors, and calls without charges, do not count (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that
+// cancels its context. A deadline that passes is a failure only if the store has taken longer than Patience
+// (TestBreakerJudgesContexts). So callers with short deadlines do not wait for a dead store forever, and one in a great hurry
+// does not take the store from all others.
 //
 // Before the breaker opens, an outage costs this: if no call takes longer than T, and N callers make one call at a time each, at
 // most N + Failures - 1 calls wait for T, and the breaker is open after ceil(Failures / N) times T (TestBreakerBoundsWaiting).
@@ -97,7 +99,8 @@ type Breaker struct {
 	row      atomic.Int64 // failures in a row
 	until    atomic.Int64 // when the next call is let through, if the breaker is not closed
 	cooldown atomic.Int64
-	closed   atomic.Bool // by Close
+	closed   atomic.Bool  // by Close
+	reportAt atomic.Int64 // when a record that cannot be read may be logged again
 
 	asked, failed, fastFailed atomic.Uint64
 
@@ -166,7 +169,7 @@ type BreakerStats struct {
 	Error string `json:"error,omitempty"`
 	// Opened is how often it has opened: once for an outage, however many probes failed.
 	Opened uint64 `json:"opened"`
-	// Asked is how many calls were let through, of which Failed were failures.
+	// Asked is how many calls were let through, of which Failed were failures, or were about a record that cannot be read.
 	Asked  uint64 `json:"asked"`
 	Failed uint64 `json:"failed"`
 	// FastFailed is how many calls were failed at once.
@@ -270,8 +273,12 @@ func (b *Breaker) leave(ctx context.Context, p pass, err error) error {
 		return nil
 	}
 	outcome := b.judge(ctx, p, err)
-	if outcome == outcomeFailed {
+	unreadable := errors.Is(err, ErrUnreadable)
+	if outcome == outcomeFailed || unreadable {
 		b.failed.Add(1)
+	}
+	if unreadable {
+		b.reports(err)
 	}
 	switch {
 	case p.probe():
@@ -294,7 +301,7 @@ const (
 )
 
 func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
-	if err == nil {
+	if err == nil || errors.Is(err, ErrUnreadable) {
 		return outcomeAnswered
 	}
 	if !errors.Is(err, ErrUnavailable) {
@@ -307,6 +314,17 @@ func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
 		return outcomeFailed
 	}
 	return outcomeNothing
+}
+
+// reports logs that a record cannot be read, unless that was logged in the last minute.
+func (b *Breaker) reports(err error) {
+	if b.o.Logger == nil {
+		return
+	}
+	now := b.clock.Now()
+	if at := b.reportAt.Load(); now >= at && b.reportAt.CompareAndSwap(at, now+int64(time.Minute)) {
+		b.o.Logger.Warn("a record of the store cannot be read: its key is decided without the store until it is reset", "error", err)
+	}
 }
 
 // open opens a breaker that was closed when the call p was let through.

@@ -174,6 +174,66 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 	t.Log(logged.String())
 }
 
+// TestBreakerAndUnreadableRecords has a key whose record cannot be read: that opens nothing, ends an outage, and is logged once a
+// minute.
+func TestBreakerAndUnreadableRecords(t *testing.T) {
+	t.Parallel()
+	clock := newVirtual()
+	var logged bytes.Buffer
+	m := &outage{Home: newMemory(t, store.MemoryOptions{Clock: clock})}
+	b := newBreaker(t, damaged{m}, store.BreakerOptions{
+		Failures: 2, Clock: clock, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	take := func(key string) error {
+		return store.Take(t.Context(), b, []store.Charge{{Policy: "p", Key: key, Limit: weir.FixedWindow(weir.PerDay(100)), N: 1}},
+			make([]weir.Decision, 1))
+	}
+	for range 10 {
+		if err := take("bad"); !errors.Is(err, store.ErrUnreadable) {
+			t.Fatal(err)
+		}
+	}
+	if s := b.Stats(); s.State != store.BreakerClosed || s.Opened != 0 || s.Asked != 10 || s.Failed != 10 {
+		t.Errorf("%+v", s)
+	}
+	if n := strings.Count(logged.String(), "level=WARN"); n != 1 {
+		t.Errorf("logged %d times: %s", n, &logged)
+	}
+	clock.Advance(time.Minute)
+	_ = take("bad")
+	if n := strings.Count(logged.String(), "level=WARN"); n != 2 {
+		t.Errorf("a minute later it is logged %d times: %s", n, &logged)
+	}
+	m.breaks()
+	for range 2 {
+		_ = take("good")
+		if b.Stats().State == store.BreakerClosed {
+			_ = take("bad")
+		}
+	}
+	m.down.Store(false)
+	clock.Advance(time.Second)
+	if err := take("bad"); !errors.Is(err, store.ErrUnreadable) {
+		t.Error(err)
+	}
+	if s := b.Stats(); s.State != store.BreakerClosed || s.Opened != 1 {
+		t.Errorf("after an outage: %+v", s)
+	}
+}
+
+// unreadable is a store that has no record of the keys that begin with "bad", but something else.
+type damaged struct{ store.Home }
+
+func (u damaged) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	h, err := u.Home.Do(ctx, ask, charges, decisions)
+	for i := range charges {
+		if err == nil && strings.HasPrefix(charges[i].Key, "bad") {
+			return store.Hold{}, store.ErrUnreadable
+		}
+	}
+	return h, err
+}
+
 // TestBreakerOpensAgain has a store that answers probes only: the cooldown goes on growing, and is short again after a while.
 func TestBreakerOpensAgain(t *testing.T) {
 	clock := newVirtual()

@@ -489,7 +489,8 @@ func (f *fallback) take(claims []claim, key memoryKey, d *debt, mine *telling) [
 
 // told ends claims of which the store was told, unless err says that it was not.
 func (f *fallback) told(claims []claim, err error) {
-	_, misuse := errors.AsType[*weir.OptionError](err) // it cannot be told, ever
+	_, never := errors.AsType[*weir.OptionError](err) // it cannot be told, ever
+	never = never || len(claims) == 1 && errors.Is(err, ErrUnreadable)
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	for i := range claims {
@@ -502,7 +503,7 @@ func (f *fallback) told(claims []claim, err error) {
 		if d.alone = err != nil; err == nil {
 			d.charge.N = max(d.charge.N-c.granted, 0)
 		}
-		if misuse || d.charge.N == 0 {
+		if never || d.charge.N == 0 {
 			f.drop(c.key)
 		}
 	}

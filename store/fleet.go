@@ -50,6 +50,8 @@ type FleetOptions struct {
 //     bucket is divided exactly; its burst, and the permits of the others, are rounded down, but to one permit at least. Requests
 //     for more than the divided limit, but not than the limit, are refused with weir.ReasonUnavailable.
 //
+// It also decides about a key whose record cannot be read, while others are decided by the store ([ErrUnreadable]).
+//
 // A call that failed may have been charged by the store nevertheless, which can only refuse more. A caller whose context is
 // canceled gets an error, and no decision.
 //
@@ -583,7 +585,7 @@ func (f *Fleet) Settle(ctx context.Context, h Hold, actual []int64) error {
 		return err
 	}
 	err := f.oneOf(h.Charges).Settle(ctx, h, actual)
-	if errors.Is(err, ErrUnavailable) && CheckSettle(h, actual) == nil {
+	if errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnreadable) && CheckSettle(h, actual) == nil {
 		f.settleLater(h, actual)
 	}
 	return err

@@ -117,7 +117,7 @@ func (f *Fleet) tell(ctx context.Context, claims []claim, mine *telling) error {
 		if failures < mostFailures {
 			_, err = f.layer(c).Do(ctx, Ask{Mode: ModeDebit}, charges, make([]weir.Decision, len(charges)))
 		}
-		if f.fallback.told(claims, err); err != nil {
+		if f.fallback.told(claims, err); err != nil && !errors.Is(err, ErrUnreadable) {
 			mine.err = err
 			failures++
 		}
@@ -174,7 +174,7 @@ func (f *Fleet) settleSome(ctx context.Context, most int) {
 		f.lock.Lock() // only this goroutine takes from the front
 		f.unsettled[0] = unsettled{}
 		f.unsettled = f.unsettled[1:]
-		away := errors.Is(err, ErrUnavailable)
+		away := errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnreadable)
 		if away { // the others must not wait for this one, as a part of a store can be away
 			f.unsettled = append(f.unsettled, u)
 		} else { // settled, or nothing that can be

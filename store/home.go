@@ -129,6 +129,9 @@ var (
 	// ErrUnavailable is returned if the home could not be reached, or did not reply in time. It is never a decision about a
 	// limit.
 	ErrUnavailable = errors.New("weir: the store is unavailable")
+	// ErrUnreadable is returned if what is kept for a key is damaged, or is no record. It matches ErrUnavailable, but for this
+	// key alone, and until the key is [Reset]: a [Breaker] does not open for it.
+	ErrUnreadable = fmt.Errorf("%w: the record of a key cannot be read", ErrUnavailable)
 )
 
 // Take takes the permits of all charges, or none, as one step, and fills decisions, which has the length of charges. Each

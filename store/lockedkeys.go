@@ -176,10 +176,10 @@ type unreadableError struct {
 }
 
 func (e *unreadableError) Error() string {
-	return fmt.Sprintf("%v: what is kept for %.80q cannot be read: %v", ErrUnavailable, e.name, e.why)
+	return fmt.Sprintf("%v: %.80q: %v", ErrUnreadable, e.name, e.why)
 }
 
-func (e *unreadableError) Unwrap() []error { return []error{ErrUnavailable, e.why} }
+func (e *unreadableError) Unwrap() []error { return []error{ErrUnreadable, e.why} }
 
 // failed is the error of a call for which a place of states failed.
 func failed(ctx context.Context, err error) error {

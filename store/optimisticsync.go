@@ -108,7 +108,9 @@ func (o *Optimistic) bring(ctx context.Context, b *optimisticBatch) error {
 // answer ends a batch. It locks one shard at a time.
 func (o *Optimistic) answer(b *optimisticBatch, err error) {
 	now := o.now()
-	b.flight.err = err
+	if b.errs == nil || !errors.Is(err, ErrUnreadable) { // which is that of some keys: who waits for them asks for theirs
+		b.flight.err = err
+	}
 	for i, k := range b.keys {
 		s := o.shard(k.hash)
 		s.lock.Lock()
@@ -122,7 +124,7 @@ func (o *Optimistic) answer(b *optimisticBatch, err error) {
 
 // unreachable reports whether an error is about the store, and not about a charge.
 func unreachable(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) ||
+	return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnreadable) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
@@ -219,7 +221,11 @@ func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 			return err
 		}
 	}
-	return Debit(ctx, o.inner, b.charges, b.decisions)
+	err := Debit(ctx, o.inner, b.charges, b.decisions)
+	if errors.Is(err, ErrUnreadable) && len(b.keys) > 1 { // of one of them, and the others were not debited
+		return o.debitApart(ctx, b)
+	}
+	return err
 }
 
 // debitApart tells the store of each key in a call of its own, so that a part of it that is away does not have the others hear

@@ -29,9 +29,10 @@
 -- A reply begins with a byte: 0 done, 1 send all keys, 2 send edges around a time (and, if that is not 0, from another edge). After
 -- 0 follow the time, and for each charge 0 refused, 1 allowed or 2 too many reservations, the time that counts for the record,
 -- and the state that the rest of the decision is computed from. After 3 the same follows without the time, which is that of the
--- record. Nothing is written before it is known that nothing is missing. For several requests, there is a list of replies.
+-- record. 4 says that what is kept for a charge is no record, and which charge it is. Nothing is written before it is known that
+-- nothing is missing. For several requests, there is a list of replies.
 local spread = unpack
-local call, unpack, pack, byte = redis.call, struct.unpack, struct.pack, string.byte
+local call, quietly, unpack, pack, byte = redis.call, redis.pcall, struct.unpack, struct.pack, string.byte
 local IDLE = 3600000000
 
 -- The request that is most usual, a bucket whose record need only be changed in place, stands before all functions, as to make them
@@ -46,7 +47,7 @@ if not KEYS[2] and byte(charge, 2) == 84 and (not head or byte(head) == 1) then
     clock = t[1] * 1000000 + t[2]
     now = clock
   end
-  found = call('GET', key)
+  found = quietly('GET', key)
   if found and #found == 58 then
     local per, limit, num, n, fus, fpart, us, part = unpack('<dddxddddd', charge, 3)
     local alg, was, burst, by, flag, at, w, x, kept = unpack('<BdddBdddd', found)
@@ -142,6 +143,7 @@ local function taken(rec, first, last, now)
     return replied(false, now, t) .. pack('<ddd', t, w, x)
   end
   if first then
+    if last - first < 15 then return end
     at, w = unpack('<dd', rec, first)
     if at > now then
       t = at
@@ -190,7 +192,7 @@ local function taken(rec, first, last, now)
     local step, size, s, total = window / segments, 0, {}, 0
     local i = floor(t / step)
     local k = i - w
-    if step % 1 ~= 0 or k < 0 or first and (last - first - 15) % 8 ~= 0 then return end
+    if step % 1 ~= 0 or not (k >= 0) or first and (last - first - 15) % 8 ~= 0 then return end
     if first then size = math.max(0, math.min((last - first - 15) / 8, segments - k)) end
     if size > 0 then
       local old = { unpack('<' .. string.rep('d', size), rec, first + 16) }
@@ -238,8 +240,8 @@ if not several and not KEYS[2] then -- the usual request, in as few steps as it 
   if op == TAKE then
     read_charge(charge)
     local rec = found
-    if rec == nil then rec = call('GET', key) end
-    if not rec or sub(rec, 1, hlen + 1) == header then
+    if rec == nil then rec = quietly('GET', key) end
+    if not rec or not rec.err and sub(rec, 1, hlen + 1) == header then
       local reply, state, need = taken(rec, rec and hlen + 2, rec and #rec - 8, now)
       if state then write(call, key, rec, header, behind, state, need, now) end
       if reply then return reply end
@@ -247,7 +249,9 @@ if not several and not KEYS[2] then -- the usual request, in as few steps as it 
   end
 end
 
--- decided decides about a request in any other way.
+local SAFE, reading = 9007199254740992, nil -- the charge whose record is read
+
+-- decided decides about a request in any other way. An error that no command has returned says that a record is none.
 local function decided(KEYS, ARGV, op, full, now, extra, argument)
 local DEBIT, LEND, RETURN = 8, 9, 10
 local LONGEST = 1581120000000000 -- the time in which a bucket must be able to become full
@@ -267,6 +271,7 @@ local function muldiv(a, b, c)
     return a * bq + q, p - q * c
   end
   local base, digits, k, q, r = floor(2251799813685248 / c), {}, 0, 0, 0
+  if not (base >= 1 and a < SAFE) then error('not a number of a record') end
   local x = a
   while x > 0 do
     local y = floor(x / base)
@@ -312,6 +317,7 @@ if op >= DEBIT and not KEYS[2] then
   local known = not rec
   if rec and sub(rec, 1, hlen + 1) == sub(a, 2, hlen + 2) then
     last, x, y = unpack('<ddd', rec, hlen + 2)
+    if not (math.abs(last + x + y) < 8 * SAFE) then error('not a record') end
     if now < last then t = last end
     known = t - now <= GUARD
   end
@@ -476,10 +482,13 @@ local function parse(h) -- the limit in a header
     l.limit, l.window, l.segments = unpack('<ddd', h, 2)
   elseif l.alg == 70 or l.alg == 65 then
     l.limit, l.window = unpack('<dd', h, 2)
-  else
+  elseif l.alg == 67 or l.alg == 75 then
     l.limit = unpack('<d', h, 2)
     l.calendar = sub(h, 10)
   end
+  local first, second = l.per or l.window or 1, l.num or l.segments or 1
+  if not (l.limit >= 0 and l.limit < SAFE and first >= 1 and first < SAFE and second >= 1 and second < SAFE)
+    or l.segments and second > 64 then error('not a limit of a record') end
   return l
 end
 
@@ -928,6 +937,7 @@ if full == 1 then step = 3 end
 local charges, count = {}, #KEYS / step
 
 for i = 1, count do
+  reading = i
   local a = ARGV[argument + i]
   local hlen = byte(a, 1)
   local h = sub(a, 2, hlen + 1)
@@ -967,11 +977,14 @@ for i = 1, count do
       if old.alg == 75 then c.stop = unpack('<d', rec, pos + 24) end
       if old.alg == c.l.alg then
         c.s = zero(old)
-        local k = 1
-        while pos <= #rec - 8 do
-          c.s[k], pos = unpack('<d', rec, pos)
+        local k, most, total = 0, #c.s, c.last + c.count + c.sum + c.first + c.until_ + c.sealed + c.unsealed
+        while pos <= #rec - 15 do
           k = k + 1
+          c.s[k], pos = unpack('<d', rec, pos)
+          total = total + c.s[k]
         end
+        local least = old.alg == 83 and 1 or old.alg == 84 and flag % 2 == 0 and 2 or most
+        if pos ~= #rec - 7 or k < least or k > most or not (math.abs(total) < 8 * SAFE) then error('not a record') end
       end
     end
     c.back = c.last - c.t
@@ -1002,6 +1015,7 @@ for i = 1, count do
 end
 
 for i = 1, count do
+  reading = i
   local c = charges[i].c
   local old, l = c.old, c.l
   if old or c.back > 0 then seal(c, old or l) end
@@ -1051,6 +1065,7 @@ end
 
 if op == REFUND then
   for i = 1, count do
+    reading = i
     local c = charges[i].c
     local n = charges[i].n
     refund(c, n)
@@ -1102,6 +1117,7 @@ elseif op == DEBIT then
 elseif op == SETTLE then
   local id, found = sub(ARGV[1], 19), 0
   for i = 1, count do
+    reading = i
     local c, n = charges[i].c, charges[i].n
     local m = remove(c, id .. string.char(i))
     if m then
@@ -1162,6 +1178,7 @@ else
   if op == RESERVE then
     local expires = 0
     for i = 1, count do
+      reading = i
       local c, m = charges[i].c, charges[i].mark
       if m then
         local id = sub(ARGV[1], 19) .. string.char(i)
@@ -1182,6 +1199,7 @@ else
 end
 
 for i = 1, count do
+  reading = i
   local c = charges[i].c
   if c.dirty then
     c.dirty = false
@@ -1191,14 +1209,28 @@ end
 return table.concat(reply)
 end
 
+-- outcome is the reply to a request that is decided so. What a command has returned as an error is one; but for a key of another
+-- kind, as what is kept there is no record.
+local function outcome(...)
+  reading = nil
+  local ok, reply = pcall(decided, ...)
+  if ok then return reply end
+  local why = reply
+  if type(reply) == 'table' then why = reply.err else reply = { err = reply } end -- as older servers have it
+  if string.find(why, 'WRONGTYPE', 1, true) or sub(why, 1, 12) == 'user_script:' then
+    return '\4' .. string.char(reading or 1)
+  end
+  return reply
+end
+
 local argument = ARGV[2] and 1 or 0
 if not several then
   local op, full, now, extra = read(argument == 1 and ARGV[1])
-  return decided(KEYS, ARGV, op, full, now, extra, argument)
+  return outcome(KEYS, ARGV, op, full, now, extra, argument)
 end
 
 -- Several requests. All records are read at once. One that is missing may be a key of another kind: it is read again by itself.
-local KEYS, ARGV, quietly = KEYS, ARGV, redis.pcall
+local KEYS, ARGV = KEYS, ARGV
 local layout, records, replies = { byte(ARGV[1], 2, -1) }, {}, {}
 if KEYS[2] and #KEYS <= 256 then records = call('MGET', spread(KEYS)) end
 
@@ -1238,8 +1270,8 @@ for i = 1, #layout / 2 do
       reply, changed, until_ = taken(state, 1, #state, now)
     elseif not rec then
       reply, changed, until_ = taken(rec, nil, nil, now)
-    elseif type(rec) == 'table' then -- an error
-      key, reply = nil, rec
+    elseif rec.err then -- that of a key of another kind, which is read again below
+      key = nil
     elseif sub(rec, 1, hlen + 1) == header then
       reply, changed, until_ = taken(rec, hlen + 2, #rec - 8, now)
     end
@@ -1251,10 +1283,8 @@ for i = 1, #layout / 2 do
     records, again = {}, nil
     if nk == 0 then k, nk = k - 1, 1 end
     if na == 0 then a, na = a - 1, 1 end
-    local ok
     local keys, args = { spread(KEYS, k + 1, k + nk) }, { spread(ARGV, a + 1, a + na) }
-    ok, reply = pcall(decided, keys, args, op, full, now, extra, na > 1 and 1 or 0)
-    if not ok and type(reply) ~= 'table' then reply = { err = reply } end -- as older servers have it
+    reply = outcome(keys, args, op, full, now, extra, na > 1 and 1 or 0)
   end
   replies[i] = reply
   k, a = k + nk, a + na

@@ -31,10 +31,10 @@ func (s *Store) debitPart(ctx context.Context, p *part) error {
 	}
 	for i := range p.charges {
 		p.decisions[i] = p.law(i).decision(&r, 0, p.charges[i].Policy)
-	}
-	if r.short {
-		clear(p.decisions)
-		return unavailable(errReply)
+		if err := r.failure(&p.charges[i]); err != nil {
+			clear(p.decisions)
+			return err
+		}
 	}
 	return nil
 }
@@ -51,11 +51,11 @@ func (s *Store) lend(ctx context.Context, p *part, least int64) (store.Hold, err
 	taken := ahead.number() * microsecond
 	p.decisions[0] = p.law(0).decision(&r, least, c.Policy)
 	c.N = r.number()
-	switch {
-	case r.short:
+	if err := r.failure(&c); err != nil {
 		p.decisions[0] = weir.Decision{}
-		return store.Hold{}, unavailable(errReply)
-	case !p.decisions[0].Allowed:
+		return store.Hold{}, err
+	}
+	if !p.decisions[0].Allowed {
 		return store.Hold{}, nil
 	}
 	return store.Hold{Charges: []store.Charge{c}, Taken: taken}, nil

@@ -209,6 +209,12 @@ func (s *Store) run(ctx context.Context, p *part, op byte, extra int64, id strin
 			}
 			p.around[i] = around{now, from}
 			s.ahead.Store(now - time.Now().UnixMicro())
+		case replyUnreadable:
+			i := int(r.byte()) - 1
+			if r.short || i < 0 || i >= len(p.charges) {
+				return reader{}, unavailable(errReply)
+			}
+			return reader{}, unreadable(&p.charges[i])
 		default:
 			return reader{}, unavailable(errReply)
 		}
@@ -284,10 +290,10 @@ func (s *Store) decide(ctx context.Context, op byte, p *part) error {
 func (p *part) decided(r *reader) error {
 	for i := range p.charges {
 		p.decisions[i] = p.law(i).decision(r, p.charges[i].N, p.charges[i].Policy)
-	}
-	if r.short {
-		clear(p.decisions)
-		return unavailable(errReply)
+		if err := r.failure(&p.charges[i]); err != nil {
+			clear(p.decisions)
+			return err
+		}
 	}
 	return nil
 }
@@ -355,10 +361,7 @@ func (s *Store) state(ctx context.Context, p *part, state *store.State) error {
 	if left := r.number(); left > 0 {
 		state.Forgotten = r.now*microsecond + left*int64(time.Millisecond)
 	}
-	if r.short {
-		return unavailable(errReply)
-	}
-	return nil
+	return r.failure(&p.charges[0])
 }
 
 // String names the store without what must not be shown.

@@ -3,6 +3,7 @@ package redis
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -17,7 +18,8 @@ const (
 	replyDone = iota
 	replyAllKeys
 	replyEdges
-	replyAtOnce // the time is that of the record
+	replyAtOnce     // the time is that of the record
+	replyUnreadable // what is kept for a charge is no record
 )
 
 // What a reply says about a charge.
@@ -31,10 +33,27 @@ const (
 type reader struct {
 	rest  string
 	short bool
+	wrong bool  // a number is none that the script writes
 	now   int64 // what the server's clock shows
 }
 
 var errReply = errors.New("weir: the reply of the script is not one that this version knows")
+
+// failure is what is wrong with the reply, as far as it was read, which was about a charge last.
+func (r *reader) failure(c *store.Charge) error {
+	switch {
+	case r.short:
+		return unavailable(errReply)
+	case r.wrong:
+		return unreadable(c)
+	}
+	return nil
+}
+
+// unreadable is the error for a charge of which no record is kept, but something else.
+func unreadable(c *store.Charge) error {
+	return fmt.Errorf("%w: policy %q, key %.80q", store.ErrUnreadable, c.Policy, c.Key)
+}
 
 func (r *reader) byte() byte {
 	if len(r.rest) < 1 {
@@ -53,7 +72,12 @@ func (r *reader) number() int64 {
 	}
 	v := binary.LittleEndian.Uint64([]byte(r.rest[:8]))
 	r.rest = r.rest[8:]
-	return int64(math.Float64frombits(v))
+	f := math.Float64frombits(v)
+	if !(math.Abs(f) < 1<<53) { // or NaN
+		r.wrong = true
+		return 0
+	}
+	return int64(f)
 }
 
 // state has room for the words of any law.
