@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -32,7 +31,8 @@ type FileOptions struct {
 // OpenFile checks the whole file. A last write that was not finished is cut off, as no request was allowed by it. Any other
 // damage is an error that matches [ErrDamaged]. It cannot notice a file that was removed, cut off or overwritten with zeros at
 // its end, or replaced by an older copy: permits that were taken since then are available again. While the file is open, the
-// next write notices, fails, and the one after it writes the file anew.
+// next write notices, fails, and the one after it writes the file anew. A lock that was removed is made again. If another process
+// has opened the file meanwhile, it has the file, and all writes of this one fail.
 //
 // All records are in memory as well. The file is written anew when it is twice as long as they are and 1 MiB: beside the old one,
 // whose place it takes at once. Writes wait for that.
@@ -42,7 +42,6 @@ type File struct {
 
 	path  string
 	disk  disk
-	lock  io.Closer
 	ctx   context.Context
 	end   context.CancelFunc
 	asked chan *fileCall
@@ -51,12 +50,19 @@ type File struct {
 	data sync.RWMutex
 
 	// What follows is of the goroutine that writes.
+	lock   diskLock
 	file   diskFile
 	size   int64
+	lost   error     // why the file is not used any more, nil if it is
 	failed error     // why the file is to be written anew, nil if it is not
 	again  time.Time // when that is tried again
 	buffer []byte
 }
+
+var errTaken = errors.New("its lock was removed, and another process has used it since: end all but one, and start that again")
+
+// lockSuffix is at the end of the path of the lock.
+const lockSuffix = ".lock"
 
 // ErrInUse is returned if another process, or another [File] of this one, has the file open.
 var ErrInUse = errors.New("weir: another process uses the file of limits")
@@ -83,7 +89,7 @@ func OpenFile(path string, o FileOptions) (*File, error) {
 	}
 	f := &File{path: path, disk: o.disk, asked: make(chan *fileCall), ended: make(chan struct{})}
 	var err error
-	switch f.lock, err = f.disk.lock(path + ".lock"); {
+	switch f.lock, err = f.disk.lock(path + lockSuffix); {
 	case errors.Is(err, ErrInUse):
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
 	case err != nil:
@@ -317,6 +323,9 @@ func (f *File) do(c *fileCall) (revision int64, err error) {
 	if _, err = f.file.Write(b); err == nil {
 		err = f.file.Sync()
 	}
+	if err == nil { // or another process may have read the file before
+		err = f.keep()
+	}
 	if err != nil { // what is in the file, and on disk, is not known: it is not used any more
 		f.failed, f.again = err, time.Time{}
 		return 0, f.cannot("written", err)
@@ -327,8 +336,31 @@ func (f *File) do(c *fileCall) (revision int64, err error) {
 	return f.revision, nil
 }
 
+// keep returns an error if other processes are not kept from the file. A lock that was removed is made again; but if another
+// process has had the file meanwhile, it is that of the other one.
+func (f *File) keep() error {
+	if f.lost != nil || f.lock.held() {
+		return f.lost
+	}
+	lock, err := f.disk.lock(f.path + lockSuffix)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what is wrong
+	}
+	_ = f.lock.Close()
+	f.lock = lock
+	if f.file == nil {
+		f.lost = errTaken
+	} else if failed := f.file.Sync(); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+		f.lost = fmt.Errorf("%w: %w", errTaken, failed)
+	}
+	return f.lost
+}
+
 // renew writes the file anew, if it cannot be used or is too long.
 func (f *File) renew() error {
+	if err := f.keep(); err != nil {
+		return err
+	}
 	if f.failed == nil && f.size <= 2*f.records.bytes+fileSlack {
 		return nil
 	}

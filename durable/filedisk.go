@@ -12,7 +12,7 @@ import (
 // disk is where a [File] is: that of the system, or one of a test.
 type disk interface {
 	// lock makes this process the only one that uses a file until the lock is closed.
-	lock(path string) (io.Closer, error)
+	lock(path string) (diskLock, error)
 	// open opens a file for reading, create makes one that is empty, and extend opens one for writing at its end.
 	open(path string) (io.ReadCloser, error)
 	create(path string) (diskFile, error)
@@ -30,10 +30,47 @@ type diskFile interface {
 	Sync() error
 }
 
+// diskLock is a lock.
+type diskLock interface {
+	io.Closer
+
+	// held reports whether it still keeps others out.
+	held() bool
+}
+
 // systemDisk is that of the system.
 type systemDisk struct{}
 
-func (systemDisk) lock(path string) (io.Closer, error) { return lockFile(path) }
+func (systemDisk) lock(path string) (diskLock, error) { //nolint:ireturn // there are several
+	f, err := lockFile(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	return &systemLock{File: f, path: path, info: info}, nil
+}
+
+// systemLock is a lock of the file at a path.
+type systemLock struct {
+	*os.File
+
+	path string
+	info fs.FileInfo
+}
+
+// held reports whether the path still leads to the file: otherwise another process can lock the one that is there. Where that
+// cannot be looked at, it is held, as nobody has removed it before.
+func (l *systemLock) held() bool {
+	now, err := os.Stat(l.path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(l.info, now)
+}
 
 func (systemDisk) open(path string) (io.ReadCloser, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // it is what the caller has named, and fails if it cannot be written

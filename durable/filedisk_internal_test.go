@@ -87,7 +87,10 @@ func (l testLock) Close() error {
 	return nil
 }
 
-func (d *testDisk) lock(path string) (io.Closer, error) {
+// held implements [diskLock].
+func (testLock) held() bool { return true }
+
+func (d *testDisk) lock(path string) (diskLock, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.locks[path] {

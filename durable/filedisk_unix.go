@@ -4,13 +4,12 @@ package durable
 
 import (
 	"errors"
-	"io"
 	"os"
 	"syscall"
 )
 
 // lockFile makes a file at path, and locks it until it is closed, or the process has ended in any way.
-func lockFile(path string) (io.Closer, error) {
+func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // it is what the caller has named
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"errors"
-	"io"
 	"os"
 	"syscall"
 )
@@ -10,7 +9,7 @@ import (
 const errorSharingViolation syscall.Errno = 32
 
 // lockFile makes a file at path, which no other process can open until it is closed, or the process has ended in any way.
-func lockFile(path string) (io.Closer, error) {
+func lockFile(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

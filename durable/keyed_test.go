@@ -346,6 +346,60 @@ func TestKeyedInMiddleware(t *testing.T) {
 	}
 }
 
+// TestRemovedLockLetsOneProcessGrant: a process whose lock is removed makes it again. If another one has opened the file by then,
+// that one has it, and together they grant no more than the limit.
+func TestRemovedLockLetsOneProcessGrant(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quota")
+	const most = 1000
+	first := openKeyed(t, path, year(most), durable.KeyedOptions{})
+	granted := int64(0)
+	take := func(k *durable.Keyed, n int64) bool {
+		d := k.Take("acme", n)
+		if d.Allowed {
+			granted += n
+		}
+		return d.Allowed
+	}
+	if !take(first, 100) {
+		t.Fatal("the first permits are refused")
+	}
+	if err := os.Remove(path + ".lock"); err != nil {
+		t.Fatal(err)
+	}
+	if !take(first, 200) {
+		t.Error("a lock that nobody has taken was removed, and the process does not go on")
+	}
+	if _, err := durable.OpenKeyed(path, year(most), durable.KeyedOptions{}); !errors.Is(err, durable.ErrInUse) {
+		t.Fatalf("the lock was not made again: %v", err)
+	}
+	if err := os.Remove(path + ".lock"); err != nil {
+		t.Fatal(err)
+	}
+	second := openKeyed(t, path, year(most), durable.KeyedOptions{})
+	for i := range 40 {
+		take([]*durable.Keyed{first, second}[i%2], 100)
+	}
+	if granted > most {
+		t.Errorf("%d of %d were granted", granted, most)
+	}
+	if d := second.Peek("acme", 0); d.Remaining > most-granted || d.Reason == weir.ReasonUnavailable {
+		t.Errorf("the process that has the file: %+v, with %d granted", d, granted)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if take(first, 1) {
+			t.Fatal("a process goes on with what it knew before another one had the file")
+		}
+	}
+	_ = first.Close()
+	third := openKeyed(t, path, year(most), durable.KeyedOptions{})
+	if d := third.Peek("acme", 0); d.Remaining > most-granted {
+		t.Errorf("after a restart: %+v, with %d granted", d, granted)
+	}
+}
+
 // TestFileThatChangesWhileItIsUsedIsWrittenAnew: a file that is removed, replaced by an older copy or cut off while a process has
 // it open gives nothing back to the next process.
 func TestFileThatChangesWhileItIsUsedIsWrittenAnew(t *testing.T) {
