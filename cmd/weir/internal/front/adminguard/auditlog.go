@@ -61,7 +61,6 @@ type AuditLog struct {
 	guesses int        // failed logins among them
 	count   uint64     // of all entries
 	broken  error      // why the last one could not be written
-	torn    bool       // a part of it may have been
 	omitted int        // failed logins
 	changes uint64     // entries that are no failed logins
 	errors  uint64     // how often an entry could not be written
@@ -122,14 +121,9 @@ func (l *AuditLog) write(e *operator.AuditEntry) error {
 	if err != nil { // strings and times can always be encoded
 		return fmt.Errorf("weir: audit log: %w", err)
 	}
-	if l.torn { // what is there of a line shall not spoil this one
-		line = append([]byte("\n"), line...)
-	}
-	if n, err := l.file.Write(append(line, '\n')); err != nil {
-		l.torn = l.torn || n > 0
+	if _, err := l.file.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
-	l.torn = false
 	if err := l.file.Sync(); err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}

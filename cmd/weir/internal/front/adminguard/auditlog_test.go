@@ -244,6 +244,43 @@ func TestNothingIsChangedUnnoticed(t *testing.T) {
 	}
 }
 
+// TestPartOfALineSpoilsNoOther: a file that ends with a part of a line, as after a kill on a full disk, goes on with whole lines.
+func TestPartOfALineSpoilsNoOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	for name, before := range map[string]string{"a part": `{"time":"2026-1`, "a line": "{}\n", "nothing": ""} {
+		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1})
+		l.Add(operator.AuditEntry{Action: "unlock"})
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, own := strings.CutPrefix(string(text), before)
+		if !own {
+			t.Errorf("%s: it is gone: %q", name, text)
+		}
+		if name == "a part" {
+			if after, own = strings.CutPrefix(after, "\n"); !own {
+				t.Errorf("%s: the first line goes on with it: %q", name, text)
+			}
+		}
+		all := strings.Split(strings.TrimSuffix(after, "\n"), "\n")
+		for _, line := range all {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%s: %q is no line", name, line)
+			}
+		}
+		if len(all) != 3 {
+			t.Errorf("%s: %d lines: %q", name, len(all), text)
+		}
+	}
+}
+
 // TestLogIsWrittenAgain: what is noted, such as a failed login, ends a failure as a change does, and tells of it. Of each failure
 // the log of the server has one line.
 func TestLogIsWrittenAgain(t *testing.T) {

@@ -23,9 +23,11 @@ type rotated struct {
 	kept int      // how many of those put aside, 0 for all
 	file *os.File // nil if it is not open
 	size int64
+	torn bool // it ends with a part of a line
 }
 
-// Write appends a line. It is whole in one file, which is larger than max only if the line is.
+// Write appends a line. It is whole in one file, which is larger than max only if the line is. If it fails, nothing of it stays
+// there; a part of one that cannot be removed ends with a line of its own.
 func (r *rotated) Write(line []byte) (int, error) {
 	if r.file == nil {
 		if err := r.open(); err != nil {
@@ -38,8 +40,17 @@ func (r *rotated) Write(line []byte) (int, error) {
 		}
 		r.removeOld()
 	}
+	if r.torn {
+		line = append([]byte("\n"), line...)
+	}
 	n, err := r.file.Write(line)
+	if err != nil && n > 0 && r.file.Truncate(r.size) == nil { // which needs no room
+		n = 0
+	}
 	r.size += int64(n)
+	if n > 0 {
+		r.torn = err != nil
+	}
 	return n, err
 }
 
@@ -60,7 +71,21 @@ func (r *rotated) open() error {
 		return errors.Join(err, f.Close())
 	}
 	r.file, r.size = f, info.Size()
+	r.torn = r.endsInLine()
 	return nil
+}
+
+// endsInLine reports whether the last line of the file is not whole, as when a process was killed on a disk that was full. What
+// cannot be read is taken to be whole.
+func (r *rotated) endsInLine() bool {
+	f, err := os.Open(r.path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var last [1]byte
+	_, err = f.ReadAt(last[:], r.size-1)
+	return err == nil && last[0] != '\n'
 }
 
 // putAside gives the file a name behind those of all that were put aside before, also if the clock has gone back since: the first
