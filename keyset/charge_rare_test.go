@@ -78,48 +78,6 @@ func TestChargesHaveOneTimeForALimiter(t *testing.T) {
 	}
 }
 
-// manyLimits is a limiter all of whose 65,534 other limits are those of keys, except one that was forgotten again.
-func manyLimits(t *testing.T, o weir.KeyedOptions, forgotten weir.Limit) (k *weir.Keyed[string], p *keyset.Plan) {
-	t.Helper()
-	o.Clock = manualclock.New(1)
-	k = keyedOf(t, weir.TokenBucket(every(time.Hour), 100), o)
-	p = planOf(t, k, forgotten)
-	for i := range int64(65534) {
-		charge := keyset.Charge{Limiter: k, Key: fmt.Sprint(i), N: 1, Plan: planOf(t, k, weir.TokenBucket(every(time.Hour), 1000+i))}
-		if l, b := keyset.TryAcquireAll(nil, charge); !l[b].Allowed() {
-			t.Fatalf("%d: %+v", i, l[b].Decision())
-		}
-	}
-	return k, p
-}
-
-// TestChargesUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is refused,
-// and does not keep the request busy.
-func TestChargesUnderALimitTooMany(t *testing.T) {
-	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
-	k.Take("known", 10)
-	charge := keyset.Charge{Limiter: k, Key: "known", N: 1, Plan: p}
-	done := make(chan struct{})
-	var l []weir.Lease
-	var d []weir.Decision
-	go func() {
-		defer close(done)
-		d, _ = keyset.PeekAll(nil, charge)
-		l, _ = keyset.TryAcquireAll(nil, charge)
-	}()
-	select {
-	case <-done:
-	case <-time.After(5 * time.Minute):
-		t.Fatal("the request never ends")
-	}
-	if l[0].Allowed() || l[0].Decision().Reason != weir.ReasonTableFull || d[0].Reason != weir.ReasonTableFull {
-		t.Errorf("%+v, %+v", l[0].Decision(), d[0])
-	}
-	if left := leftOf(k, "known"); left != 90 {
-		t.Errorf("%d left", left)
-	}
-}
-
 func perHour(n int64) weir.Limit { return weir.TokenBucket(every(time.Hour), n) }
 
 // TestRetryAfterOnceTheBoundIsLower: a new key that finds no room is told when there may be some.
