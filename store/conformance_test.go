@@ -53,11 +53,15 @@ func newLocked(t *testing.T, locks store.Locks, o store.LockedOptions) *store.Lo
 	return s
 }
 
-func TestMemoryConforms(t *testing.T) {
+// TestMemoryConforms: [TestMemoryConformsForLong] has histories ten times as long.
+func TestMemoryConforms(t *testing.T) { memoryConforms(t, 2000) }
+
+func memoryConforms(t *testing.T, steps int) {
+	t.Helper()
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		clock := newVirtual()
 		m := newMemory(t, store.MemoryOptions{Clock: clock})
-		return storetest.Subject{Store: m, Now: clock.Now, Advance: clock.Advance, Steps: 20_000}
+		return storetest.Subject{Store: m, Now: clock.Now, Advance: clock.Advance, Steps: steps}
 	})
 }
 
@@ -94,14 +98,18 @@ func patient(clock weir.Clock) store.LockedOptions {
 	return store.LockedOptions{Clock: clock, Lease: time.Minute, Wait: time.Minute, Skew: 3 * time.Hour}
 }
 
-func TestLockedConforms(t *testing.T) {
+// TestLockedConforms: [TestLockedConformsForLong] has histories ten times as long.
+func TestLockedConforms(t *testing.T) { lockedConforms(t, 2000) }
+
+func lockedConforms(t *testing.T, steps int) {
+	t.Helper()
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		clock := newVirtual()
 		locks := store.NewMemoryLocks(clock)
 		broken := &breakable{Locks: locks}
 		return storetest.Subject{
 			Store: newLocked(t, broken, patient(clock)), Other: newLocked(t, locks, patient(clock)),
-			Now: clock.Now, Advance: clock.Advance, Steps: 20_000, Break: broken.breaks,
+			Now: clock.Now, Advance: clock.Advance, Steps: steps, Break: broken.breaks,
 			Skewed: func(d time.Duration) store.Home {
 				return newLocked(t, locks, patient(ahead{clock, d}))
 			},

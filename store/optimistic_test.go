@@ -143,42 +143,6 @@ func take(t *testing.T, s store.Home, key string, l weir.Limit, n int64) weir.De
 
 var perSecond = weir.TokenBucket(weir.PerSecond(100), 0)
 
-// TestOptimisticRefusedCostsNoCall counts the calls for a key that is hot and refused, until its RetryAfter and then.
-func TestOptimisticRefusedCostsNoCall(t *testing.T) {
-	for _, l := range optimisticLimits() {
-		t.Run(l.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, d := node(t, store.OptimisticOptions{})
-				defer shut(t, s)
-				last := weir.Decision{Allowed: true}
-				for range 1000 {
-					if last = take(t, s, "", l, 1); !last.Allowed {
-						break
-					}
-				}
-				if last.Allowed || last.RetryAfter <= 0 {
-					t.Fatalf("not refused: %+v", last)
-				}
-				_ = rest(t.Context(), last.RetryAfter/4) // what was owed has been told, if that is longer than an interval
-				before, at := d.calls.Load(), time.Now()
-				for wait := last.RetryAfter / 2; wait > 0; wait -= last.RetryAfter / 1000 {
-					if got := take(t, s, "", l, 1); got.Allowed || got.Reason != weir.ReasonLimited {
-						t.Fatalf("after %v: %+v", time.Since(at), got)
-					}
-					_ = rest(t.Context(), last.RetryAfter/1000)
-				}
-				if calls := d.calls.Load() - before; calls > 1 { // that of the interval
-					t.Errorf("%d calls", calls)
-				}
-				_ = rest(t.Context(), last.RetryAfter)
-				if got := take(t, s, "", l, 1); !got.Allowed {
-					t.Errorf("after RetryAfter %v: %+v", last.RetryAfter, got)
-				}
-			})
-		})
-	}
-}
-
 // TestOptimisticRecheck is a refusal that is believed for a second only.
 func TestOptimisticRecheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

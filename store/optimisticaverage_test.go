@@ -9,44 +9,6 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// TestOptimisticAverage has nodes ask for more than the limit for a long time: what they allow above the limit is missing
-// afterwards, and nothing is lost.
-func TestOptimisticAverage(t *testing.T) {
-	const last = 12 * time.Second
-	for _, l := range optimisticLimits() {
-		for _, nodes := range []int{1, 5} {
-			c := crowd{limit: l, nodes: nodes, callers: 2, pause: 15 * time.Millisecond, most: 1, last: last}
-			synctest.Test(t, func(t *testing.T) {
-				admitted := total(c.run(t))
-				drift := store.OptimisticOptions{}.DriftOf(l)
-				most := int64(nodes-1) * drift
-				windows := int64(1)
-				switch l.Algorithm() {
-				case weir.AlgorithmTokenBucket:
-					most += l.Permits() + l.Rate().Permits*int64(last/l.Rate().Period)
-				case weir.AlgorithmCalendarWindow:
-					most += l.Permits()
-				case weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter: // each window may have more, and one is begun
-					windows = int64(last/l.Rate().Period) + 1
-					most = windows * (l.Rate().Permits + most)
-				default:
-					windows = int64(last/l.Rate().Period) + 1
-					most += windows * l.Rate().Permits
-				}
-				least := (windows - 1) * l.Rate().Permits
-				if l.Algorithm() == weir.AlgorithmTokenBucket || l.Algorithm() == weir.AlgorithmCalendarWindow {
-					least = most - int64(nodes-1)*drift
-				}
-				least = least * 9 / 10
-				t.Logf("%v, %d nodes: admitted %d, from %d to %d", l, nodes, admitted, least, most)
-				if admitted > most || admitted < least {
-					t.Errorf("%v, %d nodes: admitted %d in %v, not from %d to %d", l, nodes, admitted, last, least, most)
-				}
-			})
-		}
-	}
-}
-
 // TestOptimisticForgottenDebt has more nodes than a debt of one limit can bear: on no interval is more allowed than the
 // documentation says.
 func TestOptimisticForgottenDebt(t *testing.T) {
