@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/spectest"
 )
@@ -155,33 +154,6 @@ func TestClockSetDuringATerm(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestCalendarFollowsTheClock: windows of a calendar are those of the clock as it is set during a term. A day that it has begun too
-// early is not granted again.
-func TestCalendarFollowsTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := must(durable.NewMemory(durable.MemoryOptions{})) // time begins at midnight
-		clock := new(wallClock)
-		o, _ := owned(t, m, durable.OwnerOptions{Clock: clock})
-		r := spectest.Request{Policy: "api", N: 900, Limit: weir.CalendarWindow(1000, algo.Calendar{Unit: algo.CalendarDay})}
-		take := func(n int64, outcome weir.Reason) {
-			t.Helper()
-			r.N = n
-			want(t, spectest.Acquire(t.Context(), o, r), outcome)
-		}
-		take(900, weir.ReasonNone)
-		clock.set(30 * time.Hour) // it is the second day there
-		take(50, weir.ReasonNone)
-		clock.set(0)
-		take(951, weir.ReasonLimited)
-		take(950, weir.ReasonNone)
-		take(1, weir.ReasonLimited)
-		time.Sleep(26 * time.Hour) // it is the second day
-		take(1, weir.ReasonLimited)
-		time.Sleep(24 * time.Hour)
-		take(1000, weir.ReasonNone)
-	})
 }
 
 // clocked is a cluster whose nodes have clocks of their own.

@@ -283,19 +283,6 @@ func TestSmallerLimit(t *testing.T) {
 	})
 }
 
-// TestIdleWritesNothing: time alone causes no write.
-func TestIdleWritesNothing(t *testing.T) {
-	bubble(t, durable.OwnerOptions{}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		want(t, spectest.Acquire(t.Context(), o, ask(3, 0)), weir.ReasonNone)
-		before := m.Writes()
-		time.Sleep(24 * time.Hour)
-		want(t, spectest.Acquire(t.Context(), o, ask(0, 0)), weir.ReasonNone)
-		if n := m.Writes(); n != before {
-			t.Errorf("%d writes", n-before)
-		}
-	})
-}
-
 // TestDeposed: an owner that is cut off until its term is over grants nothing any more, and tells those who wait.
 func TestDeposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

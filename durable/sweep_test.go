@@ -58,19 +58,6 @@ func TestSweepDeletes(t *testing.T) {
 	})
 }
 
-// TestSweepKeepsWhatIsUsed: a key that is asked for while it is swept loses nothing.
-func TestSweepKeepsWhatIsUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := must(durable.NewMemory(durable.MemoryOptions{Latency: 20 * time.Millisecond}))
-		o, _ := owned(t, m, durable.OwnerOptions{Sweep: time.Second})
-		for i := range 400 {
-			want(t, spectest.Acquire(t.Context(), o, ask(4, 0)), weir.ReasonNone)
-			want(t, spectest.Acquire(t.Context(), o, ask(2, 0)), weir.ReasonLimited)
-			time.Sleep(70*time.Second + time.Duration(i)*10*time.Millisecond)
-		}
-	})
-}
-
 // TestKeysMakeRoom: keys that no caller waits for make room for others, whatever remains of them, and lose nothing by that.
 func TestKeysMakeRoom(t *testing.T) {
 	for _, reserve := range []int64{0, 1, 4} {
