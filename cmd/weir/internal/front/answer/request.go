@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 // WriteJSON writes v as the JSON of a reply.
@@ -80,48 +80,34 @@ func Count(values url.Values, name string, usual, most int) (int, *Problem) {
 	return n, nil
 }
 
-// Room bounds the memory of bodies of more than [MaxBody], of all requests together: a client can send all of one but its last
-// byte on each of its connections. All methods are safe for concurrent use.
-type Room struct {
-	left atomic.Int64
-}
-
-// NewRoom returns a room of so many bytes.
-func NewRoom(size int64) *Room {
-	var room Room
-	room.left.Store(size)
-	return &room
-}
-
-// large is the part of so many bytes of memory that a room bounds.
+// large is the part of so many bytes of memory that a room bounds: a client can send all of a body but its last byte on each of
+// its connections.
 func large(size int) int64 { return int64(max(size-MaxBody-1, 0)) }
 
-// Free is to be called once a body that was read is not needed any more.
-func (room *Room) Free(body []byte) { room.left.Add(large(cap(body))) }
+// FreeBody is to be called once a body that was read is not needed any more, if it counts to a room.
+func FreeBody(bodies *room.Room, body []byte) { bodies.Free(large(cap(body))) }
 
 // grow returns a body with more memory, or the one that there is if there is no room for more.
-func (room *Room) grow(body []byte, most int) ([]byte, bool) {
+func grow(bodies *room.Room, body []byte, most int) ([]byte, bool) {
 	size := min(max(4*cap(body), 512), most+1)
-	more := large(size) - large(cap(body))
-	if more > 0 && room.left.Add(-more) < 0 {
-		room.left.Add(more)
+	if more := large(size) - large(cap(body)); more > 0 && !bodies.Take(more) {
 		return body, false
 	}
 	return append(make([]byte, 0, size), body...), true
 }
 
 // ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] counts to a
-// room until [Room.Free] is called. The room may be nil if most is not beyond it.
-func ReadBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Problem) {
-	body, p := readBody(r, space, most, room)
+// room until [FreeBody] is called. The room may be nil if most is not beyond it.
+func ReadBody(r *http.Request, space []byte, most int, bodies *room.Room) ([]byte, *Problem) {
+	body, p := readBody(r, space, most, bodies)
 	if p != nil && most > MaxBody {
-		room.Free(body)
+		FreeBody(bodies, body)
 		body = nil
 	}
 	return body, p
 }
 
-func readBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Problem) {
+func readBody(r *http.Request, space []byte, most int, bodies *room.Room) ([]byte, *Problem) {
 	tooLarge := func() *Problem {
 		return BadField(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
 	}
@@ -135,7 +121,7 @@ func readBody(r *http.Request, space []byte, most int, room *Room) ([]byte, *Pro
 				return body, tooLarge()
 			}
 			var grown bool
-			if body, grown = room.grow(body, most); !grown {
+			if body, grown = grow(bodies, body, most); !grown {
 				return body, Later("there are too many large bodies: must have at most %d bytes now", MaxBody)
 			}
 		}

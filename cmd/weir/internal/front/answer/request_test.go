@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 // TestReadBodyIsBounded: a body of as many bytes as there may be is read, and none with one more, whether its length is told, and
@@ -38,41 +39,41 @@ func TestReadBodyIsBounded(t *testing.T) {
 // large ones.
 func TestLargeBodiesShareRoom(t *testing.T) {
 	const most = 1 << 20
-	read := func(room *answer.Room, body io.Reader) ([]byte, *answer.Problem) {
+	bodies := &room.Room{Max: 3 * most / 2}
+	read := func(body io.Reader) ([]byte, *answer.Problem) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 		r.ContentLength = -1
-		return answer.ReadBody(r, nil, most, room)
+		return answer.ReadBody(r, nil, most, bodies)
 	}
 	whole := func(n int) io.Reader { return strings.NewReader(strings.Repeat("x", n)) }
-	room := answer.NewRoom(3 * most / 2)
-	first, p := read(room, whole(most))
+	first, p := read(whole(most))
 	if p != nil {
 		t.Fatal(p.Detail)
 	}
 	for range 3 {
-		if _, p := read(room, whole(most)); p == nil || p.Status != http.StatusServiceUnavailable {
+		if _, p := read(whole(most)); p == nil || p.Status != http.StatusServiceUnavailable {
 			t.Fatalf("a second one: %+v", p)
 		}
-		if _, p := read(room, whole(answer.MaxBody)); p != nil {
+		if _, p := read(whole(answer.MaxBody)); p != nil {
 			t.Fatalf("one that is not large: %+v", p)
 		}
 	}
-	room.Free(first)
+	answer.FreeBody(bodies, first)
 	for _, wrong := range []io.Reader{
 		whole(most + 1), iotest.TimeoutReader(iotest.OneByteReader(whole(most))),
 		io.MultiReader(whole(most/2), iotest.ErrReader(io.ErrUnexpectedEOF)),
 	} {
 		for range 3 {
-			if _, p := read(room, wrong); p == nil || p.Status == http.StatusServiceUnavailable {
+			if _, p := read(wrong); p == nil || p.Status == http.StatusServiceUnavailable {
 				t.Fatalf("%+v", p)
 			}
 			wrong = whole(2 * most)
 		}
 	}
-	if _, p := read(room, whole(most)); p != nil {
+	if _, p := read(whole(most)); p != nil {
 		t.Errorf("when none is there any more: %+v", p)
 	}
-	if _, p := read(room, whole(most)); p == nil {
+	if _, p := read(whole(most)); p == nil {
 		t.Error("what was given back makes room for more than before")
 	}
 }

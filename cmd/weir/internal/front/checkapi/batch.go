@@ -41,8 +41,8 @@ func (m *batchMemory) end() {
 // batch serves POST /v1/batch, or the problem with it.
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
 	var asked batch
-	p := askUpTo(r, x, make([]byte, 0, 4096), maxBatchBody, h.room, &batchDialect, &asked)
-	defer func() { h.room.Free(x.scanner.text) }()
+	p := askUpTo(r, x, make([]byte, 0, 4096), maxBatchBody, &h.bodies, &batchDialect, &asked)
+	defer func() { answer.FreeBody(&h.bodies, x.scanner.text) }()
 	if p != nil {
 		return p
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 const (
@@ -22,12 +23,12 @@ func ask[T any](r *http.Request, x *exchange, d *dialect[T], to *T) *answer.Prob
 
 // askUpTo reads what a body of at most so many bytes asks, which begins in space.
 func askUpTo[T any](
-	r *http.Request, x *exchange, space []byte, most int, room *answer.Room, d *dialect[T], to *T,
+	r *http.Request, x *exchange, space []byte, most int, bodies *room.Room, d *dialect[T], to *T,
 ) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
-	body, p := answer.ReadBody(r, space, most, room)
+	body, p := answer.ReadBody(r, space, most, bodies)
 	if p != nil {
 		return p
 	}

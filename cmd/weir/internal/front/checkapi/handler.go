@@ -8,6 +8,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 )
 
@@ -79,7 +80,7 @@ type Handler struct {
 	draining atomic.Bool
 	rejected atomic.Int64
 	waiting  *holds.Waiting
-	room     *answer.Room // of the bodies of batches
+	bodies   room.Room // of batches
 }
 
 // NewHandler returns a handler.
@@ -87,7 +88,7 @@ func NewHandler(o Options) *Handler {
 	h := &Handler{
 		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, traffic: o.Traffic, audit: o.Audit, extra: o.Extra,
 		quotas: o.Quotas, document: o.Document, isReady: o.Ready, waiting: holds.NewWaiting(),
-		room: answer.NewRoom(batchRoom),
+		bodies: room.Room{Max: batchRoom},
 	}
 	if h.document == nil {
 		h.document = openAPI

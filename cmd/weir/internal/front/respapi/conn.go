@@ -123,7 +123,7 @@ func (c *conn) rest() {
 		c.used = false
 		c.seat.Rest()
 	}
-	c.s.large.Add(-int64(k.grown + k.owed))
+	c.s.large.Free(int64(k.grown + k.owed))
 	if k.grown > 0 || k.owed > 0 || cap(k.w.Bytes()) > pooledSize {
 		return
 	}
@@ -286,8 +286,7 @@ func (c *conn) grow() bool {
 	if !c.flush() {
 		return false
 	}
-	if c.s.large.Add(int64(cap(c.in))) > c.s.o.MaxLarge {
-		c.s.large.Add(-int64(cap(c.in)))
+	if !c.s.large.Take(int64(cap(c.in))) {
 		c.w.Error("ERR too many long commands are arriving at the same time")
 		c.s.rejected.Add(1)
 		c.ending = true
@@ -305,8 +304,7 @@ func (c *conn) mayOwe(n int) bool {
 	if n <= coalesced {
 		return true
 	}
-	if c.s.large.Add(int64(n)) > c.s.o.MaxLarge {
-		c.s.large.Add(-int64(n))
+	if !c.s.large.Take(int64(n)) {
 		c.w.Error("ERR the reply would be too long while others are read: ask again, or for less")
 		return false
 	}
@@ -322,7 +320,7 @@ func (c *conn) flush() bool {
 	}
 	err := c.via.send(c, b)
 	if c.owed > 0 {
-		c.s.large.Add(-int64(c.owed))
+		c.s.large.Free(int64(c.owed))
 		c.owed = 0
 	}
 	if cap(b) > pooledSize {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
@@ -86,7 +87,7 @@ type Server struct {
 	refusing atomic.Int64 // clients that are told that there are too many
 	draining atomic.Bool
 	lastID   atomic.Int64
-	large    atomic.Int64
+	large    room.Room // of long commands that are arriving, and of long replies that were not sent
 
 	answered       atomic.Int64
 	rejected       atomic.Int64
@@ -104,6 +105,7 @@ func New(o Options) (*Server, error) {
 		conns: front.NewConns[*conn](o.Logger),
 		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
+	s.large.Max = o.MaxLarge
 	s.batches.New = func() any { return new(batch) }
 	s.ctx, s.cutOff = context.WithCancel(context.Background())
 	var err error
