@@ -2,6 +2,7 @@ package front
 
 import (
 	"container/list"
+	"errors"
 	"log/slog"
 	"math"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/weirhq/weir/internal/heap"
@@ -459,6 +461,14 @@ type boundedConn struct {
 
 	seat *Seat
 	used atomic.Bool // by HTTP
+}
+
+// SyscallConn implements [syscall.Conn], for a connection that is one.
+func (c *boundedConn) SyscallConn() (syscall.RawConn, error) {
+	if sc, ok := c.Conn.(syscall.Conn); ok {
+		return sc.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // Accept implements net.Listener.

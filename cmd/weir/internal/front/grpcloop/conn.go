@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -24,7 +25,14 @@ type conn struct {
 	tls    *tls.ConnectionState
 	ctx    context.Context // of all calls, ends with the connection
 	cancel context.CancelFunc
-	idle   []byte // the buffer while there is nothing to read
+
+	// Of the goroutine that reads.
+	in     []byte  // what was read and is not processed
+	lent   *buffer // that of in, nil if in has no more than it needs
+	socket *socket // nil if it reads by a small buffer first
+	first  []byte  // that
+	more   bool    // the last read has filled its buffer, so that the next one need not wait
+	part   part
 
 	// The goroutine that reads holds mu while it processes what it has read; nothing waits for the network meanwhile.
 	mu      sync.Mutex
@@ -49,7 +57,8 @@ type conn struct {
 	hurried     bool  // there may be streams that must not wait for long
 
 	out     []byte // what is to be written
-	spare   []byte // the buffer of what was written last
+	sending int    // bytes that are being written
+	stuck   int    // the part of Unread of those and of out, as they are not taken
 	writing bool   // a goroutine writes, others leave what they have in out
 	closed  bool
 	room    sync.Cond // out is short again, or the connection has closed
@@ -66,6 +75,13 @@ type conn struct {
 
 	leaving leaving
 	leftAt  time.Time // since when
+}
+
+// part is what has come of a frame while the rest is waited for. It is counted without the lock of the connection, which a goroutine
+// may hold that waits for the end of a read.
+type part struct {
+	bytes atomic.Int64
+	over  atomic.Bool // that was too much
 }
 
 // leaving is how far the client was told to go away.
@@ -103,17 +119,29 @@ const (
 	// leaveTimeout is how long calls are taken that are on their way, unless the client says that there are none.
 	leaveTimeout = 5 * time.Second
 
-	idleBuffer = 2 << 10
-	readBuffer = 64 << 10
+	// bufferSize is that of buffers which connections have only while they read or write.
+	bufferSize = 64 << 10
+	// firstBuffer is how much is read first of a connection that cannot be waited for without a buffer.
+	firstBuffer = 2 << 10
 	// turn is how much of a connection is processed at a time, before others have theirs: some 150 calls, or 0.15 ms.
 	turn = 16 << 10
-	// maxOut is how much may be kept of what is to be written before no more frames of the client are processed.
-	maxOut = 256 << 10
-	// maxSpare is how long a buffer for writing may be that is used again.
-	maxSpare = 64 << 10
+	// maxOut is how much may be kept of what is to be written before no more frames of the client are processed: a reply more
+	// mostly fits into a buffer.
+	maxOut = 56 << 10
 )
 
-var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
+type buffer [bufferSize]byte
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+func lend() *buffer { return buffers.Get().(*buffer) } //nolint:forcetypeassert // the pool has no others
+
+// giveBack gives a buffer back that b is in, if it is still in one.
+func giveBack(b []byte) {
+	if cap(b) == bufferSize {
+		buffers.Put((*buffer)(b[:bufferSize]))
+	}
+}
 
 func newConn(s *Server, nc net.Conn) *conn {
 	now := time.Now()
@@ -170,47 +198,85 @@ func (c *conn) greet() {
 	c.flush()
 }
 
-// read reads until the connection ends. While there is nothing to read it has a small buffer.
+// read reads until the connection ends.
 func (c *conn) read() {
-	c.idle = make([]byte, idleBuffer)
-	in, preface := c.idle[:0], len(http2.ClientPreface)
-	var large *[readBuffer]byte
+	if c.socket = socketOf(c.nc, c); c.socket == nil {
+		c.first = make([]byte, firstBuffer)
+	}
 	defer func() {
-		if large != nil {
-			readBuffers.Put(large)
-		}
+		c.work()
+		buffers.Put(c.lent)
+		c.lent, c.in = nil, nil
 	}()
+	preface := len(http2.ClientPreface)
 	for {
-		n, err := c.nc.Read(in[len(in):min(cap(in), len(in)+turn)])
-		in = in[:len(in)+n]
+		n, err := c.receive()
 		if preface > 0 {
-			m := min(preface, len(in))
+			m := min(preface, len(c.in))
 			at := len(http2.ClientPreface) - preface
-			if string(in[:m]) != http2.ClientPreface[at:at+m] {
+			if string(c.in[:m]) != http2.ClientPreface[at:at+m] {
 				return
 			}
 			preface -= m
-			in = in[:copy(in, in[m:])]
+			c.in = c.in[:copy(c.in, c.in[m:])]
 		}
-		used, goOn := c.process(in)
+		used, goOn := c.process(c.in)
 		if !goOn || err != nil {
 			return
 		}
+		c.in = c.in[:copy(c.in, c.in[used:])]
 		if n == turn { // there is more, and reading it would not make this goroutine wait
 			runtime.Gosched()
 		}
-		rest := in[used:]
-		switch {
-		case large == nil && (len(rest) > 0 || n == idleBuffer):
-			large, _ = readBuffers.Get().(*[readBuffer]byte)
-			in = large[:copy(large[:], rest)]
-		case large != nil && len(rest) == 0 && n < idleBuffer/2:
-			readBuffers.Put(large)
-			large, in = nil, c.idle[:0]
-		default:
-			in = in[:copy(in, rest)]
-		}
 	}
+}
+
+// receive waits for bytes, which it adds to in.
+func (c *conn) receive() (n int, err error) {
+	switch {
+	case c.socket != nil:
+		return c.socket.receive()
+	case c.more:
+		n, err = c.nc.Read(c.space())
+		c.in = c.in[:len(c.in)+n]
+	default:
+		c.rest()
+		n, err = c.nc.Read(c.first)
+		c.work()
+		c.in = append(c.in, c.first[:n]...)
+	}
+	c.more = n == turn || n == len(c.first)
+	return n, err
+}
+
+// work takes a buffer for what is read.
+func (c *conn) work() {
+	if c.lent != nil {
+		return
+	}
+	c.lent = lend()
+	if c.in = c.lent[:copy(c.lent[:], c.in)]; len(c.in) > 0 {
+		c.s.Unread.Free(c.part.bytes.Swap(0))
+		c.part.over.Store(false)
+	}
+}
+
+// space is where to read to in the buffer. A frame that is not complete leaves enough.
+func (c *conn) space() []byte { return c.in[len(c.in):min(bufferSize, len(c.in)+turn)] }
+
+// rest gives the buffer back before a wait. What has come of a frame is kept without it.
+func (c *conn) rest() {
+	if c.lent == nil {
+		return
+	}
+	in := []byte(nil)
+	if n := len(c.in); n > 0 {
+		in = append(in, c.in...)
+		c.part.bytes.Store(int64(n))
+		c.part.over.Store(!c.s.Unread.Add(int64(n)))
+	}
+	buffers.Put(c.lent)
+	c.lent, c.in = nil, in
 }
 
 // process processes what was read, and writes the replies. It is false if the connection ends.
@@ -221,6 +287,7 @@ func (c *conn) process(in []byte) (used int, goOn bool) {
 		if c.closed {
 			return used, false
 		}
+		c.prepare()
 		c.clock.heard = true
 		n, failed := c.frames(in[used:])
 		used += n
@@ -267,6 +334,13 @@ func (c *conn) use() bool {
 	return c.used
 }
 
+// prepare gets a buffer ready for what is to be written, which [conn.flush] gives back. c.mu is held.
+func (c *conn) prepare() {
+	if c.out == nil {
+		c.out = lend()[:0]
+	}
+}
+
 // flush writes what there is to write, unless another goroutine does so already, which then writes that too. c.mu is held, and
 // released meanwhile.
 func (c *conn) flush() {
@@ -275,21 +349,22 @@ func (c *conn) flush() {
 	}
 	for len(c.out) > 0 && !c.closed {
 		b := c.out
-		c.out, c.spare = c.spare[:0], nil
-		c.writing = true
+		c.out, c.sending, c.writing = nil, len(b), true
 		c.clock.writes++
 		c.mu.Unlock()
 		_, err := c.nc.Write(b)
 		c.mu.Lock()
-		c.writing = false
-		if cap(b) <= maxSpare {
-			c.spare = b[:0]
-		}
+		c.sending, c.writing = 0, false
+		c.hold(-c.stuck)
+		c.stuck = 0
+		giveBack(b)
 		c.room.Broadcast()
 		if err != nil {
 			c.close()
 		}
 	}
+	giveBack(c.out)
+	c.out = nil
 }
 
 // flushSoon is flush, for a goroutine that must not wait for the network.
@@ -333,7 +408,8 @@ func (c *conn) close() {
 		c.drop(s)
 	}
 	c.fresh = fresh{}
-	c.out, c.spare = nil, nil
+	c.hold(-len(c.block))
+	c.block, c.out = nil, nil
 	c.room.Broadcast()
 	_ = c.nc.Close() // the client has gone, or has to
 }
@@ -419,8 +495,6 @@ func (c *conn) sweep(now time.Time) {
 	}
 	if k.asked || len(c.streams) > 0 || !c.greeted {
 		k.asked, k.busy = false, now
-	} else if c.spare = nil; len(c.out) == 0 {
-		c.out = nil
 	}
 	if c.late(now) {
 		c.s.logCutOff(c.nc.RemoteAddr(), "it takes too long to send messages or to take replies")
@@ -454,6 +528,13 @@ func (c *conn) late(now time.Time) bool {
 	k := &c.clock
 	if !c.writing || k.writes != k.wrote {
 		k.wrote, k.writingSince = k.writes, now
+	} else {
+		n := c.sending + len(c.out) - c.stuck
+		c.stuck += n
+		c.greedy = !c.hold(n) || c.greedy
+	}
+	if c.part.over.Load() && c.bytes+c.part.bytes.Load() > c.s.Unread.Own {
+		c.greedy = true
 	}
 	if c.blocked == 0 || k.pumped {
 		k.pumped, k.blockedSince = false, now
@@ -478,9 +559,11 @@ func (c *conn) late(now time.Time) bool {
 
 // hold counts bytes that are kept, or are not any more. It is false if there are too many. c.mu is held.
 func (c *conn) hold(n int) bool {
-	u := &c.s.Unread
+	if n == 0 {
+		return true
+	}
 	c.bytes += int64(n)
-	return u.bytes.Add(int64(n)) <= u.Max || c.bytes <= u.Own
+	return c.s.Unread.Add(int64(n)) || c.bytes <= c.s.Unread.Own
 }
 
 var errClosed = errors.New("weir: the connection is closed")

@@ -91,11 +91,18 @@ func (d *blocks) read(block []byte) (head, bool) {
 // decode decodes a block into fields.
 func (d *blocks) decode(block []byte) bool {
 	d.forget()
-	if _, err := d.decoder.Write(block); err != nil {
+	if _, err := d.decoder.Write(block); err != nil || d.decoder.Close() != nil {
 		return false
 	}
-	return d.decoder.Close() == nil
+	// The decoder keeps what it was given last, with all of the buffer that it is in.
+	d.decoder.SetEmitEnabled(false)
+	_, err := d.decoder.Write(methodGet)
+	d.decoder.SetEmitEnabled(true)
+	return err == nil && d.decoder.Close() == nil
 }
+
+// methodGet is a block that changes nothing.
+var methodGet = []byte{0x82}
 
 // maxFields is for how many fields room is kept.
 const maxFields = 64

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"testing"
+	"weak"
 
 	"golang.org/x/net/http2/hpack"
 )
@@ -62,5 +64,25 @@ func TestKnownBlocks(t *testing.T) {
 			}
 			last = bytes.Clone(b)
 		}
+	}
+}
+
+// TestBlocksAreNotKept: the buffer that a header was decoded from is free afterwards. A connection would keep 64 KiB otherwise.
+func TestBlocksAreNotKept(t *testing.T) {
+	d := newBlocks(noCalls{})
+	kept := func() weak.Pointer[buffer] {
+		b := new(buffer)
+		if !d.decode(b[:copy(b[:], "\x86\x83\x04\x02/a")]) || len(d.fields) != 3 {
+			t.Fatalf("%v", d.fields)
+		}
+		d.forget()
+		return weak.Make(b)
+	}()
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("it is kept")
+	}
+	if h, ok := d.read([]byte("\x86\x83\x04\x02/a")); !ok || h.refused == nil {
+		t.Errorf("%+v afterwards", h)
 	}
 }

@@ -477,18 +477,19 @@ func TestUntakenRepliesAreBounded(t *testing.T) {
 			}
 			return p.send()
 		}
+		const call = 20_004 + 512 // which a stream costs beside its reply
 		one := ask(45)
-		kept(t, s, of+"as many as may be", 0, 45*20_000, 45*20_004)
+		kept(t, s, of+"as many as may be", 0, 45*call, 45*call)
 		ask(2)
-		kept(t, s, of+"little", 0, 47*20_000, 47*20_004)
+		kept(t, s, of+"little", 0, 47*call, 47*call)
 		ask(90)
-		kept(t, s, of+"too many", 1, 47*20_000, 47*20_004)
+		kept(t, s, of+"too many", 1, 47*call, 47*call)
 		one.must(one.w.WriteWindowUpdate(0, 1<<20))
 		for i := range 45 {
 			one.must(one.w.WriteWindowUpdate(uint32(2*i+1), 1<<20))
 		}
 		one.send().result(89)
-		kept(t, s, of+"they were taken", 1, 2*20_000, 2*20_004)
+		kept(t, s, of+"they were taken", 1, 2*call, 2*call)
 	}
 }
 
@@ -597,6 +598,90 @@ func TestHeadersAreCounted(t *testing.T) {
 	kept(t, s, "headers", 1, 150_000, 160_000)
 	_ = one.nc.Close()
 	kept(t, s, "headers", 1, 0, 0)
+}
+
+// TestPartsAreCounted: what has come of a header or a frame counts until the rest has come, and a client beyond what there may be is
+// cut off.
+func TestPartsAreCounted(t *testing.T) {
+	const part = 16_000
+	for name, begin := range map[string]func(p *peer){
+		"a header": func(p *peer) { p.raw(http2.FrameHeaders, 0, 1, strings.Repeat("x", part)) },
+		"a header in two frames": func(p *peer) {
+			p.raw(http2.FrameHeaders, 0, 1, strings.Repeat("x", part/2))
+			p.raw(http2.FrameContinuation, 0, 1, strings.Repeat("x", part/2))
+		},
+		"a frame": func(p *peer) {
+			p.raw(http2.FrameHeaders, 0, 1, strings.Repeat("x", part+1-9))
+			p.out.Truncate(p.out.Len() - 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listen(t)
+			s := serve(t, optionsOf(t, newEchoes(false)), l)
+			s.Unread.Max, s.Unread.Own = 10*part, part/2
+			var all []*peer
+			for range 10 {
+				p := connect(t, l.Addr().String()).greet()
+				begin(p)
+				all = append(all, p.send())
+			}
+			kept(t, s, "as many as may be", 0, 10*part, 10*part)
+			p := connect(t, l.Addr().String()).greet()
+			begin(p)
+			p.send()
+			kept(t, s, "one more", 1, 10*part, 10*part)
+			connect(t, l.Addr().String()).greet().call(1, "a client with little to say").send().result(1).
+				want(t, "a client with little to say")
+			for _, p := range all {
+				_ = p.nc.Close()
+			}
+			kept(t, s, "they have gone", 1, 0, 0)
+		})
+	}
+}
+
+// TestStuckRepliesAreCounted: what a client leaves in the network counts as what it does not take for its windows.
+func TestStuckRepliesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, connect := bubble(t, func(*grpcloop.Options) {})
+		s.Unread.Max, s.Unread.Own = 50_000, 10_000
+		ask := func() *peer {
+			p := connect()
+			for range 2 { // SETTINGS and WINDOW_UPDATE, as a pipe holds nothing
+				_, err := p.r.ReadFrame()
+				p.must(err)
+			}
+			go p.greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}).call(1, "size:15000").send()
+			<-time.After(time.Second)
+			return p
+		}
+		all := []*peer{ask(), ask(), ask()}
+		if n := s.Unread.Bytes(); n < 45_000 || n > 46_000 || s.Unread.CutOff() != 0 {
+			t.Errorf("%d bytes are kept, %d are cut off", n, s.Unread.CutOff())
+		}
+		if ask(); s.Unread.CutOff() != 1 {
+			t.Errorf("%d are cut off, want one more than there may be", s.Unread.CutOff())
+		}
+		for _, p := range all {
+			p.result(1).want(t, strings.Repeat("x", 15_000))
+		}
+		if synctest.Wait(); s.Unread.Bytes() != 0 {
+			t.Errorf("%d bytes are kept of what was taken", s.Unread.Bytes())
+		}
+	})
+}
+
+// TestMessagesCountUntilTheyAreAnswered: that of a call that waits for a store is kept meanwhile.
+func TestMessagesCountUntilTheyAreAnswered(t *testing.T) {
+	l := listen(t)
+	e := newEchoes(true)
+	s := serve(t, optionsOf(t, e), l)
+	p := connect(t, l.Addr().String()).greet().call(1, "wait").send()
+	<-e.asked
+	kept(t, s, "it waits", 0, 512+5+4, 512+5+4)
+	close(e.answer)
+	p.result(1).want(t, "wait")
+	kept(t, s, "it is answered", 0, 0, 0)
 }
 
 // TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little, whatever they

@@ -223,6 +223,7 @@ func (b body) Close() error {
 	if !o.s.gone {
 		o.credit(len(o.body))
 		o.c.arrived(o.s)
+		o.c.forget(o.s)
 	}
 	o.body, o.whole = nil, [2]int{}
 	o.c.room.Broadcast()

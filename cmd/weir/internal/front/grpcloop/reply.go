@@ -176,6 +176,7 @@ func (c *conn) reply(s *stream, message []byte, err error) {
 		c.finishWith(s, err)
 		return
 	}
+	c.forget(s)
 	c.out = appendBlock(c.out, s.id, 0, appendHead(nil, http.StatusOK, s.head.subtype))
 	c.replied = true
 	prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))

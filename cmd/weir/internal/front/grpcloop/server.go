@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 // Calls are the unary methods that the loop serves by itself. Its methods are called by several goroutines.
@@ -71,7 +72,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{o: o, conns: front.NewConns[*conn](o.Log), Waiting: Waiting{
 		Few: 64, Max: 10_000, Patience: 10 * time.Second,
-	}, Unread: Unread{Max: 64 << 20, Own: 256 << 10, Patience: 30 * time.Second}, Streams: Streams{Max: 10_000}}
+	}, Unread: Unread{Room: room.Room{Max: 64 << 20}, Own: 16 << 10, Patience: 30 * time.Second}, Streams: Streams{Max: 10_000}}
 	if o.TLS != nil {
 		s.config = o.TLS.Clone()
 		if !slices.Contains(s.config.NextProtos, http2.NextProtoTLS) {
@@ -150,20 +151,16 @@ type Streams struct {
 	n atomic.Int64
 }
 
-// Unread bounds what is kept of messages that are not complete, or that the handler of a stream is not done with, of replies
-// that clients do not take, and of the headers of calls that are not answered.
+// Unread bounds what is kept of frames, headers and messages that are not complete, of messages that are not processed, of calls
+// that are not answered and their headers, and of replies that clients do not take.
 type Unread struct {
-	Max      int64         // bytes of all connections together
-	Own      int64         // bytes that a connection may have whatever there is of others
-	Patience time.Duration // from the first byte of a message, a header or a frame to its last
+	room.Room               // of all connections together
+	Own       int64         // bytes that a connection may have whatever there is of others
+	Patience  time.Duration // from the first byte of a message, a header or a frame to its last
 
-	bytes atomic.Int64
-	cut   atomic.Uint64
-	told  atomic.Int64 // when it was logged last that a connection was cut off, in seconds
+	cut  atomic.Uint64
+	told atomic.Int64 // when it was logged last that a connection was cut off, in seconds
 }
-
-// Bytes returns how many bytes are kept.
-func (u *Unread) Bytes() int64 { return u.bytes.Load() }
 
 // CutOff returns how many connections were closed for what their clients did.
 func (u *Unread) CutOff() uint64 { return u.cut.Load() }

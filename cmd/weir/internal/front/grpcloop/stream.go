@@ -12,7 +12,7 @@ import (
 // messagePrefix is what stands before each message: whether it is compressed, and its length.
 const messagePrefix = 5
 
-// streamPrice is what a stream with a message that is not complete costs in memory, beside the message.
+// streamPrice is what a stream costs in memory, beside its header and its message.
 const streamPrice = 512
 
 // fresh is a call of the loop whose header was the last frame. Nearly always the next frame is its whole message, and the call is
@@ -69,10 +69,18 @@ func (c *conn) headers(f frame, b []byte) *failure {
 	c.ends = f.flags.Has(http2.FlagHeadersEndStream)
 	if !f.flags.Has(http2.FlagHeadersEndHeaders) {
 		c.continued, c.frames9 = f.stream, 0
-		c.block = append(c.block[:0], b...)
-		return nil
+		return c.gatherHeader(b)
 	}
 	return c.header(f.stream, b)
+}
+
+// gatherHeader adds to a header that is continued.
+func (c *conn) gatherHeader(b []byte) *failure {
+	c.block = append(c.block, b...)
+	if !c.hold(len(b)) {
+		return flooded("too much has arrived of headers that are not complete")
+	}
+	return nil
 }
 
 // continuation processes CONTINUATION.
@@ -83,14 +91,15 @@ func (c *conn) continuation(f frame, b []byte) *failure {
 	if c.frames9++; c.frames9 > maxContinuations || len(c.block)+len(b) > 2*maxHeader {
 		return flooded("a header is too long")
 	}
-	c.block = append(c.block, b...)
-	if !f.flags.Has(http2.FlagContinuationEndHeaders) {
-		return nil
+	failed := c.gatherHeader(b)
+	if failed != nil || !f.flags.Has(http2.FlagContinuationEndHeaders) {
+		return failed
 	}
 	c.continued = 0
-	failed := c.header(f.stream, c.block)
+	block := c.block
 	c.block = nil
-	return failed
+	c.hold(-len(block))
+	return c.header(f.stream, block)
 }
 
 // header processes a whole header.
@@ -156,7 +165,7 @@ func (c *conn) trailers(s *stream) *failure {
 func (c *conn) open(id uint32, h head) *stream {
 	s := &stream{id: id, head: h, window: c.firstWindow, credit: streamWindow, ended: c.ends}
 	c.streams[id] = s
-	c.greedy = !c.hold(h.size) || c.greedy
+	c.greedy = !c.hold(h.size+streamPrice) || c.greedy
 	return s
 }
 
@@ -272,13 +281,11 @@ func (c *conn) gather(s *stream, b []byte) *failure {
 	if len(b) == 0 {
 		return nil
 	}
-	n := len(b)
 	if s.begun.IsZero() {
 		s.begun = time.Now()
-		n += streamPrice
 	}
-	s.held += n
-	if !c.hold(n) {
+	s.held += len(b)
+	if !c.hold(len(b)) {
 		return flooded("too much has arrived of messages that are not complete")
 	}
 	s.message = append(s.message, b...)
@@ -330,10 +337,15 @@ func (c *conn) refuse(s *stream, fault *FaultError) {
 	c.answer(s, nil, fault)
 }
 
-// arrived forgets what was noted of the message of a stream.
-func (c *conn) arrived(s *stream) {
+// forget forgets the message of a stream.
+func (c *conn) forget(s *stream) {
 	c.hold(-s.held)
-	s.held, s.begun = 0, time.Time{}
+	s.held, s.message = 0, nil
+}
+
+// arrived notes that the message of a stream is not waited for any more.
+func (c *conn) arrived(s *stream) {
+	s.begun = time.Time{}
 	if s.waits {
 		s.waits = false
 		c.s.Waiting.n.Add(-1)
@@ -371,6 +383,7 @@ func (c *conn) answer(s *stream, message []byte, fault *FaultError) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !s.gone {
+			c.prepare()
 			c.reply(s, reply, err)
 			c.flush()
 			c.finished()
@@ -400,8 +413,9 @@ func (c *conn) drop(s *stream) {
 	}
 	s.gone = true
 	delete(c.streams, s.id)
-	c.hold(-s.head.size)
+	c.hold(-s.head.size - streamPrice)
 	c.arrived(s)
+	c.forget(s)
 	if len(s.pending) > 0 {
 		c.blocked--
 	}
