@@ -142,12 +142,12 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 	for i := range s.set.Rules {
 		rule := &s.set.Rules[i]
 		all[i] = ExplainedRule{
-			Name: rule.Name, Source: rule.Source, Afterwards: rule.Afterwards, Condition: s.index.Why(&r.seen, int32(i)),
+			Name: rule.Name, Source: rule.Source, Afterwards: rule.Afterwards, Condition: s.index.Why(r.seen, int32(i)),
 			Deny: rule.Deny, Shadow: rule.Mode == ModeShadow,
 		}
 		x, told := &all[i], true
 		if x.Condition == "" && rule.When != nil {
-			s.index.Bind(&r.seen, int32(i))
+			s.index.Bind(r.seen, int32(i))
 			holds, err := rule.When.Holds(r)
 			told = err == nil
 			switch {
@@ -282,11 +282,9 @@ func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	if p.keys[key] != nil || p.TierBy == nil || it.override != nil {
 		return ""
 	}
-	if it.reading > 0 {
-		r.readAs(int(it.reading), r.allReadings())
-	}
+	r.readAs(int(it.reading), r.allReadings())
 	if it.rule != noRule {
-		s.index.Bind(&r.seen, it.rule)
+		s.index.Bind(r.seen, it.rule)
 	}
 	name, err := appendText(nil, p.TierBy, r)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir/internal/prefetch"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
+	"github.com/weirhq/weir/policy/match"
 )
 
 // work is the memory of a Verdict.
@@ -28,6 +29,7 @@ type work struct {
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
 	actual   []int64      // what the charges have cost in the end
 
+	view       match.View   // of the request that is gathered
 	request    int32        // the one that is gathered, of several that are decided on as one
 	reading    int32        // of its path
 	from       int          // its first item
@@ -122,7 +124,7 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exempt bool) {
 	w := &v.work
 	from, earlier := len(w.items), len(w.counted)
-	w.found = s.index.Match(&r.seen, w.found[:0])
+	w.found = s.index.Match(r.seen, w.found[:0])
 	for _, n := range w.found {
 		prefetch.Lines(uintptr(unsafe.Pointer(&s.briefs[n]))) //nolint:gosec // nothing is read through it
 	}
@@ -155,7 +157,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 		}
 		uses := *rule.uses
 		if len(uses) > 0 {
-			s.index.Bind(&r.seen, n)
+			s.index.Bind(r.seen, n)
 		}
 		for i := range uses {
 			w.add(s, r, n, &uses[i])
@@ -167,7 +169,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 // holds reports whether the When of a rule whose Match holds for a request holds as well, and whether that can be told.
 func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told bool) {
 	rule := &s.set.Rules[n]
-	s.index.Bind(&r.seen, n)
+	s.index.Bind(r.seen, n)
 	holds, err := rule.When.Holds(r)
 	if err == nil {
 		return holds, true
@@ -454,24 +456,27 @@ func (e *Engine) Denies(r *Request) *Rule {
 		return nil
 	}
 	v := debts.Get().(*Verdict)
-	defer debts.Put(v)
-	v.begin(s)
 	w := &v.work
+	r.seen = &w.view
+	defer func() {
+		r.seen = nil
+		debts.Put(v)
+	}()
+	v.begin(s)
 	w.request = 0
 	r.readAs(0, nil)
-	w.found = s.index.Match(&r.seen, w.found[:0])
+	w.found = s.index.Match(r.seen, w.found[:0])
 	if v.gatherDenied(s, r, 0, nil) {
 		return v.DeniedBy(0)
 	}
 	others := r.readings()
 	for at := r.next(0, others); at > 0; at = r.next(at, others) {
 		r.readAs(at, others)
-		w.found = s.index.Match(&r.seen, w.found[:0])
+		w.found = s.index.Match(r.seen, w.found[:0])
 		if v.gatherDenied(s, r, 0, nil) {
 			break
 		}
 	}
-	r.readAs(0, nil)
 	return v.DeniedBy(0)
 }
 
@@ -491,7 +496,8 @@ func denies(rules []Rule) bool {
 // it is denied if one of them is, and exempt if each of them is.
 func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt bool) {
 	w := &v.work
-	w.reading, w.first = 0, len(w.counted)
+	w.reading, w.first, r.seen = 0, len(w.counted), &w.view
+	defer func() { r.seen = nil }() // the view is of another request next
 	r.readAs(0, nil)
 	if r.Named != nil {
 		v.gatherNamed(s, r)
@@ -510,7 +516,6 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt b
 			exempt = false
 		}
 	}
-	r.readAs(0, nil)
 	return exempt
 }
 

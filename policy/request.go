@@ -52,12 +52,14 @@ type Request struct {
 	// nil, as long as the store itself allows.
 	Context context.Context
 
-	seen match.View // what conditions see of the request, for the reading of its path that rules are asked about
+	// What conditions see of the request, for the reading of its path that rules are asked about: memory of the call that asks
+	// them, or of the request itself once it is looked at beside one.
+	seen *match.View
 }
 
 // HeaderValue is the first value of a field, and whether there is one. The name is in canonical form. While an [Engine] asks
 // about another way to read the request it can be the last value.
-func (r *Request) HeaderValue(name string) (string, bool) { return r.seen.Value(r.Header, name) }
+func (r *Request) HeaderValue(name string) (string, bool) { return r.view().Value(r.Header, name) }
 
 // QueryValue is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
 // Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. While
@@ -78,16 +80,17 @@ func (r *Request) QueryInOrder() string {
 	if len(parameters) == 1 {
 		return r.Query
 	}
-	for i := 0; i < len(parameters) && r.seen.Repeated&match.Parameters == 0; i++ {
+	v := r.view()
+	for i := 0; i < len(parameters) && v.Repeated&match.Parameters == 0; i++ {
 		name, _, _ := strings.Cut(parameters[i], "=")
 		if i == most || slices.ContainsFunc(parameters[:i], func(before string) bool {
 			other, _, _ := strings.Cut(before, "=")
 			return before != parameters[i] && (other == name || strings.ContainsAny(other+name, "%+"))
 		}) {
-			r.seen.Repeated |= match.Parameters
+			v.Repeated |= match.Parameters
 		}
 	}
-	if r.seen.Last&match.Parameters == 0 {
+	if v.Last&match.Parameters == 0 {
 		return r.Query
 	}
 	slices.Reverse(parameters)
@@ -109,7 +112,7 @@ func (r *Request) sentQueryValue(name string) string {
 			first, found = value, true
 		}
 	}
-	return r.seen.OneOf(match.Parameters, first, last)
+	return r.view().OneOf(match.Parameters, first, last)
 }
 
 // CleanPath is the path as rules see it, for conditions and texts: Path without empty and dot segments. While an [Engine] asks
@@ -132,10 +135,10 @@ func (r *Request) CleanMethod() string {
 
 // view is what conditions see of the request. What was noted of another path or host is not trusted.
 func (r *Request) view() *match.View {
-	if r.seen.Path != r.Path || r.seen.Host != r.Host {
+	if r.seen == nil || r.seen.Path != r.Path || r.seen.Host != r.Host {
 		r.readAs(0, nil)
 	}
-	return &r.seen
+	return r.seen
 }
 
 // reading is a way in which servers may read the path, the method and the host.
@@ -149,7 +152,10 @@ type reading struct {
 // the others. Then come the same with the last value of fields, the last of parameters, and the last of both. It forgets all that
 // was noted of an earlier request.
 func (r *Request) readAs(at int, others []reading) {
-	v := &r.seen // in place, as a View is large
+	if r.seen == nil {
+		r.seen = new(match.View)
+	}
+	v := r.seen
 	*v = match.View{Repeated: v.Repeated}
 	v.Protocol, v.Method, v.Host = r.Protocol, keytext.CleanMethod(r.Method), r.Host
 	v.Path, v.Route, v.Header, v.Client = r.Path, r.Route, r.Header, r.Client

@@ -301,7 +301,7 @@ func (f oneField) Values(name string) []string {
 
 // putPathValue makes r a request whose path has a value for a wildcard.
 func (r *Request) putPathValue(name, value string) {
-	r.seen.BindPathValue(name, value)
+	r.view().BindPathValue(name, value)
 	r.Path = r.seen.Path
 }
 
