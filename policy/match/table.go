@@ -3,6 +3,7 @@ package match
 import (
 	"hash/maphash"
 	"maps"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"net/netip"
@@ -13,32 +14,34 @@ import (
 )
 
 // textTable finds numbers by texts. It is filled by put, and after freeze it is only read. For an answer it reads less memory
-// than a map: with thousands of rules, memory that is not at hand is most of what a lookup costs. All texts together must be
-// shorter than 4 GB, which those of a configuration are.
+// than a map: with thousands of rules, memory that is not at hand is most of what a lookup costs. A text must be shorter than
+// 4 GB, as those of a configuration are.
 type textTable struct {
 	filling map[string]int32 // until freeze
 	entries []textEntry      // a power of two, at most half of them in use
-	texts   string           // all texts, one after the other
+	texts   string           // those that are long, one after the other
 	longest int
 }
 
-// textEntry is one text. That of an unused entry is nowhere.
+// textEntry is one text. A short one is its words and its size; of a long one last is where it begins in texts. The number of an
+// unused entry is nowhere.
 type textEntry struct {
-	hash   uint32
-	begin  uint32 // in texts
-	size   uint32
-	number int32
+	first, last uint64
+	size        uint32
+	number      int32
 }
 
 // textSeed and textKeys keep clients from choosing texts that meet in one place.
 var textSeed, textKeys = maphash.MakeSeed(), [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // told to nobody
 
-// hashText is a hash of s. Most texts are short, and are multiplied at once.
-func hashText(s string) uint64 {
-	var first, last uint64 // all bytes of s
+// longText is the least size of a text of which two words have not all bytes.
+const longText = 17
+
+// textWords returns all bytes of a short text, or a hash of a long one, and the place that begins a search for it.
+func textWords(s string) (first, last uint64, place int) {
 	switch n := len(s); {
-	case n > 16:
-		return maphash.String(textSeed, s)
+	case n >= longText:
+		first, last = maphash.String(textSeed, s), math.MaxUint64 // where no text begins
 	case n >= 8:
 		first, last = word(s), word(s[n-8:])
 	case n >= 4:
@@ -47,7 +50,7 @@ func hashText(s string) uint64 {
 		first = uint64(s[0]) | uint64(s[n/2])<<8 | uint64(s[n-1])<<16
 	}
 	high, low := bits.Mul64(first^textKeys[0], last^textKeys[1]^uint64(len(s)))
-	return high ^ low
+	return first, last, int(high ^ low)
 }
 
 // word is the first 8 bytes of s as a number, and half the first 4.
@@ -79,13 +82,15 @@ func (t *textTable) freeze() {
 	t.entries = slices.Repeat([]textEntry{{number: nowhere}}, size)
 	var texts strings.Builder
 	for _, s := range slices.Sorted(maps.Keys(t.filling)) {
-		hash := hashText(s)
-		i := int(hash) & (size - 1)
-		for t.entries[i].number != nowhere {
+		first, last, i := textWords(s)
+		for i &= size - 1; t.entries[i].number != nowhere; {
 			i = (i + 1) & (size - 1)
 		}
-		t.entries[i] = textEntry{uint32(hash >> 32), uint32(texts.Len()), uint32(len(s)), t.filling[s]}
-		texts.WriteString(s)
+		if len(s) >= longText {
+			last = uint64(texts.Len())
+			texts.WriteString(s)
+		}
+		t.entries[i] = textEntry{first, last, uint32(len(s)), t.filling[s]}
 	}
 	t.texts, t.filling = texts.String(), nil
 }
@@ -95,12 +100,11 @@ func (t *textTable) get(s string) int32 {
 	if len(t.entries) == 0 || len(s) > t.longest {
 		return nowhere
 	}
-	hash := hashText(s)
-	high := uint32(hash >> 32)
-	mask := len(t.entries) - 1
-	for i := int(hash) & mask; ; i = (i + 1) & mask {
-		e := &t.entries[i]
-		if e.number == nowhere || e.hash == high && int(e.size) == len(s) && t.texts[e.begin:int(e.begin)+len(s)] == s {
+	first, last, i := textWords(s)
+	for mask := len(t.entries) - 1; ; i++ {
+		e := &t.entries[i&mask]
+		if e.number == nowhere || e.first == first && int(e.size) == len(s) &&
+			(e.last == last || len(s) >= longText && t.texts[e.last:e.last+uint64(len(s))] == s) {
 			return e.number
 		}
 	}
