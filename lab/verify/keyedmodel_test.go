@@ -50,26 +50,6 @@ func (bubbleTime) Now() int64 { return time.Since(bubbleStart).Nanoseconds() }
 
 func (bubbleTime) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
-// TestKeyedIsPlainForEachKey compares three keys of a Keyed with three limiters, call by call, in all algorithms, with a Clock and
-// without, where states are packed differently.
-func TestKeyedIsPlainForEachKey(t *testing.T) {
-	histories(t, "400")
-	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmCalendarWindow; algorithm++ {
-		for _, clocked := range []bool{false, true} {
-			for _, chosen := range []bool{false, true} {
-				if clocked && chosen {
-					continue // packed as with one of them
-				}
-				t.Run(fmt.Sprintf("%v/clock %v/function %v", algorithm, clocked, chosen), func(t *testing.T) {
-					rapid.Check(t, func(r *rapid.T) {
-						bubble(t, func() { alongside(r, algorithm, clocked, chosen) })
-					})
-				})
-			}
-		}
-	}
-}
-
 // bubble calls f in a bubble. A failure, which rapid wants to see in its own goroutine, ends f by a panic.
 func bubble(t *testing.T, f func()) {
 	t.Helper()
