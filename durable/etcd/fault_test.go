@@ -77,7 +77,7 @@ func testFaults(t *testing.T, first, few int) {
 	var mu sync.Mutex
 	times := make(map[string][]time.Duration)
 	begun := time.Now()
-	faults, n := kinds(t), rounds(t, few)
+	chosen, n := kinds(t), rounds(t, few)
 	var next, did atomic.Int64
 	t.Run("clusters", func(t *testing.T) {
 		clusters := []struct {
@@ -91,7 +91,7 @@ func testFaults(t *testing.T, first, few int) {
 				cluster := newCluster(t, c.name, nodeConfig{Reserve: c.reserve, WriteTimeout: 2 * time.Second}, c.disks)
 				// The process that has done a round does the next one, of the next kind.
 				for at := next.Add(1); int(at) <= n && !t.Failed(); at = next.Add(1) {
-					fault := faults[(first+int(at-1))%len(faults)]
+					fault := chosen[(first+int(at-1))%len(chosen)]
 					from := time.Now()
 					r := cluster.begin()
 					r.kind = fault.name
@@ -106,7 +106,7 @@ func testFaults(t *testing.T, first, few int) {
 			})
 		}
 	})
-	for _, f := range faults {
+	for _, f := range chosen {
 		all := times[f.name]
 		if len(all) == 0 {
 			continue
