@@ -127,7 +127,7 @@ tests:
 			if err := os.WriteFile(suite, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			switch got := weir(t, nil, "test", suite); got.status {
+			switch got := weirAt(t, plain, nil, "test", suite); got.status { // one test at a time
 			case 0:
 				return "limited"
 			case 1:

@@ -83,10 +83,18 @@ type outcome struct {
 // change its output.
 func weir(t *testing.T, stdin []byte, args ...string) outcome {
 	t.Helper()
-	cmd := command(t, args...)
-	if len(args) == 0 || args[0] != "replay" && args[0] != "test" { // these do several things at a time
-		cmd.Path = plain
+	path := plain
+	if len(args) > 0 && (args[0] == "replay" || args[0] == "test") { // these do several things at a time
+		path = program
 	}
+	return weirAt(t, path, stdin, args...)
+}
+
+// weirAt is weir for the program at a path.
+func weirAt(t *testing.T, path string, stdin []byte, args ...string) outcome {
+	t.Helper()
+	cmd := command(t, args...)
+	cmd.Path = path
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
