@@ -63,7 +63,7 @@ type systemLock struct {
 }
 
 // held reports whether the path still leads to the file: otherwise another process can lock the one that is there. Where that
-// cannot be looked at, it is held, as nobody has removed it before.
+// cannot be looked at, it is held, as no process could have removed it.
 func (l *systemLock) held() bool {
 	now, err := os.Stat(l.path)
 	if err != nil {

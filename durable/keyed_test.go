@@ -367,7 +367,7 @@ func TestRemovedLockLetsOneProcessGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !take(first, 200) {
-		t.Error("a lock that nobody has taken was removed, and the process does not go on")
+		t.Error("a lock that no other process has taken was removed, and the process does not go on")
 	}
 	if _, err := durable.OpenKeyed(path, year(most), durable.KeyedOptions{}); !errors.Is(err, durable.ErrInUse) {
 		t.Fatalf("the lock was not made again: %v", err)

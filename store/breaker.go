@@ -323,7 +323,7 @@ func (b *Breaker) reports(err error) {
 	}
 	now := b.clock.Now()
 	if at := b.reportAt.Load(); now >= at && b.reportAt.CompareAndSwap(at, now+int64(time.Minute)) {
-		b.o.Logger.Warn("a record of the store cannot be read: its key is decided without the store until it is reset", "error", err)
+		b.o.Logger.Warn("a record of the store cannot be read: its key is without the store until it is reset", "error", err)
 	}
 }
 

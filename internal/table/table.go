@@ -142,10 +142,11 @@ type view struct {
 	size  atomic.Uint64
 }
 
-func newDirectory(bits uint8) *directory {
-	d := &directory{shift: 64 - bits, segments: make([]*segment, 1<<bits)}
-	if d.views = d.few[:]; bits > fewBits {
-		d.views = make([]view, 1<<bits)
+// newDirectory returns an empty one for so many bits of the hash.
+func newDirectory(depth uint8) *directory {
+	d := &directory{shift: 64 - depth, segments: make([]*segment, 1<<depth)}
+	if d.views = d.few[:]; depth > fewBits {
+		d.views = make([]view, 1<<depth)
 	}
 	return d
 }
@@ -323,31 +324,31 @@ func (p *Spot) Renew(h Hash) {
 }
 
 // Find is that of the shard of h, which Lock has locked.
-func (p *Spot) Find(h Hash) Slot { return p.shard.findFrom(p.slots, p.place, h) }
+func (p *Spot) Find(h Hash) Slot {
+	s := p.shard
+	slots := unsafe.Slice(p.slots, int(p.place>>32)*s.table.stride) //nolint:gosec // both are of one segment under the lock
+	return s.findFrom(slots, uint64(uint32(p.place)), h)
+}
 
 // Find returns the slot of the key, or nil.
 func (s *Shard) Find(h Hash) Slot {
 	g := s.segmentOf(h)
-	return s.findFrom(&g.slots[0], placeIn(g.size, g.home(h.b)), h)
+	return s.findFrom(g.slots, g.home(h.b), h)
 }
 
-// findFrom searches the slots of a segment for h.
-func (s *Shard) findFrom(slots *uint64, p place, h Hash) Slot {
-	stride, size, home := s.table.stride, uint32(p>>32), uint32(p)
-	at := unsafe.Add(unsafe.Pointer(slots), int(home)*stride*8)
-	for i := home; ; {
-		first := (*[overhead]uint64)(at)
-		if first[0] == h.a && first[1]&identity == h.b {
-			s.place = i
-			return unsafe.Slice((*uint64)(at), stride)
-		} else if first[0] == 0 {
-			s.place = i
+func (s *Shard) findFrom(slots []uint64, home uint64, h Hash) Slot {
+	stride := uint64(s.table.stride)
+	for i, at := home, home*stride; ; {
+		if a := slots[at]; a == h.a && slots[at+1]&identity == h.b {
+			s.place = uint32(i)
+			return Slot(slots[at : at+stride : at+stride])
+		} else if a == 0 {
+			s.place = uint32(i)
 			return nil
 		}
-		if i++; i == size {
-			i, at = 0, unsafe.Pointer(slots)
-		} else {
-			at = unsafe.Add(at, stride*8)
+		i++
+		if at += stride; at == uint64(len(slots)) {
+			i, at = 0, 0
 		}
 	}
 }

@@ -98,9 +98,9 @@ func TestDamagedRecords(t *testing.T) {
 				if l.Algorithm() != weir.AlgorithmConcurrency {
 					check(what+": Take", store.Take(ctx, s, charges, d[:1]))
 					check(what+": Take of two", store.Take(ctx, s, both, d))
-					loan, _, err := store.Lend(ctx, s, c, 1)
-					check(what+": Lend", err)
-					if err == nil && loan.Lent() > 0 {
+					loan, _, failed := store.Lend(ctx, s, c, 1)
+					check(what+": Lend", failed)
+					if failed == nil && loan.Lent() > 0 {
 						check(what+": Return", store.Return(ctx, s, loan, 1))
 					}
 					check(what+": Debit", store.Debit(ctx, s, charges, d[:1]))

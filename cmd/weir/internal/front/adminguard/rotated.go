@@ -82,7 +82,7 @@ func (r *rotated) endsInLine() bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var last [1]byte
 	_, err = f.ReadAt(last[:], r.size-1)
 	return err == nil && last[0] != '\n'

@@ -77,8 +77,8 @@ type conn struct {
 	leftAt  time.Time // since when
 }
 
-// part is what has come of a frame while the rest is waited for. It is counted without the lock of the connection, which a goroutine
-// may hold that waits for the end of a read.
+// part is what has come of a frame while the rest is waited for. It is counted without the lock of the connection: a goroutine
+// may hold that while it waits for the end of a read.
 type part struct {
 	bytes atomic.Int64
 	over  atomic.Bool // that was too much
@@ -134,7 +134,7 @@ type buffer [bufferSize]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-func lend() *buffer { return buffers.Get().(*buffer) } //nolint:forcetypeassert // the pool has no others
+func lend() *buffer { return buffers.Get().(*buffer) }
 
 // giveBack gives a buffer back that b is in, if it is still in one.
 func giveBack(b []byte) {

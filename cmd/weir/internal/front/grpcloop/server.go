@@ -154,9 +154,10 @@ type Streams struct {
 // Unread bounds what is kept of frames, headers and messages that are not complete, of messages that are not processed, of calls
 // that are not answered and their headers, and of replies that clients do not take.
 type Unread struct {
-	room.Room               // of all connections together
-	Own       int64         // bytes that a connection may have whatever there is of others
-	Patience  time.Duration // from the first byte of a message, a header or a frame to its last
+	room.Room // of all connections together
+
+	Own      int64         // bytes that a connection may have whatever there is of others
+	Patience time.Duration // from the first byte of a message, a header or a frame to its last
 
 	cut  atomic.Uint64
 	told atomic.Int64 // when it was logged last that a connection was cut off, in seconds

@@ -19,7 +19,7 @@ func TestRoomIsNeverExceeded(t *testing.T) {
 	for range clients {
 		all.Go(func() {
 			for range steps {
-				n := rand.Int64N(most / 2) //nolint:gosec // it keeps no secret
+				n := rand.Int64N(most / 2)
 				if !r.Take(n) {
 					continue
 				}
