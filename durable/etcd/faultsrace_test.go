@@ -2,10 +2,7 @@
 
 package etcd_test
 
-import (
-	"math/rand/v2"
-	"testing"
-)
+import "testing"
 
-// TestFaultWithTheRaceDetector does one of the faults of TestFaults, which is left to chance.
-func TestFaultWithTheRaceDetector(t *testing.T) { testFaults(t, rand.IntN(len(faults)), 1) }
+// TestFaultWithTheRaceDetector does the first of the faults of TestFaults, which takes the least time.
+func TestFaultWithTheRaceDetector(t *testing.T) { testFaults(t, 0, 1) }
