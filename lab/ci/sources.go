@@ -50,12 +50,12 @@ func named(name *regexp.Regexp) selection {
 			return nil, err
 		}
 
-		return packagesOf(packages, name.MatchString)
+		return packagesOf(packages, func(_ string, f *ast.FuncDecl) bool { return name.MatchString(f.Name.Name) })
 	}
 }
 
-// notWithRace selects the tests, examples and fuzz targets of files that are not built with the race detector, but for those that
-// run again without it anyway.
+// notWithRace selects the tests, examples and fuzz targets of files that are not built with the race detector, and those that ask
+// whether it is there, as they do less with it, but for those that run again without it anyway.
 func notWithRace(ctx context.Context, module string) ([]testPackage, error) {
 	packages, err := list(ctx, module)
 	if err != nil {
@@ -72,13 +72,31 @@ func notWithRace(ctx context.Context, module string) ([]testPackage, error) {
 		with[p.ImportPath] = p.tests()
 	}
 
+	without := map[string]bool{}
 	for i := range packages {
-		p := &packages[i]
-		p.TestGoFiles = slices.DeleteFunc(p.tests(), func(file string) bool { return slices.Contains(with[p.ImportPath], file) })
-		p.XTestGoFiles = nil
+		for _, file := range packages[i].tests() {
+			without[filepath.Join(packages[i].Dir, file)] = !slices.Contains(with[packages[i].ImportPath], file)
+		}
 	}
 
-	return packagesOf(packages, func(name string) bool { return tests.MatchString(name) && !contention.MatchString(name) })
+	return packagesOf(packages, func(path string, f *ast.FuncDecl) bool {
+		name := f.Name.Name
+		return tests.MatchString(name) && !contention.MatchString(name) && (without[path] || asksForRace(f))
+	})
+}
+
+// asksForRace reports whether a function has race.Enabled in it.
+func asksForRace(f *ast.FuncDecl) (asks bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Enabled" {
+			x, isName := s.X.(*ast.Ident)
+			asks = asks || isName && x.Name == "race"
+		}
+
+		return !asks
+	})
+
+	return asks
 }
 
 // list is what `go list -json` says about the packages of a module, with some flags.
@@ -106,8 +124,8 @@ func list(ctx context.Context, module string, flags ...string) ([]listed, error)
 
 func (p *listed) tests() []string { return slices.Concat(p.TestGoFiles, p.XTestGoFiles) }
 
-// packagesOf returns those packages whose tests have functions of the selected names.
-func packagesOf(packages []listed, selected func(name string) bool) ([]testPackage, error) {
+// packagesOf returns those packages whose tests have functions that are selected by the path of their file and what they are.
+func packagesOf(packages []listed, selected func(path string, f *ast.FuncDecl) bool) ([]testPackage, error) {
 	var found []testPackage
 
 	for i := range packages {
@@ -132,7 +150,7 @@ func packagesOf(packages []listed, selected func(name string) bool) ([]testPacka
 }
 
 // functions returns the names of those functions of a file that are no methods and selected.
-func functions(file string, selected func(name string) bool) ([]string, error) {
+func functions(file string, selected func(path string, f *ast.FuncDecl) bool) ([]string, error) {
 	source, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, fmt.Errorf("read the names of tests: %w", err)
@@ -141,7 +159,7 @@ func functions(file string, selected func(name string) bool) ([]string, error) {
 	var names []string
 
 	for _, declared := range source.Decls {
-		if f, ok := declared.(*ast.FuncDecl); ok && f.Recv == nil && selected(f.Name.Name) {
+		if f, ok := declared.(*ast.FuncDecl); ok && f.Recv == nil && selected(file, f) {
 			names = append(names, f.Name.Name)
 		}
 	}

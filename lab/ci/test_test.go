@@ -250,11 +250,15 @@ func TestRunTestsRunsWhatIsNotBuiltWithTheRaceDetector(t *testing.T) {
 	}
 
 	files["n_test.go"] = strings.Replace(files["n_test.go"], "{}", "{ t.Error(\"wrong\") }", 1)
+	files["on_test.go"] = "//go:build race\n\npackage a\n\nvar race = struct{ Enabled bool }{true}\n"
+	files["off_test.go"] = "//go:build !race\n\npackage a\n\nvar race = struct{ Enabled bool }{}\n"
+	files["asks_test.go"] = strings.Replace(source("// Always.", "TestAsks"), "{}", `{ if !race.Enabled { t.Error("asked") } }`, 1)
 
 	var out bytes.Buffer
 
 	err := runTests(t.Context(), &out, testOptions{race: true}, []string{module(t, files)})
-	if !errors.Is(err, errFailed) || lastLine(out.String()) != "3 passed, 1 failed" || !strings.Contains(out.String(), "wrong") {
+	if !errors.Is(err, errFailed) || lastLine(out.String()) != "4 passed, 2 failed" || !strings.Contains(out.String(), "wrong") ||
+		!strings.Contains(out.String(), "asked") {
 		t.Errorf("error %v after:\n%s", err, out.String())
 	}
 }
