@@ -15,6 +15,9 @@ FUZZTIME ?= 30s
 # `make durable-faults` does, and how many bits `make cluster-faults` flips.
 ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,$(if $(filter cluster-faults,$(MAKECMDGOALS)),200,20))
 
+# How many clients `make crowds` has. Twice as many files have to be allowed (ulimit -n).
+CONNECTIONS ?= 10000
+
 # How long `make soak` and `make fleet` run, by which seed, and how many requests `make soak` makes in a second. SOAK has further options,
 # such as --json.
 DURATION ?= 30m
@@ -187,6 +190,10 @@ durable-faults: ## kill, stop, cut off and corrupt three nodes with durable limi
 .PHONY: cluster-faults
 cluster-faults: ## wipe a disk, flip ROUNDS (200) bits and step clocks of three nodes of the program
 	@cd cmd/weir && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run 'TestCluster(Wiped|Flipped|Stepped)' -v . | grep -v 'level='
+
+.PHONY: crowds
+crowds: ## have CONNECTIONS (10,000) clients of --grpc do at once what they should not, and print what memory they cost
+	@cd cmd/weir && WEIR_CONNECTIONS=$(CONNECTIONS) go test -count=1 -timeout 1h -run 'TestAttackMemory$$' -v .
 
 .PHONY: fleet
 fleet: ## simulate fleets in virtual time for DURATION (30m), each by its own seed, SEED (1) and those after it

@@ -52,12 +52,18 @@ func names(n int) []string {
 // resident is how many bytes of memory a process has, where the system tells.
 func resident(t *testing.T, pid int) (bytes int64, known bool) {
 	t.Helper()
+	return memoryOf(t, pid, "VmRSS:")
+}
+
+// memoryOf is a number of bytes that the system tells of a process.
+func memoryOf(t *testing.T, pid int, name string) (bytes int64, known bool) {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmRSS:" {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == name {
 			n, err := strconv.ParseInt(fields[1], 10, 64)
 			if err != nil {
 				t.Fatal(err)
