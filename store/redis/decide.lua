@@ -112,7 +112,7 @@ end
 -- taken takes the charge that was read of a record of the same limit that has no reservations and no loans of which nothing is given
 -- back, or of none: what follows below would do the same, slower. The time and the state stand in rec from first to last, or first
 -- is nil. It returns the reply, and what is to be written in their place, if anything, and until when that is needed; or nothing
--- for records that it does not know how to take of.
+-- for records that it does not know how to take of, also because a number of them is none: no comparison with that is true.
 local function taken(rec, first, last, now)
   local t, at, w, x, y = now, 0, 0, 0, 0
   if code == 84 then
@@ -155,7 +155,7 @@ local function taken(rec, first, last, now)
     if first and last - first ~= 31 then return end
     if first then x, y = unpack('<dd', rec, first + 16) end
     local begin = t - t % window
-    if begin < w or begin > w and x > limit then return end
+    if not (begin >= w) or begin > w and not (x <= limit) then return end
     if begin > w then w, x, y = begin, 0, 0 end
     local ok = n >= 0 and x + taken <= limit
     local state = pack('<dddd', t, w, ok and x + n or x, y)
@@ -170,7 +170,7 @@ local function taken(rec, first, last, now)
       x = 0
     end
     local p = y * (window - (t - begin))
-    if begin < w or p >= 4503599627370496 then return end
+    if not (begin >= w and p < 4503599627370496) then return end
     local weight = floor(p / window)
     if weight * window < p then weight = weight + 1 end
     local ok = n >= 0 and x + weight + taken <= limit
@@ -181,7 +181,7 @@ local function taken(rec, first, last, now)
     if first and last - first ~= 39 then return end
     if first then x, y = unpack('<dd', rec, first + 16) end
     local begin, stop = unpack('<dd', seen, hlen + 35)
-    if t < begin or t >= stop or begin < w or begin > w and x > limit then return end
+    if not (t >= begin and t < stop and begin >= w) or begin > w and not (x <= limit) then return end
     if begin > w then x, y = 0, 0 end
     local ok = n >= 0 and x + taken <= limit
     if ok then x = x + n end
