@@ -99,8 +99,9 @@ type Breaker struct {
 	row      atomic.Int64 // failures in a row
 	until    atomic.Int64 // when the next call is let through, if the breaker is not closed
 	cooldown atomic.Int64
-	closed   atomic.Bool  // by Close
-	reportAt atomic.Int64 // when a record that cannot be read may be logged again
+	closed   atomic.Bool // by Close
+
+	unreadableAt atomic.Int64 // when a record that cannot be read may be logged again
 
 	asked, failed, fastFailed atomic.Uint64
 
@@ -278,7 +279,7 @@ func (b *Breaker) leave(ctx context.Context, p pass, err error) error {
 		b.failed.Add(1)
 	}
 	if unreadable {
-		b.reports(err)
+		b.logUnreadable(err)
 	}
 	switch {
 	case p.probe():
@@ -316,13 +317,13 @@ func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
 	return outcomeNothing
 }
 
-// reports logs that a record cannot be read, unless that was logged in the last minute.
-func (b *Breaker) reports(err error) {
+// logUnreadable logs that a record cannot be read, unless that was logged in the last minute.
+func (b *Breaker) logUnreadable(err error) {
 	if b.o.Logger == nil {
 		return
 	}
 	now := b.clock.Now()
-	if at := b.reportAt.Load(); now >= at && b.reportAt.CompareAndSwap(at, now+int64(time.Minute)) {
+	if at := b.unreadableAt.Load(); now >= at && b.unreadableAt.CompareAndSwap(at, now+int64(time.Minute)) {
 		b.o.Logger.Warn("a record of the store cannot be read: its key is without the store until it is reset", "error", err)
 	}
 }

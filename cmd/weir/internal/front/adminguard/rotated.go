@@ -71,13 +71,13 @@ func (r *rotated) open() error {
 		return errors.Join(err, f.Close())
 	}
 	r.file, r.size = f, info.Size()
-	r.torn = r.endsInLine()
+	r.torn = r.endsInPart()
 	return nil
 }
 
-// endsInLine reports whether the last line of the file is not whole, as when a process was killed on a disk that was full. What
+// endsInPart reports whether the last line of the file is not whole, as when a process was killed on a disk that was full. What
 // cannot be read is taken to be whole.
-func (r *rotated) endsInLine() bool {
+func (r *rotated) endsInPart() bool {
 	f, err := os.Open(r.path)
 	if err != nil {
 		return false
