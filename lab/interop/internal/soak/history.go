@@ -53,9 +53,6 @@ type history struct {
 	groups   map[mark]*group
 	closed   map[string]*totals
 	breaches []breach
-	// forge is what a test has the history tell wrongly: "minted" or "lost", once.
-	forge  string
-	forged bool // it has
 }
 
 // breach is a bound that does not hold, with what happened around it.
@@ -253,38 +250,40 @@ func (h *history) broke() []breach {
 	return slices.Clone(h.breaches)
 }
 
-// hasForged reports whether something was told wrongly.
-func (h *history) hasForged() bool {
+// forgery returns a granted or refused event of a quota that is a breach if it is noted the other way round: "minted" or "lost".
+// It returns nil if there is none. Requests whose answers were lost may have taken permits, and while there are such, one more
+// or less may not be noticed.
+func (h *history) forgery(what string) *bounds.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.forged
-}
-
-// falsified turns an answer into a wrong one, if a test asks for it.
-func (h *history) falsified(p *policy, c charge, a answer) answer {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.forge == "" || p.use != quotas {
-		return a
+	was, noted := bounds.Refused, bounds.Granted
+	if what == "lost" {
+		was, noted = noted, was
 	}
-	all := c.n
-	if g := h.groups[mark{p.name, p.limits[0].name, c.key, ""}]; g != nil {
+	for _, g := range h.groups {
+		if g.policy.use != quotas {
+			continue
+		}
+		limit := g.policy.bound(g.limit, h.clocks, what == "lost")
 		for i := range g.events {
-			if g.events[i].Kind == bounds.Granted {
-				all += g.events[i].N
+			if g.events[i].Kind != was {
+				continue
+			}
+			events := slices.Clone(g.events)
+			events[i].Kind = noted
+			if what == "minted" && limit.Minted(events).Broken() || what == "lost" && limit.Lost(events).Broken() {
+				return &g.events[i]
 			}
 		}
 	}
-	// Requests whose answers were lost may have taken permits. While there are such, one more or less is not noticed.
-	switch {
-	case h.forge == "minted" && a.outcome == limited && all > p.limits[0].burst:
-		h.forge, h.forged = "", true
-		a.outcome = granted
-	case h.forge == "lost" && a.outcome == granted && all < p.limits[0].burst/2:
-		h.forge, h.forged = "", true
-		a.outcome, a.binding = limited, p.name
+	return nil
+}
+
+// forge notes an answer wrongly, if there is one of which that is a breach.
+func (h *history) forge(what string) {
+	if e := h.forgery(what); e != nil {
+		e.Kind = bounds.Granted + bounds.Refused - e.Kind
 	}
-	return a
 }
 
 // clocks tell the time of clients, and how that on the wall differs from it.

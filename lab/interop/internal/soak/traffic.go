@@ -215,9 +215,6 @@ func (t *traffic) do(ctx context.Context, n *node, p *policy, key string, r *req
 	}
 	who := c.who
 	a, sent, received := t.ask(ctx, c.clients, r, random)
-	if len(p.limits) == 1 && r.verb == take {
-		a = t.history.falsified(p, r.charges[0], a)
-	}
 	switch r.verb {
 	case refund, resets:
 		t.gaveBack(p, key, who, r, a, sent, received)
