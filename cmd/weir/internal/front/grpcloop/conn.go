@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,11 @@ type conn struct {
 
 	// Of the goroutine that reads.
 	in     []byte  // what was read and is not processed
-	lent   *buffer // that of in, nil if in has no more than it needs
+	works  bool    // in has space for what is read; otherwise it has no more than it needs
+	lent   *buffer // that of in, if it has one
 	socket *socket // nil if it reads by a small buffer first
 	first  []byte  // that
-	more   bool    // the last read has filled its buffer, so that the next one need not wait
+	more   bool    // the last read has filled its space, so that the next one need not wait
 	part   part
 
 	// The goroutine that reads holds mu while it processes what it has read; nothing waits for the network meanwhile.
@@ -56,10 +58,11 @@ type conn struct {
 	greedy      bool  // and that is too much
 	hurried     bool  // there may be streams that must not wait for long
 
-	out     []byte // what is to be written
-	sending int    // bytes that are being written
-	stuck   int    // the part of Unread of those and of out, as they are not taken
-	writing bool   // a goroutine writes, others leave what they have in out
+	out     []byte  // what is to be written
+	outLent *buffer // that of out, if it has one
+	sending int     // bytes that are being written
+	stuck   int     // the part of Unread of those and of out, as they are not taken
+	writing bool    // a goroutine writes, others leave what they have in out
 	closed  bool
 	room    sync.Cond // out is short again, or the connection has closed
 
@@ -121,6 +124,11 @@ const (
 
 	// bufferSize is that of buffers which connections have only while they read or write.
 	bufferSize = 64 << 10
+	// mostBuffers is how many of them there are. Connections that read or write while all are lent have less space: each goroutine
+	// may be stopped at any time, by the collector above all, and then keeps what it has.
+	mostBuffers = 512
+	// leastSpace is how much more than it needs a connection has then.
+	leastSpace = 2 << 10
 	// firstBuffer is how much is read first of a connection that cannot be waited for without a buffer.
 	firstBuffer = 2 << 10
 	// turn is how much of a connection is processed at a time, before others have theirs: some 150 calls, or 0.15 ms.
@@ -132,14 +140,26 @@ const (
 
 type buffer [bufferSize]byte
 
-var buffers = sync.Pool{New: func() any { return new(buffer) }}
+var (
+	buffers = sync.Pool{New: func() any { return new(buffer) }}
+	lent    atomic.Int64 // how many are
+)
 
-func lend() *buffer { return buffers.Get().(*buffer) }
+// lend returns an empty slice with space for more than n bytes, and the buffer that it is of, nil if all are lent.
+func lend(n int) ([]byte, *buffer) {
+	if lent.Add(1) > mostBuffers {
+		lent.Add(-1)
+		return make([]byte, 0, n+leastSpace), nil
+	}
+	b := buffers.Get().(*buffer)
+	return b[:0], b
+}
 
-// giveBack gives a buffer back that b is in, if it is still in one.
-func giveBack(b []byte) {
-	if cap(b) == bufferSize {
-		buffers.Put((*buffer)(b[:bufferSize]))
+// giveBack gives a buffer back, if there is one.
+func giveBack(b *buffer) {
+	if b != nil {
+		lent.Add(-1)
+		buffers.Put(b)
 	}
 }
 
@@ -204,13 +224,13 @@ func (c *conn) read() {
 		c.first = make([]byte, firstBuffer)
 	}
 	defer func() {
-		c.work()
-		buffers.Put(c.lent)
-		c.lent, c.in = nil, nil
+		giveBack(c.lent)
+		c.s.Unread.Free(c.part.bytes.Swap(0))
+		c.in, c.lent = nil, nil
 	}()
 	preface := len(http2.ClientPreface)
 	for {
-		n, err := c.receive()
+		err := c.receive()
 		if preface > 0 {
 			m := min(preface, len(c.in))
 			at := len(http2.ClientPreface) - preface
@@ -225,48 +245,62 @@ func (c *conn) read() {
 			return
 		}
 		c.in = c.in[:copy(c.in, c.in[used:])]
-		if n == turn { // there is more, and reading it would not make this goroutine wait
+		if c.more { // reading it would not make this goroutine wait
+			c.rest()
 			runtime.Gosched()
 		}
 	}
 }
 
 // receive waits for bytes, which it adds to in.
-func (c *conn) receive() (n int, err error) {
+func (c *conn) receive() (err error) {
+	var n int
 	switch {
 	case c.socket != nil:
 		return c.socket.receive()
 	case c.more:
+		c.work()
 		n, err = c.nc.Read(c.space())
-		c.in = c.in[:len(c.in)+n]
+		c.took(n)
 	default:
 		c.rest()
 		n, err = c.nc.Read(c.first)
 		c.work()
 		c.in = append(c.in, c.first[:n]...)
+		c.more = n == len(c.first)
 	}
-	c.more = n == turn || n == len(c.first)
-	return n, err
+	return err
 }
 
 // work takes a buffer for what is read.
 func (c *conn) work() {
-	if c.lent != nil {
+	if c.works {
 		return
 	}
-	c.lent = lend()
-	if c.in = c.lent[:copy(c.lent[:], c.in)]; len(c.in) > 0 {
+	in := c.in
+	c.works = true
+	c.in, c.lent = lend(len(in))
+	if c.in = append(c.in, in...); len(in) > 0 {
 		c.s.Unread.Free(c.part.bytes.Swap(0))
 		c.part.over.Store(false)
 	}
 }
 
-// space is where to read to in the buffer. A frame that is not complete leaves enough.
-func (c *conn) space() []byte { return c.in[len(c.in):min(bufferSize, len(c.in)+turn)] }
+// space is where to read to in the buffer. In one of full size a frame that is not complete leaves enough.
+func (c *conn) space() []byte {
+	c.in = slices.Grow(c.in, leastSpace)
+	return c.in[len(c.in):min(cap(c.in), len(c.in)+turn)]
+}
+
+// took adds what was read to the space.
+func (c *conn) took(n int) {
+	c.more = n == len(c.space())
+	c.in = c.in[:len(c.in)+n]
+}
 
 // rest gives the buffer back before a wait. What has come of a frame is kept without it.
 func (c *conn) rest() {
-	if c.lent == nil {
+	if !c.works {
 		return
 	}
 	in := []byte(nil)
@@ -275,8 +309,8 @@ func (c *conn) rest() {
 		c.part.bytes.Store(int64(n))
 		c.part.over.Store(!c.s.Unread.Add(int64(n)))
 	}
-	buffers.Put(c.lent)
-	c.lent, c.in = nil, in
+	giveBack(c.lent)
+	c.works, c.lent, c.in = false, nil, in
 }
 
 // process processes what was read, and writes the replies. It is false if the connection ends.
@@ -337,7 +371,7 @@ func (c *conn) use() bool {
 // prepare gets a buffer ready for what is to be written, which [conn.flush] gives back. c.mu is held.
 func (c *conn) prepare() {
 	if c.out == nil {
-		c.out = lend()[:0]
+		c.out, c.outLent = lend(0)
 	}
 }
 
@@ -348,8 +382,8 @@ func (c *conn) flush() {
 		return
 	}
 	for len(c.out) > 0 && !c.closed {
-		b := c.out
-		c.out, c.sending, c.writing = nil, len(b), true
+		b, of := c.out, c.outLent
+		c.out, c.outLent, c.sending, c.writing = nil, nil, len(b), true
 		c.clock.writes++
 		c.mu.Unlock()
 		_, err := c.nc.Write(b)
@@ -357,14 +391,14 @@ func (c *conn) flush() {
 		c.sending, c.writing = 0, false
 		c.hold(-c.stuck)
 		c.stuck = 0
-		giveBack(b)
+		giveBack(of)
 		c.room.Broadcast()
 		if err != nil {
 			c.close()
 		}
 	}
-	giveBack(c.out)
-	c.out = nil
+	giveBack(c.outLent)
+	c.out, c.outLent = nil, nil
 }
 
 // flushSoon is flush, for a goroutine that must not wait for the network.
@@ -409,7 +443,8 @@ func (c *conn) close() {
 	}
 	c.fresh = fresh{}
 	c.hold(-len(c.block))
-	c.block, c.out = nil, nil
+	giveBack(c.outLent)
+	c.block, c.out, c.outLent = nil, nil, nil
 	c.room.Broadcast()
 	_ = c.nc.Close() // the client has gone, or has to
 }

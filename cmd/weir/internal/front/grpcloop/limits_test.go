@@ -3,11 +3,13 @@ package grpcloop_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -682,6 +684,56 @@ func TestMessagesCountUntilTheyAreAnswered(t *testing.T) {
 	close(e.answer)
 	p.result(1).want(t, "wait")
 	kept(t, s, "it is answered", 0, 0, 0)
+}
+
+// TestWithoutBuffers: where all buffers are lent, calls are served as ever: long ones, many at once, in pieces, and with TLS.
+func TestWithoutBuffers(t *testing.T) {
+	grpcloop.LendAll(t)
+	own := fronttest.SelfSigned(t, "weir")
+	for _, secure := range []bool{false, true} {
+		l := listen(t)
+		o := optionsOf(t, newEchoes(false))
+		if secure {
+			o.TLS = &tls.Config{Certificates: []tls.Certificate{own.Pair}, MinVersion: tls.VersionTLS13}
+		}
+		serve(t, o, l)
+		p := connect(t, l.Addr().String())
+		if secure {
+			p = newPeer(t, tls.Client(p.nc, &tls.Config{
+				RootCAs: own.Pool, ServerName: "localhost", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13,
+			}))
+		}
+		p.greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		p.must(p.w.WriteWindowUpdate(0, 1<<20))
+		long := strings.Repeat("y", 40_000)
+		p.headers(1, p.head(echoMethod, manyFields...), false)
+		for m := message(long); ; m = m[16<<10:] {
+			if len(m) <= 16<<10 {
+				p.must(p.w.WriteData(1, true, m))
+				break
+			}
+			p.must(p.w.WriteData(1, false, m[:16<<10]))
+		}
+		p.call(3, "size:200000")
+		for id := uint32(5); id < 1000; id += 2 {
+			p.call(id, strconv.Itoa(int(id)))
+		}
+		go func() {
+			for b := p.out.Bytes(); len(b) > 0; {
+				n := min(1+len(b)%3001, len(b))
+				if _, err := p.nc.Write(b[:n]); err != nil {
+					return // which the test finds
+				}
+				b = b[n:]
+			}
+		}()
+		s := p.read(func(s *seen) bool { return len(s.calls) == 500 && s.calls[999].ended && s.calls[3].ended })
+		s.call(1).want(t, long)
+		s.call(3).want(t, strings.Repeat("x", 200_000))
+		for id := uint32(5); id < 1000; id += 2 {
+			s.call(id).want(t, strconv.Itoa(int(id)))
+		}
+	}
 }
 
 // TestIdleConnectionsAreSmall: ten thousand clients that have asked once and keep their connections cost little, whatever they

@@ -5,6 +5,6 @@ package grpcloop
 import "net"
 
 // socket is what no connection is here.
-type socket struct{ receive func() (n int, err error) }
+type socket struct{ receive func() error }
 
 func socketOf(net.Conn, *conn) *socket { return nil }

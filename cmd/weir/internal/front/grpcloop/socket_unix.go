@@ -13,7 +13,6 @@ type socket struct {
 	c   *conn
 	raw syscall.RawConn
 
-	n    int
 	err  error
 	once func(fd uintptr) bool // made once, as each would be an allocation
 }
@@ -34,11 +33,11 @@ func socketOf(nc net.Conn, c *conn) *socket {
 }
 
 // receive is [conn.receive].
-func (s *socket) receive() (n int, err error) {
+func (s *socket) receive() error {
 	if err := s.raw.Read(s.once); err != nil {
-		return 0, err
+		return err
 	}
-	return s.n, s.err
+	return s.err
 }
 
 // read reads once. It returns false to be called again when there is something to read.
@@ -56,8 +55,8 @@ func (s *socket) read(fd uintptr) bool {
 		case n == 0 && err == nil:
 			err = io.EOF
 		}
-		s.n, s.err = max(n, 0), err
-		c.in = c.in[:len(c.in)+s.n]
+		s.err = err
+		c.took(max(n, 0))
 		return true
 	}
 }
