@@ -21,7 +21,7 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict) {
 			continue
 		}
 		counts := it.policy.state.counts
-		if !v.refuses(it) {
+		if v.Allowed || !v.some(it, (*Part).refuses) {
 			if v.Allowed {
 				counts.granted.Add()
 				if it.policy.Lockout != nil {
@@ -35,7 +35,7 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict) {
 			by = i
 		}
 		counts.refused.Add()
-		if v.full(it) {
+		if v.some(it, (*Part).full) {
 			counts.full.Add()
 		}
 		if refusals := it.policy.state.refusals; refusals != nil {
@@ -104,22 +104,25 @@ func (it *item) root(i int) int {
 	return i
 }
 
-// refuses reports whether some limit of a policy refuses the request.
-func (v *Verdict) refuses(it *item) bool {
-	for j := it.first; j < it.end; j++ {
-		if j >= 0 && !v.Parts[j].Decision.Allowed {
+// some reports whether something holds for some limit of a policy.
+func (v *Verdict) some(it *item, holds func(p *Part) bool) bool {
+	parts := v.partsOf(it)
+	for j := range parts {
+		if holds(&parts[j]) {
 			return true
 		}
 	}
 	return false
 }
 
+func (p *Part) refuses() bool { return !p.Decision.Allowed }
+
 // reasonsOfLimits are those of refusals that another request might not have met.
 var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted}
 
 // noteRefusal counts a refusal of a policy that locks out: once, if several requests have met it together.
 func (e *Engine) noteRefusal(v *Verdict, it *item) {
-	if !v.limits(it) || v.work.afterwards>>it.request&1 == 1 {
+	if !v.some(it, (*Part).limits) || v.work.afterwards>>it.request&1 == 1 {
 		return // it asks for more than there ever is, finds no room, or tells what was spent
 	}
 	if it.joined >= 0 {
@@ -134,30 +137,17 @@ func (e *Engine) noteRefusal(v *Verdict, it *item) {
 	v.shutOut(it, it.locked)
 }
 
-// limits reports whether the refusal of a policy is one that leads to a lockout.
-func (v *Verdict) limits(it *item) bool {
-	for j := it.first; j < it.end; j++ {
-		if slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason) {
-			return true
-		}
-	}
-	return false
-}
+// limits reports whether the refusal of a limit is one that leads to a lockout.
+func (p *Part) limits() bool { return slices.Contains(reasonsOfLimits[:], p.Decision.Reason) }
 
-// full reports whether a policy refuses because no other key can be tracked.
-func (v *Verdict) full(it *item) bool {
-	for j := it.first; j < it.end; j++ {
-		if v.Parts[j].Decision.Reason == weir.ReasonTableFull && !v.Parts[j].shared {
-			return true
-		}
-	}
-	return false
-}
+// full reports whether a limit refuses because no other key can be tracked.
+func (p *Part) full() bool { return p.Decision.Reason == weir.ReasonTableFull && !p.shared }
 
 // shutOut returns that the refusal of a policy has led to a lockout.
 func (v *Verdict) shutOut(it *item, locked time.Duration) {
-	for j := it.first; j < it.end; j++ {
-		if d := &v.Parts[j].Decision; !d.Allowed {
+	parts := v.partsOf(it)
+	for j := range parts {
+		if d := &parts[j].Decision; !d.Allowed {
 			d.Reason, d.RetryAfter = weir.ReasonHardLockout, max(locked, d.RetryAfter)
 		}
 	}
@@ -168,7 +158,7 @@ func (v *Verdict) foreseeLockouts(now int64) {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
-		if it.first < 0 || it.policy.Lockout == nil || !v.limits(it) || w.afterwards>>it.request&1 == 1 {
+		if it.first < 0 || it.policy.Lockout == nil || !v.some(it, (*Part).limits) || w.afterwards>>it.request&1 == 1 {
 			continue
 		}
 		if locked := it.policy.state.lockouts.foreseen(w.key(it), now, it.policy.Lockout); locked > 0 {
@@ -218,7 +208,7 @@ func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 		return w.items[it.joined].granted
 	}
 	for i := range limits {
-		w.step.Add(x.plans[i], w.key(it), it.total, nil)
+		w.step.Add(x.plans[i], w.key(it), it.total(), nil)
 	}
 	before := len(w.leases)
 	var binding int

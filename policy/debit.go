@@ -108,7 +108,7 @@ func (v *Verdict) bindMissed() {
 func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	w := &v.work
 	for i := range w.items {
-		if it := &w.items[i]; it.first >= 0 && !v.missed(it) || it.waved() {
+		if it := &w.items[i]; it.first >= 0 && !v.some(it, (*Part).missed) || it.waved() {
 			it.policy.state.counts.granted.Add()
 		}
 	}
@@ -123,28 +123,13 @@ func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	v.settled() // nothing is held for what has been served
 }
 
-// missed reports whether some limit of a policy was not charged.
-func (v *Verdict) missed(it *item) bool {
-	for j := it.first; j < it.end; j++ {
-		if v.Parts[j].missed() {
-			return true
-		}
-	}
-	return false
-}
-
 // debitLocal charges the limits of this process, and reports whether it could not.
 func (v *Verdict) debitLocal() (missed bool) {
 	w := &v.work
 	if w.charged == 0 {
 		return false
 	}
-	for i := range v.Parts {
-		if p := &v.Parts[i]; !p.shared && p.returns() {
-			p.total = 0
-		}
-	}
-	v.addCharges()
+	v.addCharges(true)
 	w.step.Debit()
 	v.fillLocal()
 	return slices.ContainsFunc(v.Parts, func(p Part) bool { return !p.shared && p.missed() })

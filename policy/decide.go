@@ -96,12 +96,6 @@ func (e *Engine) prepare(ctx context.Context, requests []*Request, a ask, v *Ver
 		e.refused(v.work.limited)
 		return false
 	}
-	for i := range v.work.items {
-		if it := &v.work.items[i]; it.failed != nil {
-			it.policy.state.counts.failed.Add()
-			e.warn(&it.policy.state.counts.warned, expressionFailed, "policy", it.policy.Name, it.failed)
-		}
-	}
 	return !v.Exempt
 }
 
@@ -112,8 +106,11 @@ func (v *Verdict) find(s *snapshot, requests []*Request, counting *Engine) bool 
 	limited, afterwards := len(requests), uint64(0)
 	if limited <= keyset.MostCharges {
 		v.gather(s, requests, counting)
-		v.chargeAll()
+		failed := v.chargeAll()
 		if len(requests) == 1 || w.charged+len(w.sharing.asked) <= keyset.MostCharges {
+			if failed && counting != nil {
+				counting.failed(v)
+			}
 			return true
 		}
 		limited, afterwards = w.limited, w.afterwards
@@ -124,11 +121,19 @@ func (v *Verdict) find(s *snapshot, requests []*Request, counting *Engine) bool 
 	return false
 }
 
-// chargeAll makes the parts of the policies that are enforced, and their charges.
-func (v *Verdict) chargeAll() {
-	for i := range v.work.items {
-		it := &v.work.items[i]
-		it.first, it.end = -1, -1
+// chargeAll makes the parts of the policies that are enforced, and their charges. It reports whether something of a policy cannot
+// be told.
+func (v *Verdict) chargeAll() (failed bool) {
+	w := &v.work
+	for i := len(w.items) - 1; i >= 0 && w.items[i].request > 0; i-- { // those of the first request join none
+		if it := &w.items[i]; it.joined >= 0 {
+			w.items[it.joined].more += it.cost
+		}
+	}
+	for i := range w.items {
+		it := &w.items[i]
+		v.Priority = max(v.Priority, it.policy.Priority)
+		failed = failed || it.failed != nil
 		switch {
 		case it.policy.Mode != ModeEnforce:
 		case it.failed != nil:
@@ -137,41 +142,54 @@ func (v *Verdict) chargeAll() {
 			}
 		case it.lifted():
 		default:
-			v.chargeItem(it, v.work.snapshot.rule(it))
+			v.chargeItem(it)
 		}
 	}
+	return failed
 }
 
 // chargeItem makes the parts of a policy that is enforced, and their charges.
-func (v *Verdict) chargeItem(it *item, rule *Rule) {
-	w, shared := &v.work, it.policy.shared
-	it.first = len(v.Parts)
-	it.end = it.first + len(it.policy.limits)
-	at, first := w.charged, it.first
+func (v *Verdict) chargeItem(it *item) {
+	w, p := &v.work, it.policy
 	switch {
 	case it.joined >= 0:
-		first = w.items[it.joined].first
-		at = int(v.Parts[first].at)
-	case shared:
-		at = len(w.sharing.asked)
+		it.at = w.items[it.joined].at
+	case p.shared:
+		it.at = len(w.sharing.asked)
 		w.sharing.charge(w, it)
 	default:
-		w.charged += len(it.policy.limits)
+		it.at = w.charged
+		w.charged += len(p.limits)
+		w.owed = w.owed || p.returns
 	}
-	v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
 	applied := it.variant
 	if it.override != nil {
 		applied = &it.override.variant
 	}
-	for j := range it.policy.limits { // in place, as a part is large
+	v.addParts(it, applied)
+}
+
+// addParts makes the parts of a policy, to which limits were applied. The decisions are still to be made.
+func (v *Verdict) addParts(it *item, applied *variant) {
+	limits, rule, key := it.policy.limits, v.work.snapshot.rule(it), v.work.key(it)
+	shared := it.stored()
+	it.first = len(v.Parts)
+	v.Parts = slices.Grow(v.Parts, len(limits))[:it.first+len(limits)]
+	for j := range limits { // in place, as a part is large
 		p := &v.Parts[it.first+j]
 		p.Request, p.Policy, p.Limit, p.Rule = int(it.request), it.policy.Policy, j, rule
-		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
-		p.Unasked, p.shared, p.at, p.first = false, shared, int32(at+j), int32(first+j)
-		if p.applied, p.total = applied, it.total; !shared {
-			p.plan = it.variant.plans[j]
+		p.Key, p.Cost, p.Unasked = key, it.cost, false
+		p.applied, p.shared, p.at = applied, shared, int32(it.at+j)
+	}
+}
+
+// failed counts what could not be told of the policies that apply to requests.
+func (e *Engine) failed(v *Verdict) {
+	for i := range v.work.items {
+		if it := &v.work.items[i]; it.failed != nil {
+			it.policy.state.counts.failed.Add()
+			e.warn(&it.policy.state.counts.warned, expressionFailed, "policy", it.policy.Name, it.failed)
 		}
-		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
 }
 
@@ -250,8 +268,8 @@ func (v *Verdict) lockedOut(now int64) (some bool) {
 		if it.locked = it.policy.state.lockouts.rest(w.key(it), now); it.locked <= 0 {
 			continue
 		}
-		if it.first < 0 {
-			v.addUncharged(it)
+		if it.first < 0 { // nothing of it is charged, but its parts say why it refuses
+			v.addParts(it, nil)
 		}
 		some = true
 	}
@@ -262,23 +280,14 @@ func (v *Verdict) lockedOut(now int64) (some bool) {
 func (v *Verdict) fillLockouts() {
 	for i := range v.work.items {
 		it := &v.work.items[i]
-		for j := it.first; it.locked > 0 && j < it.end; j++ {
-			d := &v.Parts[j].Decision
+		if it.locked <= 0 {
+			continue
+		}
+		for j := range v.partsOf(it) {
+			d := &v.Parts[it.first+j].Decision
 			d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonHardLockout, it.locked
 		}
 	}
-}
-
-// addUncharged makes parts of a policy that has none, to say why it refuses.
-func (v *Verdict) addUncharged(it *item) {
-	it.first = len(v.Parts)
-	for j := range it.policy.limits {
-		v.Parts = append(v.Parts, Part{
-			Request: int(it.request), Policy: it.policy.Policy, Limit: j, Rule: v.work.snapshot.rule(it),
-			Key: v.work.key(it), Cost: it.cost, name: it.policy.limits[j].name, at: -1, first: -1,
-		})
-	}
-	it.end = len(v.Parts)
 }
 
 // peek fills the parts with what their limits would decide, and with the lockouts that this would lead to.
@@ -296,7 +305,7 @@ func (e *Engine) peek(ctx context.Context, v *Verdict) {
 // look fills the parts with what the limits of this process would decide. Those in a store are not asked.
 func (v *Verdict) look() {
 	w := &v.work
-	v.addCharges()
+	v.addCharges(false)
 	w.step.Peek()
 	w.leases = w.leases[:0]
 	v.fillLocal()
@@ -321,7 +330,7 @@ func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
 // takeLocal takes or reserves the permits of the limits of this process, if there are any.
 func (v *Verdict) takeLocal(e *Engine, reserve bool) {
 	w := &v.work
-	v.addCharges()
+	v.addCharges(false)
 	if v.count(e); w.charged == 0 {
 		return
 	}
@@ -342,36 +351,46 @@ func (v *Verdict) settleLocal() {
 	}
 }
 
-// addCharges begins the step over the limits of this process, which write their decisions into the parts.
-func (v *Verdict) addCharges() {
+// addCharges begins the step over the limits of this process, which write their decisions into the parts. Those that permits come
+// back to on release are charged nothing by a debit.
+func (v *Verdict) addCharges(debit bool) {
 	w := &v.work
-	for i := range v.Parts {
-		if p := &v.Parts[i]; int(p.first) == i && !p.shared {
-			w.step.Add(p.plan, p.Key, p.total, &p.Decision)
+	for i := range w.items {
+		it := &w.items[i]
+		if it.at < 0 || it.joined >= 0 || it.policy.shared {
+			continue
+		}
+		key, parts := w.key(it), v.partsOf(it)
+		for j, plan := range it.variant.plans {
+			n := it.total()
+			if debit && it.policy.limits[j].returns {
+				n = 0
+			}
+			w.step.Add(plan, key, n, &parts[j].Decision)
 		}
 	}
 }
 
 // fillLocal completes the decisions of the limits of this process.
 func (v *Verdict) fillLocal() {
-	for i := range v.Parts {
-		p := &v.Parts[i]
-		if p.shared {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		if it.stored() {
 			continue
 		}
-		if p.at < 0 {
-			p.Decision.Limit = p.Policy.Limits[p.Limit].Permits()
-		} else if int(p.first) != i {
-			p.Decision = v.Parts[p.first].Decision
+		parts := v.partsOf(it)
+		for j := range parts {
+			d := &parts[j].Decision
+			switch {
+			case it.at < 0:
+				*d = weir.Decision{Limit: it.policy.Limits[j].Permits()}
+			case it.joined >= 0:
+				*d = v.Parts[w.items[it.joined].first+j].Decision
+			}
+			d.Policy = it.policy.limits[j].name
 		}
-		p.Decision.Policy = p.name
 	}
-}
-
-// fill writes into a part what its limit has decided.
-func (p *Part) fill(d *weir.Decision) {
-	p.Decision = *d
-	p.Decision.Policy = p.name
 }
 
 // bind looks for the part that binds.

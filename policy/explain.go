@@ -120,12 +120,12 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 		}
 		before := len(x.Limits)
 		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, role)
-		if v.Binding >= it.first && v.Binding < it.end && it.first >= 0 {
-			x.Binding = before + v.Binding - it.first
-		}
-		for j := it.first; j >= 0 && j < it.end; j++ {
-			l := &x.Limits[before+j-it.first]
-			if l.Decision = v.Parts[j].Decision; !l.Decision.Allowed {
+		for j := range v.partsOf(it) {
+			if it.first+j == v.Binding {
+				x.Binding = before + j
+			}
+			l := &x.Limits[before+j]
+			if l.Decision = v.Parts[it.first+j].Decision; !l.Decision.Allowed {
 				l.After = l.Before
 			}
 			l.Would = would(l)
@@ -223,7 +223,7 @@ func (e *Engine) explainLimits(
 // explainStored is what a store decides about a policy: one that is enforced has been looked at already.
 func (e *Engine) explainStored(ctx context.Context, v *Verdict, it *item) []weir.Decision {
 	if it.first >= 0 {
-		return v.work.sharing.decisions[v.Parts[it.first].at:]
+		return v.work.sharing.decisions[it.at:]
 	}
 	charges := appendStored(nil, v.work.storedKey(it), it)
 	decisions := make([]weir.Decision, len(charges))

@@ -57,26 +57,38 @@ type work struct {
 
 // item is a policy that holds for a request.
 type item struct {
-	policy     *livePolicy
-	rule       int32 // noRule if the caller has named the policy
-	request    int32 // its place among those that are decided on as one
-	reading    int32 // of the path
-	joined     int32 // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
-	keyless    bool  // failed is why there is no key
-	named      bool  // the caller has named the policy and the key
-	granted    bool  // by a candidate, or in shadow
-	why        weir.Reason
-	from, to   int // of the key in work.keys
-	cost       int64
-	total      int64 // the cost with that of the items that have joined
-	variant    *variant
-	override   *override // that holds for the key, nil if there is none
-	first, end int       // of its parts in Verdict.Parts, if it is enforced
-	failed     error     // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
-	locked     time.Duration
+	policy   *livePolicy
+	rule     int32 // noRule if the caller has named the policy
+	request  int32 // its place among those that are decided on as one
+	reading  int32 // of the path
+	joined   int32 // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
+	keyless  bool  // failed is why there is no key
+	named    bool  // the caller has named the policy and the key
+	granted  bool  // by a candidate, or in shadow
+	why      weir.Reason
+	from, to int // of the key in work.keys
+	cost     int64
+	more     int64 // that of the items that have joined
+	variant  *variant
+	override *override // that holds for the key, nil if there is none
+	first    int       // of its parts in Verdict.Parts, -1 if there are none
+	at       int       // the place of its first charge among those of its kind, -1 if there are none
+	failed   error     // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
+	locked   time.Duration
 }
 
 func (w *work) key(it *item) []byte { return w.keys[it.from:it.to:it.to] }
+
+// total is what an item asks for: its cost with that of the items that have joined.
+func (it *item) total() int64 { return it.cost + it.more }
+
+// partsOf are the parts of an item.
+func (v *Verdict) partsOf(it *item) []Part {
+	if it.first < 0 {
+		return nil
+	}
+	return v.Parts[it.first : it.first+len(it.policy.limits)]
+}
 
 // borrow is b as a string that is valid until b changes: limiters keep clones only.
 func borrow(b []byte) string {
@@ -110,13 +122,6 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 		}
 	}
 	v.Exempt = len(requests) > 0 && w.exempted == 1<<len(requests)-1
-	for i := range w.items {
-		it := &w.items[i]
-		v.Priority = max(v.Priority, it.policy.Priority)
-		if it.total += it.cost; it.joined >= 0 {
-			w.items[it.joined].total += it.cost
-		}
-	}
 }
 
 // gatherReading finds the policies that apply to a request under one reading of its path. It reports whether none does as a rule
@@ -244,7 +249,8 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	it := &w.items[n] // in place, as an item is large
 	*it = item{}
 	it.policy, it.variant, it.rule, it.request, it.reading = p, &p.usual, rule, w.request, w.reading
-	it.joined, it.from, it.named = -1, len(w.keys), rule == noRule && !parent
+	it.joined, it.first, it.at = -1, -1, -1
+	it.from, it.named = len(w.keys), rule == noRule && !parent
 	of, _ := key.(*native)
 	switch {
 	case key == nil:

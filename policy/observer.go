@@ -63,16 +63,17 @@ func (v *Verdict) tellPolicies(requests []*Request) {
 func (v *Verdict) callPolicies(requests []*Request) {
 	for i := range v.work.items {
 		it := &v.work.items[i]
-		if it.policy.OnDecided == nil || it.first < 0 || it.first == it.end {
+		parts := v.partsOf(it)
+		if it.policy.OnDecided == nil || len(parts) == 0 {
 			continue
 		}
-		at := it.first
-		for j := at + 1; j < it.end; j++ {
-			if binds(&v.Parts[j].Decision, &v.Parts[at].Decision) {
-				at = j
+		at := &parts[0]
+		for j := range parts {
+			if binds(&parts[j].Decision, &at.Decision) {
+				at = &parts[j]
 			}
 		}
-		it.policy.OnDecided(requests[it.request], &v.Parts[at], v)
+		it.policy.OnDecided(requests[it.request], at, v)
 	}
 }
 

@@ -83,24 +83,36 @@ func isCanceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.
 // fillStored writes into the parts of limits in a store what that has decided. If nothing is taken of some of them, a limit that
 // allows the request with nothing left was not asked.
 func (v *Verdict) fillStored(partly bool) {
-	for i := range v.Parts {
-		if p := &v.Parts[i]; p.shared {
-			d := &v.work.sharing.decisions[p.at]
-			p.Unasked = partly && d.Allowed && d.Remaining == 0
-			p.fill(d)
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		if !it.stored() {
+			continue
+		}
+		parts := v.partsOf(it)
+		for j := range parts {
+			p := &parts[j]
+			p.Decision = w.sharing.decisions[p.at]
+			p.Unasked = partly && p.Decision.Allowed && p.Decision.Remaining == 0
+			p.Decision.Policy = it.policy.limits[j].name
 		}
 	}
 }
 
+// stored reports whether an item has charges in a store.
+func (it *item) stored() bool { return it.policy.shared && it.at >= 0 }
+
 // skipStored says of the parts of limits in a store that these were not asked.
 func (v *Verdict) skipStored() {
 	x := &v.work.sharing
-	for i := range v.Parts {
-		if p := &v.Parts[i]; p.shared {
-			p.Unasked = true
-			p.fill(&weir.Decision{Allowed: true, Limit: x.asked[p.at].Limit.Permits()})
-		}
+	if len(x.asked) == 0 {
+		return
 	}
+	x.decisions = room(x.decisions, len(x.asked))
+	for i := range x.asked {
+		x.decisions[i] = weir.Decision{Allowed: true, Limit: x.asked[i].Limit.Permits()}
+	}
+	v.fillStored(true)
 }
 
 // giveBack gives the permits of this process back, as the store has refused, and says what is left of them.
@@ -113,7 +125,7 @@ func (v *Verdict) giveBack() {
 		w.leases[i].Cancel()
 	}
 	w.leases = w.leases[:0]
-	v.addCharges()
+	v.addCharges(false)
 	w.step.Peek()
 	v.fillLocal()
 	for i := range v.Parts {
@@ -203,17 +215,15 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 		return
 	}
 	x.side = appendStored(x.side[:0], w.storedKey(it), it)
-	returns := false
 	for i := range x.side {
 		if x.side[i].Fail == store.FailOpen {
 			x.side[i].Fail = store.FailClosed // what it lets pass says nothing about the limit
 		}
-		returns = returns || it.policy.limits[i].returns
 	}
 	x.sideDecisions = room(x.sideDecisions, len(x.side))
 	ctx = e.asking(ctx)
 	var a store.Ask
-	if returns {
+	if it.policy.returns {
 		a.Hold = it.policy.hold
 	}
 	reservation, err := e.ask(ctx, a, x.side, x.sideDecisions)
@@ -304,11 +314,10 @@ func (x *sharing) reset() {
 // charge appends the charges of an item.
 func (x *sharing) charge(w *work, it *item) {
 	x.asked = appendStored(x.asked, w.storedKey(it), it)
-	for i := range it.policy.limits {
+	for range it.policy.limits {
 		x.items = append(x.items, it.policy)
-		x.returns = x.returns || it.policy.limits[i].returns
 	}
-	x.hold = max(x.hold, it.policy.hold)
+	x.returns, x.hold = x.returns || it.policy.returns, max(x.hold, it.policy.hold)
 }
 
 // storedKey is the key of an item as a store gets it. Unlike limiters of this process a store may keep it: the memory is used for
@@ -332,7 +341,7 @@ func boundKey(key string) string {
 func appendStored(charges []store.Charge, key string, it *item) []store.Charge {
 	for i := range it.policy.limits {
 		charges = append(charges, store.Charge{
-			Policy: it.policy.limits[i].name, Key: key, Limit: it.variant.limits[i].Limit, N: it.total,
+			Policy: it.policy.limits[i].name, Key: key, Limit: it.variant.limits[i].Limit, N: it.total(),
 			Consistency: it.policy.Consistency.Stored(), Fail: it.policy.Fail.stored(),
 			Durable: it.policy.durable, Queue: it.policy.queued(),
 		})

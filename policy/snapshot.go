@@ -97,6 +97,7 @@ type livePolicy struct {
 	waiting   *waiting
 	parent    int // -1 for none
 	queue     bool
+	returns   bool // permits of some limit come back on release
 	shared    bool // its limits are kept for several processes: in the store or, if it is durable, by the owner of the cluster
 	durable   bool
 	composed  bool // its keys may have several parts
@@ -257,6 +258,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	} else if p.limits, p.state.limits, err = p.buildLimits(p.Limits, was.limits, clock, ""); err != nil {
 		return err
 	}
+	p.returns = slices.ContainsFunc(p.limits, func(l liveLimit) bool { return l.returns })
 	if p.candidate, p.state.candidates, err = p.buildLimits(p.Candidate, was.candidates, clock, "candidate "); err != nil {
 		return err
 	}

@@ -51,13 +51,9 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as what remains is not known.
 	Unasked bool
 
-	applied *variant     // nil if a caller has made the part
-	plan    *keyset.Plan // that its key is under, if it is kept in this process
-	total   int64        // what its charge asks for: the costs of all parts that have it
 	shared  bool
-	at      int32 // the place of its charge among those of its kind, -1 for none
-	first   int32 // the first of the parts that have this charge, which has it for those of later requests
-	name    string
+	at      int32    // the place of its charge among those of its kind, of which it is none if the part has no charge
+	applied *variant // nil if a caller has made the part
 }
 
 // Applied is the limit that the engine applied to the key: that of an override, or else the one that the request has brought,
@@ -134,8 +130,8 @@ func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 		case it.barred():
 			return it.refusal(), true
 		}
-		for j := it.first; j >= 0 && j < it.end; j++ {
-			if at < 0 || binds(&v.Parts[j].Decision, &v.Parts[at].Decision) {
+		for j := range v.partsOf(it) {
+			if j += it.first; at < 0 || binds(&v.Parts[j].Decision, &v.Parts[at].Decision) {
 				at = j
 			}
 		}

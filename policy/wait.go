@@ -180,7 +180,7 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 	bounded, cancel := context.WithTimeout(ctx, f.longest)
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
-	v.addCharges()
+	v.addCharges(false)
 	var binding int
 	w.leases, binding, err = w.step.WaitAll(bounded, w.leases[:0], reserve)
 	v.fillLocal()
@@ -199,7 +199,7 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 // reports whether that was everything.
 func (v *Verdict) lastTry(e *Engine, reserve bool) bool {
 	w, waited := &v.work, v.Binding
-	v.addCharges()
+	v.addCharges(false)
 	if !v.Parts[v.partOfLocal(w.step.Peek())].Decision.Allowed {
 		return false
 	}
