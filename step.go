@@ -17,14 +17,16 @@ import (
 type step struct {
 	act     act
 	reserve bool // what is taken may be given back
+	final   bool // a refusal is not followed by waiting, and counts
+	plain   bool // decide has done all parts
 	parts   []stepPart
-	order   []place        // of the parts, in the order in which their shards are locked
-	held    []*table.Shard // those that are locked
-	gates   []int          // parts whose states are in gates, in the order in which these are locked
-	saved   []uint64       // states as they were
-	moved   bool           // keys were added, so that others may be elsewhere in the table
-	wrong   error          // why the charges cannot be worked on, nil if they can, and
-	wrongAt int            // which one it is
+	order   []place  // of the parts, in the order in which their shards are locked
+	shards  int      // how many shards these are, once they have been locked
+	gates   []int    // parts whose states are in gates, in the order in which these are locked
+	saved   []uint64 // states as they were
+	moved   bool     // keys were added, so that others may be elsewhere in the table
+	wrong   error    // why the charges cannot be worked on, nil if they can, and
+	wrongAt int      // which one it is
 }
 
 // act is what a step does with its charges.
@@ -56,7 +58,7 @@ type stepPart struct {
 // prepare works out what does not depend on later parts.
 func (s *step) prepare(i int) {
 	p := &s.parts[i]
-	p.full, p.gate, p.attempts = false, nil, 0
+	p.full, p.gate, p.attempts, p.refused = false, nil, 0, 0
 	if i > 0 && s.wrong == nil && sameText(s.parts[i-1].key, p.key) { // all limiters have one hash
 		p.hash = s.parts[i-1].hash
 	} else {
@@ -208,17 +210,20 @@ func (s *step) unlockGates(first int) {
 
 // lockShards locks the shards of all keys, each once.
 func (s *step) lockShards() {
+	var shard *table.Shard
 	last := ^uint64(0)
+	s.shards = 0
 	for _, at := range s.order {
 		p := &s.parts[at.part()]
 		if at.shard() == last {
-			p.shard = s.held[len(s.held)-1]
+			p.shard = shard
 			p.spot.Renew(p.hash)
 			continue
 		}
 		last = at.shard()
-		p.shard, _ = p.spot.Lock(p.hash)
-		s.held = append(s.held, p.shard)
+		shard, _ = p.spot.Lock(p.hash)
+		p.shard = shard
+		s.shards++
 	}
 }
 
@@ -232,10 +237,13 @@ func (s *step) find(p *stepPart) {
 }
 
 func (s *step) unlockShards() {
-	for _, shard := range s.held {
-		shard.Unlock()
+	last := ^uint64(0)
+	for _, at := range s.order {
+		if at.shard() != last {
+			last = at.shard()
+			s.parts[at.part()].shard.Unlock()
+		}
 	}
-	s.held = s.held[:0]
 }
 
 // unlock unlocks the shards before the gates, which may want to put their states back.
@@ -298,11 +306,11 @@ func (s *step) timeOf(part int) int64 {
 // pass does all parts. If one of them refuses, or cannot be done yet, pass ends at it, and undoes those before. The states in
 // gates are changed when all others have been, as that cannot fail. All cells must be locked.
 func (s *step) pass() (found probe, at int) {
-	s.saved, s.moved = s.saved[:0], false
-	switch {
-	case s.act == peekAll:
+	s.saved, s.moved, s.plain = s.saved[:0], false, false
+	if s.act == peekAll {
 		return s.peek(-1), 0
-	case s.decide():
+	}
+	if s.plain = s.decide(); s.plain {
 		return probeOK, 0
 	}
 	for i := range s.parts {
@@ -337,7 +345,7 @@ func (s *step) pass() (found probe, at int) {
 // decide does all parts if each is plain, and has a state of its own that is held to its limit, as is usual. All are decided
 // before any state is changed. It returns false, and has changed none, if there is another part. All cells must be locked.
 func (s *step) decide() bool {
-	if s.act != takeAll || s.reserve || len(s.held) < len(s.parts) { // of those in one shard, two may be of one key
+	if s.act != takeAll || s.reserve || s.shards < len(s.parts) { // of those in one shard, two may be of one key
 		return false
 	}
 	refused := false
@@ -347,7 +355,9 @@ func (s *step) decide() bool {
 		if p.slot == nil || !p.isPlain(p.n) || !p.settled() {
 			return false
 		}
-		copy(p.next[:], p.slot.State())
+		for i, w := range p.slot.State() { // few words: a call would cost more
+			p.next[i] = w
+		}
 		if p.decideSettled(p.next[:], p.decision, p.n, true); p.decision.Allowed {
 			continue
 		}
@@ -360,10 +370,16 @@ func (s *step) decide() bool {
 		p.full, p.added = false, false
 		switch {
 		case !refused:
-			copy(p.slot.State(), p.next[:])
+			state := p.slot.State()
+			for i := range state {
+				state[i] = p.next[i]
+			}
 			p.shard.Tally[tallied(true)]++
 		case p.decision.Allowed:
 			p.decideSettled(p.slot.State(), p.decision, p.n, false)
+		case s.final:
+			p.shard.Tally[tallied(false)]++
+			p.refused = uint64(p.shard.Tally[tallied(false)])
 		}
 	}
 	return true
@@ -531,20 +547,21 @@ func (s *step) Add(limiter any, key string, n int64, plan any, d *Decision) {
 	s.parts = s.parts[:i+1]
 	// It is of an earlier request: what is not set here is set before it is read.
 	p := &s.parts[i]
-	p.of, p.k, p.terms, p.key, p.n, p.decision = nil, nil, nil, key, n, d
+	p.key, p.n, p.decision, p.terms = key, n, d, nil
 	p.plan, _ = plan.(*keyPlan)
-	switch of := limiter.(type) {
+	var of *keys[string]
+	switch l := limiter.(type) {
 	case nil:
 		if p.plan != nil {
-			p.of = p.plan.of
+			of = p.plan.of
 		}
 	case *Keyed[string]: // quicker than the question below
-		p.of = of.inner()
+		of = l.inner()
 	case chargeable:
-		p.of = of.inner()
+		of = l.inner()
 	}
-	if p.of != nil {
-		p.k = &p.of.keyed
+	if p.of, p.k = of, nil; of != nil {
+		p.k = &of.keyed
 	}
 	switch {
 	case i >= inside.MostCharges:
@@ -640,7 +657,7 @@ func (s *step) charge(own []Lease, reserve, final bool) (binding int) {
 	if len(s.parts) == 0 {
 		return -1
 	}
-	s.act, s.reserve = takeAll, reserve
+	s.act, s.reserve, s.final = takeAll, reserve, final
 	if !s.run() {
 		if own == nil {
 			own = make([]Lease, len(s.parts))
@@ -650,6 +667,9 @@ func (s *step) charge(own []Lease, reserve, final bool) (binding int) {
 	}
 	if binding = s.binding(); !s.parts[binding].decision.Allowed {
 		s.refused(own, final)
+		return binding
+	}
+	if s.plain && own == nil {
 		return binding
 	}
 	for i := range s.parts {
@@ -688,7 +708,11 @@ func (s *step) refused(own []Lease, final bool) {
 		if own != nil {
 			p.lend(&own[i], n)
 		}
-		if n > 0 && final {
+		switch {
+		case n == 0 || !final:
+		case p.refused > 0: // and counted
+			p.of.noteDrawn(p.hash, p.key, p.refused)
+		default:
 			p.k.count(false)
 			p.of.note(p.hash, p.key)
 		}
