@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +24,28 @@ const patience = 10 * time.Second
 // does, a further Read of the path fails at once. The error is a *[fs.PathError]; it matches [ErrTooLong] if the file is longer.
 func Read(path string, maxBytes int64) ([]byte, error) {
 	return files.read(path, patience, func() ([]byte, error) { return read(path, maxBytes) })
+}
+
+// Look returns how files look without being read. It is nil for one that is not there, or whose path is "".
+func Look(paths ...string) []fs.FileInfo {
+	seen := make([]fs.FileInfo, len(paths))
+	for i, path := range paths {
+		if info, err := os.Stat(path); path != "" && err == nil {
+			seen[i] = info
+		}
+	}
+	return seen
+}
+
+// Same reports whether files look as they did. One that is written in place may do so nevertheless, if that is within what the
+// file system takes for one moment.
+func Same(now, before []fs.FileInfo) bool {
+	return slices.EqualFunc(now, before, func(a, b fs.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == nil && b == nil
+		}
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() && a.ModTime().Equal(b.ModTime())
+	})
 }
 
 // opening is what fails where a file cannot be read.

@@ -2,10 +2,10 @@ package front
 
 import (
 	"io/fs"
-	"os"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // Reread is what some files say. They are read again when one of them changes, so that a server need not end for it. All methods
@@ -28,7 +28,7 @@ const lookEvery = time.Second
 // changed, with what they say, or with why that cannot be used: then what was there before stays.
 func NewReread[T any](read func() (T, error), told func(now T, err error), paths ...string) (*Reread[T], error) {
 	f := &Reread[T]{paths: paths, read: read, told: told, looked: time.Now()}
-	f.seen = f.look()
+	f.seen = regularfile.Look(paths...)
 	var err error
 	f.now, err = read()
 	return f, err
@@ -42,8 +42,8 @@ func (f *Reread[T]) Now() T {
 		return f.now
 	}
 	f.looked = time.Now()
-	seen := f.look()
-	if slices.EqualFunc(seen, f.seen, isSame) {
+	seen := regularfile.Look(f.paths...)
+	if regularfile.Same(seen, f.seen) {
 		return f.now
 	}
 	f.seen = seen
@@ -53,22 +53,4 @@ func (f *Reread[T]) Now() T {
 	}
 	f.told(f.now, err)
 	return f.now
-}
-
-// look is how the files look.
-func (f *Reread[T]) look() []fs.FileInfo {
-	seen := make([]fs.FileInfo, len(f.paths))
-	for i, path := range f.paths {
-		if info, err := os.Stat(path); path != "" && err == nil {
-			seen[i] = info
-		}
-	}
-	return seen
-}
-
-func isSame(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

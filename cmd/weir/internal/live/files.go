@@ -85,11 +85,11 @@ func readMore(path string, ignoreDotFiles bool, rest *int64) ([]File, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("weir: configuration: %w", err)
-	case len(found.files) == 0:
+	case len(found) == 0:
 		return nil, fmt.Errorf("weir: configuration: %s has no file", path)
 	}
-	files := make([]File, 0, len(found.files))
-	for _, name := range found.files {
+	files := make([]File, 0, len(found))
+	for _, name := range found {
 		data, err := readFile(name, rest)
 		if err != nil {
 			return nil, err
@@ -99,21 +99,15 @@ func readMore(path string, ignoreDotFiles bool, rest *int64) ([]File, error) {
 	return files, nil
 }
 
-// more is what there is below a directory, in order.
-type more struct {
-	dirs  []string // the directory itself is the first
-	files []string // links to files included
-	links []string // those of them that are links
-}
-
 // mounted is the link by which the mount of a ConfigMap has its files. What lies beside it and begins with two dots is its own:
 // the files that it has are linked.
 const mounted = "..data"
 
 // findMore finds the files of a directory and of those below it, whatever their names, as envoyproxy/ratelimit does. Links to
 // directories are not followed, as it does not follow them either. What cannot be looked at is an error: it could have limits.
-func findMore(path string, ignoreDotFiles bool) (m more, err error) {
+func findMore(path string, ignoreDotFiles bool) (files []string, err error) {
 	root := path + string(filepath.Separator) // which may be a link
+	seen := 0
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		isRoot := name == root
 		switch {
@@ -126,21 +120,19 @@ func findMore(path string, ignoreDotFiles bool) (m more, err error) {
 				return filepath.SkipDir
 			}
 			return nil
-		case len(m.dirs)+len(m.files) == mostFiles:
+		case seen == mostFiles:
 			return fmt.Errorf("%s has more than %d files and directories", path, mostFiles)
-		case d.IsDir():
-			m.dirs = append(m.dirs, filepath.Clean(name))
-			return nil
 		case d.Type()&fs.ModeSymlink != 0:
 			if info, err := os.Stat(name); err == nil && info.IsDir() {
 				return nil
 			}
-			m.links = append(m.links, name)
 		}
-		m.files = append(m.files, name)
+		if seen++; !d.IsDir() {
+			files = append(files, name)
+		}
 		return nil
 	})
-	return m, err
+	return files, err
 }
 
 // ofMount reports whether a file or directory is one that the mount of a ConfigMap keeps for itself.

@@ -66,10 +66,7 @@ func TestDirectoryOfFiles(t *testing.T) {
 		t.Fatalf("%+v", l.Status())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended, err := l.Watch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := l.Watch(ctx)
 	defer func() { cancel(); <-ended }()
 	link("..2", "..data")
 	eventually(t, func() bool { return has("a", "b2") })
@@ -129,10 +126,7 @@ func TestFilesOfSubdirectories(t *testing.T) {
 			t.Errorf("ignoring %v: %v are read, want %v", c.ignore, l.Engine().Set().Policies, c.want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		ended, err := l.Watch(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ended := l.Watch(ctx)
 		write("sub/deep/er/new")
 		eventually(t, func() bool { return has(append(c.want, "new")...) })
 		write("made/later/k")

@@ -6,116 +6,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
 )
-
-// TestDirectories: whatever makes a path mean another file happens in one of the directories.
-func TestDirectories(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	directory := func(dir string) string {
-		t.Helper()
-		dir = filepath.Join(root, dir)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		return dir
-	}
-	link := func(target, name string) {
-		t.Helper()
-		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mount, data := directory("mount"), directory("mount/..1")
-	if err := os.WriteFile(filepath.Join(data, "weir.yaml"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	link("..1", "mount/..data")
-	link("..data/weir.yaml", "mount/weir.yaml")
-	link("mount/", "current")
-	link(root+"/current/weir.yaml", "absolute.yaml")
-	link("loop", "loop")
-	for path, want := range map[string][]string{
-		"mount/..1/weir.yaml":       {data},
-		"mount/weir.yaml":           {mount, data},
-		"mount/../mount/weir.yaml":  {mount, data},
-		"current/weir.yaml":         {root, mount, data},
-		"absolute.yaml":             {root, mount, data},
-		"mount/none.yaml":           {mount},
-		"mount/none/none/weir.yaml": {mount},
-		"loop/weir.yaml":            {root},
-		"mount":                     {root},
-	} {
-		got := directoriesOf(root + "/" + path)
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", path, got, want)
-		}
-	}
-}
-
-// meanwhile is a list of what is watched. Something happens before the first directory is, so that no event comes of it.
-type meanwhile struct {
-	happens func() error
-	dirs    []string
-}
-
-func (m *meanwhile) Add(dir string) error {
-	var err error
-	if m.happens != nil {
-		err = m.happens()
-		m.happens = nil
-	}
-	if _, missing := os.Stat(dir); err != nil || missing != nil {
-		return errors.Join(err, missing)
-	}
-	if !slices.Contains(m.dirs, dir) {
-		m.dirs = append(m.dirs, dir)
-	}
-	return nil
-}
-
-func (m *meanwhile) Remove(dir string) error {
-	m.dirs = slices.DeleteFunc(m.dirs, func(d string) bool { return d == dir })
-	return nil
-}
-
-func (m *meanwhile) WatchList() []string { return slices.Clone(m.dirs) }
-
-// TestDirectoriesChangeMeanwhile: a directory that is made, or removed, when it is known which ones are to be watched and they are
-// not yet, is seen all the same.
-func TestDirectoriesChangeMeanwhile(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, "dir")
-	for _, c := range []struct {
-		happens func() error
-		want    string
-	}{
-		{func() error { return os.Mkdir(dir, 0o700) }, dir},
-		{func() error { return os.Remove(dir) }, root},
-	} {
-		list := &meanwhile{happens: c.happens}
-		d := directories{watched: list, path: filepath.Join(dir, "weir.yaml")}
-		if err := d.follow(); err != nil {
-			t.Error(err)
-		}
-		if got := list.WatchList(); !slices.Equal(got, []string{c.want}) {
-			t.Errorf("%q is watched, want %s", got, c.want)
-		}
-	}
-}
 
 func TestRedactor(t *testing.T) {
 	first := newRedactor(map[string]string{"TOKEN": "hunter2", "LONG": "hunter2hunter2", "ONE": "1", "EMPTY": ""}, nil)

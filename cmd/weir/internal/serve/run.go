@@ -101,9 +101,7 @@ func run(cmd *cobra.Command, o *options) error {
 	}
 	if o.configured() {
 		go s.limits.ReloadOn(ctx, hangups)
-		if _, watchErr := s.limits.Watch(ctx); watchErr != nil {
-			log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", watchErr.Error())
-		}
+		s.limits.Watch(ctx)
 	}
 	if err = s.measure(); err != nil {
 		s.fronts.Close()
