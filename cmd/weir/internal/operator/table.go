@@ -15,9 +15,9 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// WriteTable writes rows, the first of which is the head, to w, with what out can do. The first columns are numbers, and stand at
+// WriteTable writes rows, the first of which are heads, to w, with what out can do. The first columns are numbers, and stand at
 // the right. In a terminal the last column is cut where the line ends. What would move the cursor is replaced.
-func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) {
+func WriteTable(w io.Writer, out terminal.Output, rows [][]string, heads, numbers int) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i := range row {
@@ -30,8 +30,8 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, numbers int) 
 		if out.Interactive {
 			line = runewidth.Truncate(line, out.Width, "…")
 		}
-		if at == 0 {
-			line = out.Bold(line)
+		if at < heads {
+			line = out.Bold(strings.TrimRight(line, " "))
 		}
 		fmt.Fprintln(w, line)
 	}
@@ -74,7 +74,7 @@ func (l *list[T]) write(w io.Writer, out terminal.Output, all *[]T) {
 	for i := range *all {
 		rows = append(rows, l.row(&(*all)[i]))
 	}
-	WriteTable(w, out, rows, l.numbers)
+	WriteTable(w, out, rows, 1, l.numbers)
 }
 
 // ShownKey is a key as it is shown.

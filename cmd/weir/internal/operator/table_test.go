@@ -15,13 +15,13 @@ func TestWriteTable(t *testing.T) {
 		return [][]string{{"n", "name", "what"}, {"1,000", "äö", "x\x1b[2Jy"}, {"2", "日本", strings.Repeat("z", 100)}}
 	}
 	var b strings.Builder
-	operator.WriteTable(&b, terminal.Output{Width: 20}, rows(), 1)
+	operator.WriteTable(&b, terminal.Output{Width: 20}, rows(), 1, 1)
 	want := "    n  name  what\n1,000  äö    x\uFFFD[2Jy\n    2  日本  " + strings.Repeat("z", 100) + "\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 	b.Reset()
-	operator.WriteTable(&b, terminal.Output{Width: 20, Interactive: true, Colour: true}, rows(), 1)
+	operator.WriteTable(&b, terminal.Output{Width: 20, Interactive: true, Colour: true}, rows(), 1, 1)
 	want = "\x1b[1m    n  name  what\x1b[0m\n1,000  äö    x\uFFFD[2Jy\n    2  日本  zzzzzz…\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)

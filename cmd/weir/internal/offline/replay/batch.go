@@ -1,5 +1,7 @@
 package replay
 
+import "sync"
+
 // batch is some requests in the order of their times, on the way through the configurations.
 type batch struct {
 	space   []byte // in which text is made
@@ -48,6 +50,19 @@ func (b *batch) full() bool { return len(b.entries) >= batchSize || len(b.space)
 func (b *batch) reset() {
 	b.space, b.text, b.entries = b.space[:0], "", b.entries[:0]
 	b.outcomes, b.parts, b.keys = b.outcomes[:0], b.parts[:0], b.keys[:0]
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// newBatch returns one that is empty, and has the memory of one that was freed.
+func newBatch() *batch {
+	b, _ := batches.Get().(*batch)
+	return b
+}
+
+func (b *batch) free() {
+	b.reset()
+	batches.Put(b)
 }
 
 // latestTime bounds the virtual time: limiters compute with times within 2^62 nanoseconds.

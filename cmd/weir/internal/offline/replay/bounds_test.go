@@ -54,8 +54,8 @@ func TestKeyTableIsBounded(t *testing.T) {
 		}
 	}
 	r := reportOf[*limitReport](t, c, 3)
-	if len(c.keys.stats) > room {
-		t.Errorf("%d keys of at most %d", len(c.keys.stats), room)
+	if len(c.keys.keys) > room {
+		t.Errorf("%d keys of at most %d", len(c.keys.keys), room)
 	}
 	if r.KeysExact || r.Keys != room || r.Requests != 20*seconds {
 		t.Errorf("%d keys, exact %t, %d requests", r.Keys, r.KeysExact, r.Requests)
@@ -71,16 +71,16 @@ func TestKeyTableIsBounded(t *testing.T) {
 }
 
 func TestDropHalfKeepsTheMostRefused(t *testing.T) {
-	table := newKeyTable(10, weir.PerSecond(1))
+	table := newLimitKeys(10, weir.PerSecond(1))
 	for i := range 10 {
-		table.add(fmt.Sprint(i), true).refused = int64(i % 5)
+		table.of([]byte(fmt.Sprint(i)), true).refused = int64(i % 5)
 	}
-	if table.add("admitted", false) != nil {
+	if table.of([]byte("admitted"), false) != nil {
 		t.Error("a key that is not refused makes room for itself")
 	}
-	table.add("new", true)
+	table.of([]byte("new"), true)
 	for key, kept := range map[string]bool{"4": true, "9": true, "3": true, "8": true, "2": true, "7": false, "0": false, "new": true} {
-		if got := table.stats[key] != nil; got != kept {
+		if got := table.keys[key] != nil; got != kept {
 			t.Errorf("key %s is kept: %t, want %t", key, got, kept)
 		}
 	}

@@ -20,7 +20,6 @@ type comparison struct {
 
 	reading   *batch // what is read, in the order of the log
 	unordered chan *batch
-	unused    chan *batch
 	ordering  sync.WaitGroup
 
 	sequence *sequence
@@ -35,21 +34,22 @@ type comparison struct {
 
 	trials     []*trial
 	difference *difference // nil for one configuration
-	keys       *keyTable   // nil unless it is of one limit
-	free       chan *batch
+	keys       *limitKeys  // nil unless it is of one limit
 	input      chan *batch
 	done       sync.WaitGroup
 }
 
-// inFlight is how many batches are on their way.
+// inFlight is how many batches wait between two steps of their way.
 const inFlight = 8
 
 func newComparison(configurations ...configuration) *comparison {
-	c := &comparison{configurations: configurations, free: make(chan *batch, inFlight)}
+	c := &comparison{
+		configurations: configurations, unordered: make(chan *batch, inFlight), batch: newBatch(), reading: newBatch(),
+	}
 	known := map[string]bool{}
 	for _, one := range configurations {
 		if one.limit != nil {
-			c.keys = newKeyTable(one.limit.MaxKeys, one.limit.EffectiveRate())
+			c.keys = newLimitKeys(one.limit.MaxKeys, one.limit.EffectiveRate())
 		}
 		for i := range one.set.Policies {
 			if name := one.set.Policies[i].Name; !known[name] {
@@ -60,12 +60,6 @@ func newComparison(configurations ...configuration) *comparison {
 	}
 	c.fields = fieldsOf(configurations...)
 	c.sequence = newSequence(c.take)
-	c.unordered, c.unused = make(chan *batch, inFlight), make(chan *batch, inFlight)
-	for range inFlight {
-		c.free <- &batch{}
-		c.unused <- &batch{}
-	}
-	c.batch, c.reading = <-c.free, <-c.unused
 	c.ordering.Go(c.order)
 	return c
 }
@@ -78,8 +72,7 @@ func (c *comparison) order() {
 			c.sequence.add(e.at, b.space[start:e.end])
 			start = e.end
 		}
-		b.reset()
-		c.unused <- b
+		b.free()
 	}
 	c.sequence.drain()
 }
@@ -94,7 +87,7 @@ func (c *comparison) read(rec *accesslog.Record) {
 	c.reading.add(rec.Time, c.encoded)
 	if c.reading.full() {
 		c.unordered <- c.reading
-		c.reading = <-c.unused
+		c.reading = newBatch()
 	}
 }
 
@@ -148,7 +141,7 @@ func (c *comparison) countKey(int, bool, []part, []byte) {
 	}
 }
 
-// stage starts a goroutine that runs the batches of in through t and hands them on to out, or makes them free if that is nil.
+// stage starts a goroutine that runs the batches of in through t and hands them on to out, or frees them if that is nil.
 func (c *comparison) stage(in <-chan *batch, out chan<- *batch, t *trial, f func(*batch) each) {
 	c.done.Go(func() {
 		for b := range in {
@@ -157,8 +150,7 @@ func (c *comparison) stage(in <-chan *batch, out chan<- *batch, t *trial, f func
 				out <- b
 				continue
 			}
-			b.reset()
-			c.free <- b
+			b.free()
 		}
 		if out != nil {
 			close(out)
@@ -174,7 +166,7 @@ func (c *comparison) send() {
 	}
 	c.batch.text = string(c.batch.space)
 	c.input <- c.batch
-	c.batch = <-c.free
+	c.batch = newBatch()
 }
 
 // finish waits until all that was read has been decided. It must be called exactly once.

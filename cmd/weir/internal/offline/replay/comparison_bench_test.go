@@ -136,7 +136,7 @@ func BenchmarkComparison(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				run := newComparison(loadText(b, "live.yaml", c.live), loadText(b, "strict.yaml", c.strict))
-				reader := accesslog.NewReader(newReadAhead(b.Context(), bytes.NewReader(log)))
+				reader := accesslog.NewReader(readAhead(b.Context(), bytes.NewReader(log)))
 				if err := readRecords(b.Context(), reader, run.read, func() {}); err != nil {
 					b.Fatal(err)
 				}

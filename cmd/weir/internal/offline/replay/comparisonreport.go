@@ -79,7 +79,7 @@ func countedKeys(t *tally, n int) []countedKey {
 	top := t.top(n)
 	keys := make([]countedKey, 0, len(top))
 	for _, k := range top {
-		keys = append(keys, countedKey{valid(k.key), k.count})
+		keys = append(keys, countedKey{valid(k.key), k.counts})
 	}
 	return keys
 }

@@ -14,7 +14,7 @@ type policyDifference struct {
 func newDifference(policies int) *difference {
 	d := &difference{policies: make([]policyDifference, policies)}
 	for i := range d.policies {
-		d.policies[i].refusedKeys.room, d.policies[i].admittedKeys.room = keysOf(policies), keysOf(policies)
+		d.policies[i].refusedKeys, d.policies[i].admittedKeys = newTally(policies), newTally(policies)
 	}
 	return d
 }

@@ -60,7 +60,7 @@ func (c *lineCounts) readAll(ctx context.Context, read func(*accesslog.Record), 
 		if err != nil {
 			return err
 		}
-		reader := accesslog.NewReader(newReadAhead(ctx, source))
+		reader := accesslog.NewReader(readAhead(ctx, source))
 		err = readRecords(ctx, reader, read, func() { b.at(source.Offset()) })
 		b.next(source.Offset())
 		c.add(name, reader)

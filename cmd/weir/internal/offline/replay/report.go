@@ -134,8 +134,9 @@ func (c *comparison) report(top int) report { //nolint:ireturn // there are two
 	r.RefusedKeys = refused
 	for _, k := range keys {
 		r.Top = append(r.Top, topKey{
-			Key: valid(k.key), Requests: k.requests, Refused: k.refused, FirstRefused: at(k.firstRefused),
-			LastRefused: at(k.lastRefused), WorstRetryAfter: k.worstWait.Seconds(), Peak: k.peak,
+			Key: valid(k.key), Requests: k.counts.requests, Refused: k.counts.refused,
+			FirstRefused: at(k.counts.firstRefused), LastRefused: at(k.counts.lastRefused),
+			WorstRetryAfter: k.counts.worstWait.Seconds(), Peak: k.counts.peak,
 		})
 	}
 	for _, course := range c.courses(timelineSteps) {

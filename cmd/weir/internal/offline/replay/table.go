@@ -3,16 +3,11 @@ package replay
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
-
-// leastKey is the least room in columns for the key of a row.
-const leastKey = 20
 
 // top writes the table of keys. The key stands last, where it cannot push others out of line; on a terminal it is cut at
 // the edge.
@@ -52,30 +47,7 @@ func (r *limitReport) name(k topKey) string {
 	}
 }
 
-// table writes rows, the first of which are heads. Their columns but the last are plain ASCII, and stand at the right.
+// table writes rows, the first of which are heads. All columns but the last are numbers.
 func (p printer) table(rows [][]string, heads int) {
-	last := len(rows[0]) - 1
-	widths := make([]int, last)
-	room := p.out.Width
-	for column := range last {
-		for _, row := range rows {
-			widths[column] = max(widths[column], len(row[column]))
-		}
-		room -= widths[column] + len("  ")
-	}
-	for i, row := range rows {
-		var b strings.Builder
-		for column, width := range widths {
-			fmt.Fprintf(&b, "%*s  ", width, row[column])
-		}
-		key := row[last]
-		if p.out.Interactive {
-			key = runewidth.Truncate(key, max(leastKey, room), "…")
-		}
-		line := b.String() + key
-		if i < heads {
-			line = p.out.Bold(strings.TrimRight(line, " "))
-		}
-		fmt.Fprintln(p.w, line)
-	}
+	operator.WriteTable(p.w, p.out, rows, heads, len(rows[0])-1)
 }

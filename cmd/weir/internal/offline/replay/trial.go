@@ -37,7 +37,7 @@ func newTrial(c configuration, f fields, names map[string]int, first int64) (*tr
 		counts: make([]counts, len(names)), refused: make([]tally, len(names)), now: first,
 	}
 	for i := range t.refused {
-		t.refused[i].room = keysOf(len(names))
+		t.refused[i] = newTally(len(names))
 	}
 	t.clock.Set(clockTime(first))
 	t.request.Protocol = "http"
