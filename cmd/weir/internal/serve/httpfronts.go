@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -148,12 +149,12 @@ func (s *serving) pages() (err error) {
 	if s.guard, err = adminguard.New(guarding); err != nil {
 		return err
 	}
-	handling := checkapi.Options{Limits: s.limits, Holds: s.held, Admin: s.guard, Audit: s.audit, Extra: s.status}
+	handling := checkapi.Options{
+		Limits: s.limits, Holds: s.held, Admin: s.guard, Audit: s.audit, Extra: s.status,
+		Document: sync.OnceValues(func() ([]byte, error) { return adminapi.OpenAPI(checkapi.OpenAPI()) }),
+	}
 	if s.outside.cluster != nil {
 		handling.Quotas, handling.Ready = s.outside.cluster, s.outside.cluster.Ready
-	}
-	if handling.Document, err = adminapi.OpenAPI(checkapi.OpenAPI()); err != nil {
-		return err
 	}
 	if apart {
 		handling.AdminAt = "--admin " + at.Addr().String()

@@ -54,8 +54,9 @@ type Options struct {
 	Audit *adminguard.AuditLog
 	// Extra returns what the status has besides. Default: nil, nothing.
 	Extra func() map[string]any
-	// Document is what /openapi.json answers: that of [OpenAPI] with the pages of others. Default: nil, that of OpenAPI.
-	Document []byte
+	// Document returns what /openapi.json answers: that of [OpenAPI] with the pages of others. It is called for each request, also
+	// by several goroutines at once. Default: nil, that of OpenAPI.
+	Document func() ([]byte, error)
 	// Ready returns why the server cannot decide on all limits now, or nil. Default: nil, it always can.
 	Ready func() error
 	// Quotas keep the limits of durability cluster. Default: nil, there are none.
@@ -75,7 +76,7 @@ type Handler struct {
 	isReady func() error
 	fields  answer.Fields
 	// document describes all of it.
-	document []byte
+	document func() ([]byte, error)
 
 	draining atomic.Bool
 	rejected atomic.Int64
@@ -91,7 +92,7 @@ func NewHandler(o Options) *Handler {
 		bodies: room.Room{Max: batchRoom},
 	}
 	if h.document == nil {
-		h.document = openAPI
+		h.document = func() ([]byte, error) { return openAPI, nil }
 	}
 	if h.holds == nil {
 		h.holds = holds.New(holds.Options{})

@@ -107,9 +107,13 @@ func OpenAPI() []byte { return openAPI }
 
 // openAPI serves GET /openapi.json.
 func (h *Handler) openAPI(w http.ResponseWriter, _ *http.Request) *answer.Problem {
+	text, err := h.document()
+	if err != nil {
+		return &answer.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+	}
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(h.document))}
-	_, _ = w.Write(h.document) // a client that has gone is not told
+	header["Content-Length"] = []string{strconv.Itoa(len(text))}
+	_, _ = w.Write(text) // a client that has gone is not told
 	return nil
 }

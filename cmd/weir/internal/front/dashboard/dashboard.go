@@ -12,6 +12,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
@@ -32,8 +33,9 @@ type file struct {
 	packedLength      string
 }
 
-// handler serves the files, by their paths below [operator.UIPath]. It is not changed once it is made.
-type handler map[string]*file
+// handler serves the files, by their paths below [operator.UIPath]. It is not changed once it is made. A file is packed when it is
+// first asked for: most servers are never asked for any.
+type handler map[string]func() *file
 
 // Handler returns the files of the dashboard under [operator.UIPath], to every client: they have no data. Browsers keep them,
 // and ask each time whether they have changed. Everything else is 404 or 405.
@@ -44,11 +46,8 @@ func Handler() http.Handler {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := static.ReadFile(name)
-		if err == nil {
-			h[strings.TrimPrefix(name, "static/")] = newFile(name, text)
-		}
-		return err
+		h[strings.TrimPrefix(name, "static/")] = sync.OnceValue(func() *file { return newFile(name) })
+		return nil
 	})
 	if err != nil {
 		panic(err)
@@ -57,7 +56,11 @@ func Handler() http.Handler {
 	return h
 }
 
-func newFile(name string, text []byte) *file {
+func newFile(name string) *file {
+	text, err := static.ReadFile(name)
+	if err != nil {
+		panic(err) // it is part of the program
+	}
 	f := &file{text: text, kind: kind(name), length: strconv.Itoa(len(text))}
 	sum := sha256.Sum256(text)
 	f.tag = `"` + hex.EncodeToString(sum[:12]) + `"`
@@ -103,11 +106,12 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, below := strings.CutPrefix(r.URL.Path, operator.UIPath)
-	f := h[name]
-	if !below || f == nil {
+	page := h[name]
+	if !below || page == nil {
 		http.Error(w, "weir: the dashboard has no such file: it begins at "+operator.UIPath, http.StatusNotFound)
 		return
 	}
+	f := page()
 	text, tag, length := f.text, f.tag, f.length
 	header.Set("Vary", "Accept-Encoding")
 	if f.packed != nil && takesGzip(r.Header.Values("Accept-Encoding")) {

@@ -22,7 +22,7 @@ type answer struct {
 	body       string
 }
 
-// handler is made once: it packs every file.
+// handler is made once: it packs each file once.
 var handler = sync.OnceValue(dashboard.Handler)
 
 // get asks for a file, with header fields by name.
