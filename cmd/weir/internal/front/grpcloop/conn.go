@@ -54,6 +54,7 @@ type conn struct {
 	unread      int   // bytes of DATA that the client has not been told of
 	window      int64 // how much the client takes
 	firstWindow int64 // of a new stream
+	shrunk      bool  // the client has a smaller table of HPACK, which the next header block has to say that it keeps to
 	blocked     int   // streams that have something to send
 	greedy      bool  // and that is too much
 	hurried     bool  // there may be streams that must not wait for long

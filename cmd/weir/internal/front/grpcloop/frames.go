@@ -158,8 +158,11 @@ func (c *conn) settings(f frame, b []byte) *failure {
 		if failed := check(id, v); failed != nil {
 			return failed
 		}
-		if id == http2.SettingInitialWindowSize {
+		switch {
+		case id == http2.SettingInitialWindowSize:
 			window = int64(v)
+		case id == http2.SettingHeaderTableSize && v < usualTable:
+			c.shrunk = true
 		}
 	}
 	if failed := c.openStreams(window); failed != nil {
@@ -174,8 +177,8 @@ func (c *conn) settings(f frame, b []byte) *failure {
 	return c.mayFlood()
 }
 
-// check finds settings that cannot be. Blocks of the loop use no table, and a server does not open streams, so that of the others
-// only the window means something.
+// check finds settings that cannot be. A server does not open streams, and the loop sends no long frames, so that of the others only
+// the window and the size of the table mean something.
 func check(id http2.SettingID, v uint32) *failure {
 	switch {
 	case id == http2.SettingEnablePush && v > 1:

@@ -235,7 +235,12 @@ func TestStreamErrors(t *testing.T) {
 			p.headers(1, p.head(echoMethod), false).raw(http2.FrameWindowUpdate, 0, 1, "\x7f\xff\xff\xff")
 		}},
 		"8.1 trailers without END_STREAM": {reset(protocol), func(p *peer) { p.headers(1, p.head(echoMethod), false).headers(1, p.headOf("a", "b"), false) }},
-		"5.1.2 more than MAX_CONCURRENT":  {outcome{0, "200", "0"}, func(p *peer) { p.refusedThird(refused) }},
+		"8.1 a pseudo-header in trailers": {reset(protocol), func(p *peer) { p.headers(1, p.head(echoMethod), false).headers(1, p.headOf(path, "/"), true) }},
+		"8.1 a header for trailers": {reset(protocol), func(p *peer) {
+			p.headers(1, p.head(echoMethod), false).call(3, "a").call(5, "a").headers(1, p.head(echoMethod), true)
+		}},
+		"8.2.1 a capital in trailers":    {reset(protocol), func(p *peer) { p.headers(1, p.head(echoMethod), false).headers(1, p.headOf("Big", "x"), true) }},
+		"5.1.2 more than MAX_CONCURRENT": {outcome{0, "200", "0"}, func(p *peer) { p.refusedThird(refused) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, l.Addr().String()).greet()
@@ -277,6 +282,42 @@ func TestFramesAfterTheEnd(t *testing.T) {
 			}
 			p.call(3, "afterwards").send().result(3).want(t, "afterwards")
 		})
+	}
+}
+
+// TestSmallerTables: a client that has a smaller table of HPACK, as with "hpack_table_size: 0" of Envoy, takes no header block until
+// one has said that the server keeps to it (RFC 7541, 4.2): each call would fail, and Envoy let its request pass.
+func TestSmallerTables(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		l := listen(t)
+		serve(t, optionsOf(t, newEchoes(waits)), l)
+		for name, send := range map[string]func(p *peer){
+			"a call":         func(p *peer) { p.call(1, "a") },
+			"one that fails": func(p *peer) { p.call(1, "fail") },
+			"one in two frames": func(p *peer) {
+				p.headers(1, p.head(echoMethod), false)
+				p.must(p.w.WriteData(1, false, message("a")))
+				p.must(p.w.WriteData(1, true, nil))
+			},
+			"one of grpc-go": func(p *peer) {
+				p.headers(1, p.head("/grpc.health.v1.Health/Check"), false)
+				p.must(p.w.WriteData(1, true, message("")))
+			},
+			"one that is refused": func(p *peer) {
+				p.headers(1, p.headOf(":method", "GET", ":scheme", "http", ":path", echoMethod, ":authority", "x",
+					"content-type", "application/grpc"), true)
+			},
+		} {
+			for size, want := range map[uint32]bool{0: true, 4095: true, 4096: false} {
+				p := connect(t, l.Addr().String()).greet(http2.Setting{ID: http2.SettingHeaderTableSize, Val: size},
+					http2.Setting{ID: http2.SettingHeaderTableSize, Val: 4096})
+				send(p)
+				if p.send().result(1); p.shrunk != want {
+					t.Errorf("%s, a table of %d bytes: the first block says %v, want %v", name, size, p.shrunk, want)
+				}
+				p.call(3, "afterwards").send().result(3).want(t, "afterwards")
+			}
+		}
 	}
 }
 

@@ -125,6 +125,8 @@ type peer struct {
 	block  bytes.Buffer
 	fields *hpack.Encoder
 	decode *hpack.Decoder
+	heard  bool // a header block has come
+	shrunk bool // the first one has begun with a smaller table
 }
 
 func connect(t testing.TB, address string) *peer {
@@ -261,6 +263,9 @@ func (p *peer) read(done func(*seen) bool) *seen {
 
 func (p *peer) fieldsOf(r *result, f *http2.HeadersFrame) {
 	p.t.Helper()
+	if b := f.HeaderBlockFragment(); !p.heard {
+		p.heard, p.shrunk = true, b[0]&0xe0 == 0x20
+	}
 	fields, err := p.decode.DecodeFull(f.HeaderBlockFragment())
 	p.must(err)
 	for _, field := range fields {

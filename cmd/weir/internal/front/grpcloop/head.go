@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,8 +54,11 @@ type blocks struct {
 	tableSize uint64 // what the client said last
 }
 
-// maxTable is how long the table of a decoder may be: as long as by default.
-const maxTable = 4096
+// usualTable is how long a table of HPACK is by default, and maxTable how long that of a decoder may be.
+const (
+	usualTable = 4096
+	maxTable   = usualTable
+)
 
 // maxKnown is how long a block may be that is kept.
 const maxKnown = 1 << 10
@@ -306,6 +310,13 @@ func (p *headParts) field(f *hpack.HeaderField, h *head) bool {
 		}
 	}
 	return true
+}
+
+// areTrailers reports whether the fields of a block that was decoded can be trailers, which have no pseudo-header fields.
+func (d *blocks) areTrailers() bool {
+	return d.size <= maxHeader && !slices.ContainsFunc(d.fields, func(f hpack.HeaderField) bool {
+		return !isFieldName(f.Name) || !httpguts.ValidHeaderFieldValue(f.Value)
+	})
 }
 
 // isFieldName reports whether a name can be one of a field of HTTP/2, which has no capitals.

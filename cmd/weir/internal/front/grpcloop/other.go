@@ -252,7 +252,7 @@ func (o *other) start(code int) {
 	b := appendFields(appendStatusCode(nil, code), o.header, func(name string) (string, bool) {
 		return name, !isTrailer(name) && name != "Trailer"
 	})
-	o.c.out = appendBlock(o.c.out, o.s.id, 0, b)
+	o.c.appendBlock(o.s.id, 0, b)
 	o.c.replied = true
 }
 

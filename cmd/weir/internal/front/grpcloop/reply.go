@@ -26,6 +26,7 @@ func incomplete(arrived int) error {
 
 // Blocks are literals that are not indexed, as a table that both sides keep would save less than it costs.
 const (
+	noTable     = 0x20 // the table has no bytes from here on
 	okStatus    = 0x88 // the field of the static table ":status: 200"
 	nameStatus  = 8    // its places of names
 	nameType    = 31
@@ -111,32 +112,34 @@ func encodeMessage(m string) string {
 }
 
 // appendBlock appends a block as HEADERS, and CONTINUATION if it is long.
-func appendBlock(b []byte, id uint32, flags http2.Flags, block []byte) []byte {
+func (c *conn) appendBlock(id uint32, flags http2.Flags, block []byte) {
 	kind := http2.FrameHeaders
+	if c.shrunk {
+		c.shrunk, block = false, append([]byte{noTable}, block...)
+	}
 	for len(block) > maxFrame {
-		b = append(appendFrame(b, maxFrame, kind, flags, id), block[:maxFrame]...)
+		c.out = append(appendFrame(c.out, maxFrame, kind, flags, id), block[:maxFrame]...)
 		block, kind, flags = block[maxFrame:], http2.FrameContinuation, 0
 	}
-	return append(appendFrame(b, len(block), kind, flags|http2.FlagHeadersEndHeaders, id), block...)
+	c.out = append(appendFrame(c.out, len(block), kind, flags|http2.FlagHeadersEndHeaders, id), block...)
 }
 
 // appendError appends the whole reply to a call that has failed.
-func appendError(b []byte, id uint32, code int, subtype string, err error) []byte {
-	return appendBlock(b, id, http2.FlagHeadersEndStream, appendStatus(appendHead(nil, code, subtype), err))
-}
-
-func appendRefusal(b []byte, id uint32, h *head) []byte {
-	return appendError(b, id, h.refused.http, h.subtype, h.refused.err)
+func (c *conn) appendError(id uint32, code int, subtype string, err error) {
+	c.appendBlock(id, http2.FlagHeadersEndStream, appendStatus(appendHead(nil, code, subtype), err))
 }
 
 // answerNow decides a call that never was a stream. Its reply is made where it is written.
 func (c *conn) answerNow(h *head, id uint32, message []byte) {
 	if !c.use() {
-		c.out = appendError(c.out, id, http.StatusOK, h.subtype, errRoom)
+		c.appendError(id, http.StatusOK, h.subtype, errRoom)
 		return
 	}
 	at := len(c.out)
 	b := appendFrame(c.out, 0, http2.FrameHeaders, http2.FlagHeadersEndHeaders, id)
+	if c.shrunk {
+		b = append(b, noTable)
+	}
 	b = appendHead(b, http.StatusOK, h.subtype)
 	putLength(b[at:], len(b)-at-frameHeader)
 	data := len(b)
@@ -144,9 +147,11 @@ func (c *conn) answerNow(h *head, id uint32, message []byte) {
 	from := len(b)
 	b, err := c.s.o.Calls.Answer(c.ctx, h.method, message, nil, b)
 	if err != nil {
-		c.out = appendError(c.out[:at], id, http.StatusOK, h.subtype, err)
+		c.out = c.out[:at]
+		c.appendError(id, http.StatusOK, h.subtype, err)
 		return
 	}
+	c.shrunk = false
 	length := len(b) - from
 	n := length + messagePrefix
 	binary.BigEndian.PutUint32(b[from-4:], uint32(length))
@@ -177,7 +182,7 @@ func (c *conn) reply(s *stream, message []byte, err error) {
 		return
 	}
 	c.forget(s)
-	c.out = appendBlock(c.out, s.id, 0, appendHead(nil, http.StatusOK, s.head.subtype))
+	c.appendBlock(s.id, 0, appendHead(nil, http.StatusOK, s.head.subtype))
 	c.replied = true
 	prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
 	s.trailer = []byte(trailerOK)
@@ -189,7 +194,7 @@ func (c *conn) finishWith(s *stream, err error) {
 	if s.gone {
 		return
 	}
-	c.out = appendError(c.out, s.id, http.StatusOK, s.head.subtype, err)
+	c.appendError(s.id, http.StatusOK, s.head.subtype, err)
 	c.finish(s)
 }
 
@@ -234,7 +239,7 @@ func (c *conn) pump(s *stream) {
 	}
 	c.owe(s)
 	if s.trailer != nil {
-		c.out = appendBlock(c.out, s.id, http2.FlagHeadersEndStream, s.trailer)
+		c.appendBlock(s.id, http2.FlagHeadersEndStream, s.trailer)
 		c.finish(s)
 	}
 }

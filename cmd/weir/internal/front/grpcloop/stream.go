@@ -116,7 +116,7 @@ func (c *conn) header(id uint32, block []byte) *failure {
 // begin processes a header that was read.
 func (c *conn) begin(id uint32, h head) *failure {
 	if s := c.streams[id]; s != nil {
-		return c.trailers(s)
+		return c.trailers(s, &h)
 	}
 	if id <= c.last {
 		return protocol("HEADERS of a stream that has ended")
@@ -133,7 +133,7 @@ func (c *conn) begin(id uint32, h head) *failure {
 	case len(c.streams) >= c.s.o.MaxStreams:
 		return c.fault(id, http2.ErrCodeRefusedStream)
 	case h.refused != nil:
-		c.out = appendRefusal(c.out, id, &h)
+		c.appendError(id, h.refused.http, h.subtype, h.refused.err)
 		if !c.ends {
 			c.reset(id, http2.ErrCodeNo)
 		}
@@ -151,11 +151,11 @@ func (c *conn) begin(id uint32, h head) *failure {
 }
 
 // trailers processes a second header of a stream, which ends it.
-func (c *conn) trailers(s *stream) *failure {
+func (c *conn) trailers(s *stream, h *head) *failure {
 	if s.ended {
 		return c.fault(s.id, http2.ErrCodeStreamClosed)
 	}
-	if !c.ends || c.blocks.size > maxHeader {
+	if !c.ends || h.method != none || !c.blocks.areTrailers() {
 		return c.fault(s.id, http2.ErrCodeProtocol)
 	}
 	return c.end(s)
