@@ -142,12 +142,23 @@ func (l *AuditLog) Begin(e operator.AuditEntry) error {
 	return l.append(&e)
 }
 
-// append writes an entry to the file. After one that could not be written it is first said there that entries are missing.
+// append writes an entry to the file. If entries before it are not there, as they could not be written or the file was taken away,
+// it is first said there why.
 func (l *AuditLog) append(e *operator.AuditEntry) error {
-	before := l.broken
+	if l.file == nil {
+		return nil
+	}
+	before, gap := l.broken, ""
 	if before != nil {
+		gap = "entries are missing"
+	}
+	if l.file.taken() {
+		gap = "the file was removed, renamed or shortened"
+		l.log.Warn("the audit log was removed, renamed or shortened: it goes on in a new file", "path", l.path)
+	}
+	if l.broken = nil; gap != "" {
 		l.broken = l.write(&operator.AuditEntry{
-			Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK, Detail: "entries are missing",
+			Time: time.Now().UTC(), Who: "server", Action: AuditStart, Result: AuditOK, Detail: gap,
 		})
 	}
 	if l.broken == nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -308,6 +309,45 @@ func TestLogIsWrittenAgain(t *testing.T) {
 	l.Add(operator.AuditEntry{Action: adminguard.AuditLoginFailed})
 	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || l.Failing() {
 		t.Errorf("%.300v", got)
+	}
+}
+
+// TestLogThatWasTakenAwayIsBegunAgain: the entries after that are in a file at the path, which says that there were others before.
+func TestLogThatWasTakenAwayIsBegunAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		take func(path string) error
+		left []string // details
+	}{
+		"removed": {os.Remove, nil},
+		"renamed": {func(path string) error { return os.Rename(path, path+".1") }, nil},
+		"replaced": {func(path string) error {
+			return errors.Join(os.Rename(path, path+".1"), os.WriteFile(path, []byte(`{"detail":"other"}`+"\n"), 0o600))
+		}, []string{"other"}},
+		"shortened": {func(path string) error { return os.Truncate(path, 0) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, said := filepath.Join(t.TempDir(), "audit.log"), new(bytes.Buffer)
+			l := open(t, adminguard.AuditOptions{Path: path, Megabytes: 1, Logger: slog.New(slog.NewTextHandler(said, nil))})
+			l.Add(operator.AuditEntry{Detail: "first"})
+			if err := c.take(path); err != nil {
+				if runtime.GOOS == "windows" {
+					t.Skip(err) // a file that is open cannot be taken away
+				}
+				t.Fatal(err)
+			}
+			if err := l.Begin(operator.AuditEntry{Detail: "second"}); err != nil {
+				t.Fatal(err)
+			}
+			l.Add(operator.AuditEntry{Detail: "second"})
+			var got []string
+			for _, e := range lines(t, path) {
+				got = append(got, e.Detail)
+			}
+			want := append(c.left, "the file was removed, renamed or shortened", "second", "second")
+			if !slices.Equal(got, want) || strings.Count(said.String(), "level=WARN") != 1 || l.Failing() {
+				t.Errorf("%q, want %q; the log of the server: %s", got, want, said)
+			}
+		})
 	}
 }
 

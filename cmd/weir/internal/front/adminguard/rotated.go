@@ -19,9 +19,10 @@ const (
 // rotated is a file that is put aside when it is large. It is not safe for concurrent use.
 type rotated struct {
 	path string
-	max  int64    // bytes
-	kept int      // how many of those put aside, 0 for all
-	file *os.File // nil if it is not open
+	max  int64       // bytes
+	kept int         // how many of those put aside, 0 for all
+	file *os.File    // nil if it is not open
+	is   fs.FileInfo // of file
 	size int64
 	torn bool // it ends with a part of a line
 }
@@ -70,9 +71,21 @@ func (r *rotated) open() error {
 	if info, err = f.Stat(); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	r.file, r.size = f, info.Size()
+	r.file, r.is, r.size = f, info, info.Size()
 	r.torn = r.endsInPart()
 	return nil
+}
+
+// taken closes the file if it is not at its path any more, or not all of it, and reports whether that is so.
+func (r *rotated) taken() bool {
+	if r.file == nil {
+		return false
+	}
+	if info, err := os.Stat(r.path); err == nil && os.SameFile(info, r.is) && info.Size() >= r.size {
+		return false
+	}
+	_ = r.Close() // each line was synced
+	return true
 }
 
 // endsInPart reports whether the last line of the file is not whole, as when a process was killed on a disk that was full. What
