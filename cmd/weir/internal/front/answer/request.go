@@ -164,7 +164,39 @@ func Body(r *http.Request, v any) ([]byte, *Problem) {
 	if err != nil {
 		return nil, notAccepted(err, v)
 	}
+	decoder = json.NewDecoder(bytes.NewReader(text))
+	if p := once(decoder, members(v, true)); p != nil {
+		return nil, p
+	}
 	return text, nil
+}
+
+// once finds a name in the objects of a text that stands in its object twice, or that is not one of known in the outermost one. The
+// text can be read from an object: of such names encoding/json takes the last, and it does not mind their case.
+func once(decoder *json.Decoder, known []string) *Problem {
+	open, _ := decoder.Token()
+	if _, ok := open.(json.Delim); !ok {
+		return nil
+	}
+	var names []string
+	for decoder.More() {
+		if open == json.Delim('{') {
+			token, _ := decoder.Token()
+			name, _ := token.(string)
+			switch {
+			case slices.Contains(names, name):
+				return BadField(http.StatusBadRequest, "member", Excerpt(name), "must be there once")
+			case known != nil && !slices.Contains(known, name):
+				return BadField(http.StatusBadRequest, "member", Excerpt(name), "must be one of "+strings.Join(known, ", "))
+			}
+			names = append(names, name)
+		}
+		if p := once(decoder, nil); p != nil {
+			return p
+		}
+	}
+	_, _ = decoder.Token() // the end of it
+	return nil
 }
 
 // halves reports whether a text of JSON has an escape for half a character, which would be read as another character.
@@ -211,7 +243,7 @@ func notAccepted(err error, v any) *Problem {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
-		known := members(v)
+		known := members(v, false)
 		accepted := "is not known: there are " + strings.Join(known, ", ")
 		if nearest, ok := flags.Nearest(strings.Trim(name, `"`), known); ok {
 			accepted += fmt.Sprintf("; did you mean %q?", nearest)
@@ -258,12 +290,12 @@ func kindInJSON(t reflect.Type) string {
 	}
 }
 
-// members are the names of what v can be read from, but for those that the server sets.
-func members(v any) []string {
+// members are the names of what v can be read from, with those that the server sets or without.
+func members(v any, all bool) []string {
 	var names []string
 	for field := range reflect.TypeOf(v).Elem().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Tag.Get("set") == "" {
+		if all || field.Tag.Get("set") == "" {
 			names = append(names, name)
 		}
 	}

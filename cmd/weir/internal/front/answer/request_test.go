@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/room"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // TestReadBodyIsBounded: a body of as many bytes as there may be is read, and none with one more, whether its length is told, and
@@ -31,6 +32,32 @@ func TestReadBodyIsBounded(t *testing.T) {
 					t.Errorf("%d bytes, %s, length told %v: %d bytes, %+v", n, name, told, len(body), p)
 				}
 			}
+		}
+	}
+}
+
+// TestNamesOfABody: two parsers could read different values from an object with a name that stands there twice, or in another case.
+func TestNamesOfABody(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"policy":"p","key":"a","limits":{"x":"1/s","y":"2/s"},"for":60}`: "",
+		`{"policy":"p","key":"a","by":"alice","for":60}`:                   "",
+		`{"limits":null}`:                  "",
+		`null`:                             "",
+		`{"key":"a","key":"b"}`:            `member "key": must be there once`,
+		`{"key":"a","\u006bey":"b"}`:       `member "key": must be there once`,
+		`{"limits":{"x":"1/s","x":"2/s"}}`: `member "x": must be there once`,
+		`{"key":"a","KEY":"b"}`:            `member "KEY": must be one of policy, key, `,
+		`{"Key":"a"}`:                      `member "Key": must be one of policy, key, `,
+		"{\"\u212aey\":\"b\"}":             "member \"\u212aey\": must be one of policy, key, ",
+		`{"key":"a","for":60,"unlimited":true,"for":90}`: `member "for": must be there once`,
+	} {
+		var o operator.Override
+		_, p := answer.Body(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)), &o)
+		switch {
+		case want == "" && p != nil:
+			t.Errorf("%s: %s", body, p.Detail)
+		case want != "" && (p == nil || p.Status != http.StatusBadRequest || !strings.HasPrefix(p.Detail, want)):
+			t.Errorf("%s: %+v, want %s", body, p, want)
 		}
 	}
 }
