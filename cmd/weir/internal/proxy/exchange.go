@@ -64,6 +64,10 @@ func (x *exchange) serve() {
 	if x.whole || r.URL.Path == "" && r.URL.Opaque == "" && r.Method != http.MethodConnect {
 		r.URL.Path = "/"
 	}
+	// Without an address, as of a connection that is not one of IP, it is the zero Addr.
+	x.peer, _ = clientip.Parse(r.RemoteAddr)
+	x.trusted = x.proxy.clients.Trusts(x.peer)
+	drop(r.Header, x.trusted)
 	x.proxy.limited.ServeHTTP(&x.out, r)
 	if x.outcome != refused {
 		return
@@ -87,9 +91,6 @@ func (x *exchange) pass(r *http.Request) {
 	if !x.enter() {
 		return
 	}
-	// Without an address, as of a connection that is not one of IP, it is the zero Addr.
-	x.peer, _ = clientip.Parse(r.RemoteAddr)
-	x.trusted = p.clients.Trusts(x.peer)
 	x.outcome = forwarded
 	p.totals.admitted.Add(1)
 	p.reverse.ServeHTTP(&x.out, x.passed())

@@ -12,15 +12,30 @@ const (
 	forwardedProto = "X-Forwarded-Proto"
 )
 
-// forward sets the X-Forwarded headers of out, the request to the upstream, from those of in. What a peer says that is not
-// trusted is dropped: all fields by which proxies say where a request comes from and what it was before they changed it, and all
-// that an upstream behind CGI cannot tell from these. The header Forwarded is always dropped, as the chain in it would end here.
-func forward(out, in *http.Request, peer netip.Addr, trusted bool) {
-	for name := range out.Header {
-		if isForwarding(name, trusted) {
-			delete(out.Header, name)
+// drop drops the fields of a request that the upstream does not get, so that no limit goes by one of them. These are the fields
+// that Connection names, as they are for this connection alone, but for those that the proxy reads itself; and what a peer says that
+// is not trusted: all fields by which proxies say where a request comes from and what it was before they changed it, and all that
+// an upstream behind CGI cannot tell from these. Of a proxy that is trusted they stay also if Connection names them: it may have
+// handed that on from its client.
+func drop(h http.Header, trusted bool) {
+	for _, listed := range h["Connection"] {
+		for name := range strings.SplitSeq(listed, ",") {
+			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
+			if name != "Connection" && name != "Upgrade" && name != "Te" && !isForwarding(name, false) {
+				delete(h, name)
+			}
 		}
 	}
+	for name := range h {
+		if isForwarding(name, trusted) {
+			delete(h, name)
+		}
+	}
+}
+
+// forward sets the X-Forwarded headers of out, the request to the upstream, from those of in. The header Forwarded was dropped, as
+// the chain in it would end here.
+func forward(out, in *http.Request, peer netip.Addr, trusted bool) {
 	proto := schemeHTTP
 	if in.TLS != nil {
 		proto = schemeHTTPS

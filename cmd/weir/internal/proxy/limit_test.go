@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -170,6 +171,48 @@ func TestKeys(t *testing.T) {
 		req.Header.Set("X-Api-Key", c.key)
 		if res := p.do(t, req); res.StatusCode != c.status {
 			t.Errorf("%s %s: %s, want %d", c.key, c.path, res.Status, c.status)
+		}
+	}
+}
+
+// TestFieldsThatEndHereHaveNoLimits: a field that the upstream does not get, as the client lists it in Connection or as no client may
+// say such a thing, makes its requests none of another key.
+func TestFieldsThatEndHereHaveNoLimits(t *testing.T) {
+	for _, c := range []struct{ field, connection string }{
+		{"X-Api-Key", "X-Api-Key"},
+		{"X-Api-Key", "close, x-api-key"},
+		{"X-Api-Key", "keep-alive\r\nConnection: \tX-API-KEY\t,"},
+		{"X-Real-Ip", "close"},
+		{"X-Forwarded-User", "close"},
+	} {
+		by, err := flags.ParseKey("header:" + c.field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan http.Header, 2)
+		p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+			got <- r.Header
+			ok(w, r)
+		}), func(o *proxy.Options) { o.Engine = limitBy(t, by, 1) })
+		for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusTooManyRequests} {
+			_, from := p.raw(t, fmt.Sprintf("GET / HTTP/1.1\r\nHost: a\r\n%s: %d\r\nConnection: %s\r\n\r\n", c.field, i, c.connection))
+			if res := read(t, from); res.StatusCode != want {
+				t.Errorf("%+v, request %d: %d, want %d", c, i, res.StatusCode, want)
+			}
+		}
+		if h := receive(t, got, "the request"); len(h[c.field]) > 0 {
+			t.Errorf("%+v: the upstream got %v", c, h)
+		}
+	}
+	// What a proxy in front says of the client stays.
+	p := start(t, upstream(t, ok), func(o *proxy.Options) {
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+		o.Engine = limit(t, 1)
+	})
+	for _, client := range []string{"192.0.2.1", "192.0.2.2"} {
+		_, from := p.raw(t, "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: "+client+"\r\nConnection: X-Forwarded-For, close\r\n\r\n")
+		if res := read(t, from); res.StatusCode != http.StatusOK {
+			t.Errorf("client %s: %d", client, res.StatusCode)
 		}
 	}
 }
