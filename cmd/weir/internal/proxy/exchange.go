@@ -68,6 +68,16 @@ func (x *exchange) serve() {
 	x.peer, _ = clientip.Parse(r.RemoteAddr)
 	x.trusted = x.proxy.clients.Trusts(x.peer)
 	drop(r.Header, x.trusted)
+	x.upgrade = upgradeOf(r.Header)
+	if isHTTP(x.upgrade) || len(r.TransferEncoding) > 0 {
+		// All that comes through a connection of HTTP would get past the limit, and one whose request came in chunks ends with
+		// the answer. An upgrade may be ignored.
+		x.upgrade = ""
+	}
+	if x.upgrade == "" {
+		delete(r.Header, "Upgrade")
+		delete(r.Header, "Http2-Settings")
+	}
 	x.proxy.limited.ServeHTTP(&x.out, r)
 	if x.outcome != refused {
 		return
@@ -164,17 +174,6 @@ func (x *exchange) passed() *http.Request {
 	r := x.in.WithContext(ctx)
 	if streamed {
 		r.Body = x.body
-	}
-	switch protocol := upgradeOf(r.Header); {
-	case protocol == "":
-	case isHTTP(protocol), len(r.TransferEncoding) > 0:
-		// All that comes through a connection of HTTP would get past the limit, and one whose request came in chunks ends with
-		// the answer. An upgrade may be ignored.
-		r.Header = r.Header.Clone()
-		r.Header.Del("Upgrade")
-		r.Header.Del("HTTP2-Settings")
-	default:
-		x.upgrade = protocol
 	}
 	return r
 }

@@ -13,8 +13,8 @@ const (
 )
 
 // drop drops the fields of a request that the upstream does not get, so that no limit goes by one of them. These are the fields
-// that Connection names, as they are for this connection alone, but for those that the proxy reads itself; and what a peer says that
-// is not trusted: all fields by which proxies say where a request comes from and what it was before they changed it, and all that
+// for this connection alone, as Connection names them or as they always are, but for those that the proxy reads itself; and what a
+// peer says that is not trusted: all fields by which proxies say where a request comes from and what it was before they changed it, and all that
 // an upstream behind CGI cannot tell from these. Of a proxy that is trusted they stay also if Connection names them: it may have
 // handed that on from its client.
 func drop(h http.Header, trusted bool) {
@@ -30,6 +30,9 @@ func drop(h http.Header, trusted bool) {
 		if isForwarding(name, trusted) {
 			delete(h, name)
 		}
+	}
+	for _, name := range [...]string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection"} {
+		delete(h, name)
 	}
 }
 

@@ -184,6 +184,9 @@ func TestFieldsThatEndHereHaveNoLimits(t *testing.T) {
 		{"X-Api-Key", "keep-alive\r\nConnection: \tX-API-KEY\t,"},
 		{"X-Real-Ip", "close"},
 		{"X-Forwarded-User", "close"},
+		{"Proxy-Authorization", "close"},
+		{"Upgrade", "close"},
+		{"Upgrade", "upgrade\r\nTransfer-Encoding: chunked\r\n\r\n0"},
 	} {
 		by, err := flags.ParseKey("header:" + c.field)
 		if err != nil {
