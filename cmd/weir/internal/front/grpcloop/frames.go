@@ -220,8 +220,12 @@ func (c *conn) windowUpdate(f frame, b []byte) *failure {
 		case c.window+n > maxWindow:
 			return &failure{code: http2.ErrCodeFlowControl, text: "WINDOW_UPDATE makes the window too large"}
 		}
-		if c.window += n; c.window <= n { // it was used up
-			c.pumpAll()
+		if c.window += n; c.window > n || c.blocked == 0 {
+			return nil
+		}
+		c.pumpAll()       // it was used up
+		if n < maxFrame { // to look at all calls for so little costs more than it brings
+			return c.mayFlood()
 		}
 		return nil
 	}

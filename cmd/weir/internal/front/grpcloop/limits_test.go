@@ -234,7 +234,16 @@ func TestFloods(t *testing.T) {
 			p.headers(2*n+3, p.head(echoMethod), false)
 			p.must(p.w.WriteRSTStream(2*n+3, 8))
 		},
-		"no DATA":   func(p *peer, _ uint32) { p.must(p.w.WriteData(1, false, nil)) },
+		"no DATA": func(p *peer, _ uint32) { p.must(p.w.WriteData(1, false, nil)) },
+		"padding": func(p *peer, _ uint32) { p.must(p.w.WriteDataPadded(1, false, nil, make([]byte, 10))) },
+		"a window of the connection that opens by a byte": func(p *peer, n uint32) {
+			if n == 0 { // the first reply uses up all windows
+				p.call(3, "size:65530").call(5, "size:60000")
+				p.must(p.w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+			}
+			p.must(p.w.WriteWindowUpdate(0, 1))
+			p.must(p.w.WriteWindowUpdate(5, 1))
+		},
 		"malformed": func(p *peer, n uint32) { p.headers(2*n+3, p.headOf(":method", "POST"), true) },
 		"streams whose window is opened by 0": func(p *peer, n uint32) {
 			p.headers(2*n+3, p.head(echoMethod), false).raw(http2.FrameWindowUpdate, 0, 2*n+3, "\x00\x00\x00\x00")

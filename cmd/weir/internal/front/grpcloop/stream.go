@@ -261,7 +261,7 @@ func (c *conn) take(s *stream, b []byte, length int, ends bool) *failure {
 	if s.taken += len(b); s.head.length != none && s.taken > s.head.length {
 		return c.fault(s.id, http2.ErrCodeProtocol)
 	}
-	if length == 0 && !ends {
+	if len(b) == 0 && !ends {
 		if failed := c.mayFlood(); failed != nil {
 			return failed
 		}
