@@ -207,6 +207,19 @@ func TestFieldsThatEndHereHaveNoLimits(t *testing.T) {
 			t.Errorf("%+v: the upstream got %v", c, h)
 		}
 	}
+	// How long a body is the upstream is told in any case.
+	by, err := flags.ParseKey("header:Content-Length")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := start(t, upstream(t, ok), func(o *proxy.Options) { o.Engine = limitBy(t, by, 1) })
+	for _, body := range []string{"a", "ab"} {
+		_, from := long.raw(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\nConnection: Content-Length, close\r\n\r\n%s",
+			len(body), body))
+		if res := read(t, from); res.StatusCode != http.StatusOK {
+			t.Errorf("a body of %d bytes: %d", len(body), res.StatusCode)
+		}
+	}
 	// What a proxy in front says of the client stays.
 	p := start(t, upstream(t, ok), func(o *proxy.Options) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
