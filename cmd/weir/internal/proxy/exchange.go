@@ -112,8 +112,8 @@ func (x *exchange) wrong() (status int, why string) {
 	switch {
 	case r.Method == http.MethodConnect:
 		return http.StatusNotImplemented, "This server is not a forward proxy."
-	case r.Method == http.MethodTrace, r.Method == "TRACK":
-		// The upstream would send back all fields of the request, those that proxies have added included.
+	case strings.EqualFold(r.Method, http.MethodTrace), strings.EqualFold(r.Method, "TRACK"):
+		// The upstream would send back all fields of the request, those that proxies have added included. Some take trace for it.
 		x.out.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		return http.StatusMethodNotAllowed, "This server does not pass " + r.Method + " on."
 	case r.Method == "PRI":

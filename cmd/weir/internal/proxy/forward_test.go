@@ -115,13 +115,13 @@ func TestOptionsOfTheServerAndConnect(t *testing.T) {
 func TestTraceIsNotPassedOn(t *testing.T) {
 	url, requests := recorder(t)
 	p := start(t, url, nil)
-	for _, method := range []string{http.MethodTrace, "TRACK"} {
+	for _, method := range []string{http.MethodTrace, "TRACK", "trace", "tRACK"} {
 		res := p.do(t, request(t, method, p.url, nil))
 		if res.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(res.Header.Get("Allow"), "GET") {
 			t.Errorf("%s: %s, Allow %q", method, res.Status, res.Header.Get("Allow"))
 		}
 	}
-	p.expectTotals(t, proxy.Totals{Rejected: 2})
+	p.expectTotals(t, proxy.Totals{Rejected: 4})
 	if len(requests) > 0 {
 		t.Errorf("the upstream got %+v", <-requests)
 	}
