@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -182,6 +183,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 // serve serves the connection until it ends.
 func (c *conn) serve() (again bool) {
 	defer c.abort()
+	defer c.recovered()
 	if err := c.nc.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return false
 	}
@@ -200,6 +202,14 @@ func (c *conn) serve() (again bool) {
 	c.greet()
 	c.read()
 	return false
+}
+
+// recovered is to be deferred. It ends the connection if a call has panicked; the others go on.
+func (c *conn) recovered() {
+	if p := recover(); p != nil {
+		c.s.o.Log.Error("a gRPC call has panicked", "client", c.nc.RemoteAddr().String(), "panic", p, "stack", string(debug.Stack()))
+		c.abort()
+	}
 }
 
 // greet sends the first SETTINGS.

@@ -25,7 +25,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/grpcloop"
 )
 
-// echoes are calls that say what the request says: "size:n" has n bytes, "fail" fails, "wait" waits until it is told, or canceled.
+// echoes are calls that say what the request says: "size:n" has n bytes, "fail" fails, "panic" panics, "wait" waits until it is told,
+// or canceled.
 type echoes struct {
 	waits  bool
 	asked  chan struct{}
@@ -50,6 +51,8 @@ func (e *echoes) Answer(
 	text := string(request)
 	size, sized := strings.CutPrefix(text, "size:")
 	switch {
+	case text == "panic":
+		panic("as it was asked for")
 	case text == "fail":
 		return append(reply, "this is dropped"...), status.Error(codes.FailedPrecondition, "100 % ünfit\n")
 	case sized:

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -288,6 +289,30 @@ func TestFloods(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPanics: a call that panics ends its connection alone, and the log says where it was.
+func TestPanics(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		l, said := listen(t), new(bytes.Buffer)
+		o := optionsOf(t, newEchoes(waits))
+		o.Log = slog.New(slog.NewTextHandler(said, nil))
+		server := serve(t, o, l)
+		other := connect(t, l.Addr().String()).greet()
+		other.call(1, "a").send().result(1).want(t, "a")
+		p := connect(t, l.Addr().String()).greet()
+		if s := p.call(1, "panic").send().read(func(*seen) bool { return false }); !s.closed || len(s.calls) > 0 {
+			t.Errorf("waits %v: %+v", waits, s)
+		}
+		other.call(3, "afterwards").send().result(3).want(t, "afterwards")
+		_ = other.nc.Close()
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if log := said.String(); strings.Count(log, "has panicked") != 1 || !strings.Contains(log, "echoes).Answer") {
+			t.Errorf("waits %v: %s", waits, log)
+		}
 	}
 }
 

@@ -371,6 +371,7 @@ func (c *conn) answer(s *stream, message []byte, fault *FaultError) {
 	}
 	s.cancel = cancel
 	c.s.conns.Running.Go(func() {
+		defer c.recovered()
 		defer cancel()
 		var (
 			reply []byte

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -41,6 +42,37 @@ func TestOptions(t *testing.T) {
 		if _, err := rlsapi.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// panics is a service of quotas that has a mistake.
+type panics struct {
+	ratelimitquotav3.UnimplementedRateLimitQuotaServiceServer
+}
+
+// StreamRateLimitQuotas implements [ratelimitquotav3.RateLimitQuotaServiceServer].
+func (panics) StreamRateLimitQuotas(ratelimitquotav3.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
+	panic("as it was asked for")
+}
+
+// TestStreamThatPanics: it ends alone.
+func TestStreamThatPanics(t *testing.T) {
+	var said lockedLines
+	_, conn := serve(t, rlsapi.Options{
+		Limits: limitsOf(t, usersAndTenants()), Quotas: panics{}, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+	})
+	stream, err := ratelimitquotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Internal {
+		t.Errorf("%v, want Internal", err)
+	}
+	if n := strings.Count(said.String(), "has panicked"); n != 1 {
+		t.Errorf("%d lines of it: %s", n, said.String())
+	}
+	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
+		t.Errorf("afterwards: %v", got)
 	}
 }
 

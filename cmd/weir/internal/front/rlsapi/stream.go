@@ -1,6 +1,8 @@
 package rlsapi
 
 import (
+	"runtime/debug"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -9,10 +11,18 @@ import (
 )
 
 // stream ends streams when the server shuts down, as their clients would never do. What still serves one then finds its
-// context canceled.
-func (s *Server) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// context canceled. One that panics ends alone.
+func (s *Server) stream(srv any, ss grpc.ServerStream, of *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	served := make(chan error, 1)
-	go func() { served <- handler(srv, asking{ss}) }()
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				s.service.o.Logger.Error("a gRPC stream has panicked", "method", of.FullMethod, "panic", p, "stack", string(debug.Stack()))
+				served <- status.Error(codes.Internal, "weir: the stream has panicked")
+			}
+		}()
+		served <- handler(srv, asking{ss})
+	}()
 	select {
 	case err := <-served:
 		return err
