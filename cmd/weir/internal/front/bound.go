@@ -93,7 +93,7 @@ func (b *Bounded) Tell(status map[string]any) {
 // room for it is closed.
 func (b *Bounded) Add(c net.Conn) *Seat {
 	s := &Seat{conn: c, b: b, place: [2]int{-1, -1}}
-	network := networkOf(c.RemoteAddr())
+	network := NetworkOf(c.RemoteAddr())
 	b.mu.Lock()
 	if b.ended {
 		b.mu.Unlock()
@@ -145,8 +145,8 @@ func (b *Bounded) seat(s *Seat, network netip.Prefix, now int64) {
 	}
 }
 
-// networkOf is what an address counts as, the zero prefix if it is not known.
-func networkOf(a net.Addr) netip.Prefix {
+// NetworkOf is what an address counts as: itself, or a /64 of IPv6; the zero prefix if it is not known.
+func NetworkOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}

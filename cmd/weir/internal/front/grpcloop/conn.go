@@ -24,6 +24,7 @@ type conn struct {
 	s      *Server
 	nc     net.Conn
 	seat   *front.Seat
+	owner  *owner
 	tls    *tls.ConnectionState
 	ctx    context.Context // of all calls, ends with the connection
 	cancel context.CancelFunc
@@ -168,7 +169,7 @@ func giveBack(b *buffer) {
 func newConn(s *Server, nc net.Conn) *conn {
 	now := time.Now()
 	c := &conn{
-		s: s, nc: nc, seat: front.SeatOf(nc), streams: make(map[uint32]*stream), blocks: newBlocks(s.o.Calls),
+		s: s, nc: nc, seat: front.SeatOf(nc), owner: s.own(front.NetworkOf(nc.RemoteAddr())), streams: make(map[uint32]*stream), blocks: newBlocks(s.o.Calls),
 		window: usualWindow, firstWindow: usualWindow,
 		clock: clocks{read: now, busy: now, writingSince: now, blockedSince: now, halfSince: now},
 	}
@@ -458,6 +459,7 @@ func (c *conn) close() {
 	c.block, c.out, c.outLent = nil, nil, nil
 	c.room.Broadcast()
 	_ = c.nc.Close() // the client has gone, or has to
+	c.s.disown(c.owner)
 }
 
 // abort closes the connection.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
@@ -497,6 +498,91 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Fatalf("call %d: %+v", id, r)
 		}
 	}
+}
+
+// addressed is a listener whose clients have the addresses that are sent to it.
+type addressed struct {
+	net.Listener
+
+	addresses chan string
+}
+
+// Accept implements [net.Listener].
+func (l addressed) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return from{nc, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(<-l.addresses), 4711))}, nil
+}
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+
+	remote net.Addr
+}
+
+// RemoteAddr implements [net.Conn].
+func (f from) RemoteAddr() net.Addr { return f.remote }
+
+// TestOneAddressLeavesSome: of streams, and of calls that wait for their requests, one address has nine in ten of all.
+func TestOneAddressLeavesSome(t *testing.T) {
+	l := addressed{listen(t), make(chan string, 1)}
+	s := serve(t, optionsOf(t, newEchoes(false)), l)
+	s.Streams.Max, s.Waiting.Max = 10, 10
+	connectFrom := func(address string) *peer {
+		l.addresses <- address
+		return connect(t, l.Addr().String()).greet()
+	}
+	refused := func(p *peer, id uint32) bool {
+		p.headers(id, p.head("/grpc.health.v1.Health/Watch"), false)
+		p.must(p.w.WriteData(id, true, message("")))
+		r := p.send().read(func(s *seen) bool { return s.call(id).http != "" || s.call(id).wasReset }).call(id)
+		return r.wasReset && r.reset == http2.ErrCodeRefusedStream
+	}
+	one, same, other := connectFrom("2001:db8::1"), connectFrom("2001:db8::2"), connectFrom("2001:db8:0:1::1")
+	for i := range uint32(6) {
+		if refused(one, 2*i+1) {
+			t.Errorf("stream %d is refused", i)
+		}
+	}
+	for i := range uint32(4) {
+		if got, want := refused(same, 2*i+1), i == 3; got != want {
+			t.Errorf("stream %d of the /64: refused %v", 6+i, got)
+		}
+	}
+	for i := range uint32(2) {
+		if got, want := refused(other, 2*i+1), i == 1; got != want {
+			t.Errorf("stream %d of another: refused %v", i, got)
+		}
+	}
+
+	wait := func(p *peer, first, n uint32) {
+		for i := range n {
+			p.headers(first+2*i, p.head(echoMethod), false)
+		}
+		p.must(p.w.WritePing(false, lastPing))
+		s := p.send().read(func(s *seen) bool { return s.pings > 0 })
+		for i := range n {
+			if r := s.calls[first+2*i]; r != nil {
+				t.Errorf("a call that waits is answered: %q", r.message)
+			}
+		}
+	}
+	wait(one, 101, 9)
+	if r := same.headers(101, same.head(echoMethod), false).send().result(101); !strings.Contains(string(r.message), "9 calls of one address") {
+		t.Errorf("one call more of the /64: %q", r.message)
+	}
+	wait(other, 101, 1)
+	if r := other.headers(103, other.head(echoMethod), false).send().result(103); !strings.Contains(string(r.message), "10 calls wait") {
+		t.Errorf("one call more of another: %q", r.message)
+	}
+	_ = one.nc.Close()
+	for refused(same, 201) { // until it is noted
+		same = connectFrom("2001:db8::3")
+	}
+	wait(same, 301, 9)
 }
 
 // TestUntakenRepliesAreBounded: what is kept of replies that clients do not take is bounded as what is kept of messages.

@@ -62,9 +62,14 @@ func Wants(ctx context.Context) {
 
 // serveOther has the handler serve a call. c.mu is held.
 func (c *conn) serveOther(id uint32, h head) *failure {
-	streams := &c.s.Streams
-	if streams.n.Add(1) > streams.Max {
+	streams, owner := &c.s.Streams, c.s.own(c.owner.network)
+	ended := func() {
 		streams.n.Add(-1)
+		owner.streams.Add(-1)
+		c.s.disown(owner)
+	}
+	if n, own := streams.n.Add(1), owner.streams.Add(1); n > streams.Max || own > share(streams.Max) {
+		ended()
 		return c.fault(id, http2.ErrCodeRefusedStream)
 	}
 	s := c.open(id, h)
@@ -79,7 +84,7 @@ func (c *conn) serveOther(id uint32, h head) *failure {
 	asRequest(r, c.blocks.fields)
 	c.s.conns.Running.Go(func() {
 		c.s.o.Others.ServeHTTP(response{o}, r)
-		streams.n.Add(-1)
+		ended()
 		o.finish()
 		cancel()
 	})

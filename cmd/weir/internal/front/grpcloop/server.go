@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,11 +67,46 @@ type Server struct {
 	config  *tls.Config
 	conns   *front.Conns[*conn]
 	looked  sync.Once // the first listener is served
+
+	mu     sync.Mutex
+	owners map[netip.Prefix]*owner
 }
+
+// owner is an address that has connections. As of these, nine in ten of what all have are for one of them.
+type owner struct {
+	network          netip.Prefix
+	of               int // connections and streams, for which it is kept. s.mu guards it
+	waiting, streams atomic.Int64
+}
+
+// own is the owner of one thing more.
+func (s *Server) own(network netip.Prefix) *owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.owners[network]
+	if o == nil {
+		o = &owner{network: network}
+		s.owners[network] = o
+	}
+	o.of++
+	return o
+}
+
+// disown is called when one of the things of an owner has ended.
+func (s *Server) disown(o *owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.of--; o.of == 0 {
+		delete(s.owners, o.network)
+	}
+}
+
+// share is how many of max one owner may have.
+func share(max int64) int64 { return int64(front.OfOne(int(max), 0)) }
 
 // New makes a server.
 func New(o Options) *Server {
-	s := &Server{o: o, conns: front.NewConns[*conn](o.Log), Waiting: Waiting{
+	s := &Server{o: o, owners: make(map[netip.Prefix]*owner), conns: front.NewConns[*conn](o.Log), Waiting: Waiting{
 		Few: 64, Max: 10_000, Patience: 10 * time.Second,
 	}, Unread: Unread{Room: room.Room{Max: 64 << 20}, Own: 16 << 10, Patience: 30 * time.Second}, Streams: Streams{Max: 10_000}}
 	if o.TLS != nil {
@@ -135,7 +171,7 @@ func (s *Server) ageOf() time.Duration {
 // calls and never say what it wants.
 type Waiting struct {
 	Few      int64 // calls that may wait as long as they like
-	Max      int64 // beyond that they are refused
+	Max      int64 // beyond that they are refused, and beyond nine in ten of it those of one address
 	Patience time.Duration
 
 	n atomic.Int64
@@ -146,7 +182,7 @@ func (w *Waiting) Calls() int64 { return w.n.Load() }
 
 // Streams bounds the calls that [Options.Others] serves. Each costs a few goroutines for as long as its client likes.
 type Streams struct {
-	Max int64 // more are refused
+	Max int64 // more are refused, and more than nine in ten of it of one address
 
 	n atomic.Int64
 }

@@ -179,12 +179,15 @@ func (c *conn) park() *stream {
 	c.fresh = fresh{}
 	s.waits, s.since = true, time.Now()
 	w := &c.s.Waiting
-	n := w.n.Add(1)
+	n, own := w.n.Add(1), c.owner.waiting.Add(1)
 	if s.hurried = n > w.Few; s.hurried {
 		c.hurried = true
 	}
-	if n > w.Max {
+	switch {
+	case n > w.Max:
 		c.refuse(s, &FaultError{strconv.FormatInt(n-1, 10) + " calls wait for their requests"})
+	case own > share(w.Max):
+		c.refuse(s, &FaultError{strconv.FormatInt(own-1, 10) + " calls of one address wait for their requests"})
 	}
 	return s
 }
@@ -349,6 +352,7 @@ func (c *conn) arrived(s *stream) {
 	if s.waits {
 		s.waits = false
 		c.s.Waiting.n.Add(-1)
+		c.owner.waiting.Add(-1)
 	}
 }
 
