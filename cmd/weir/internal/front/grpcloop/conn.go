@@ -169,7 +169,8 @@ func giveBack(b *buffer) {
 func newConn(s *Server, nc net.Conn) *conn {
 	now := time.Now()
 	c := &conn{
-		s: s, nc: nc, seat: front.SeatOf(nc), owner: s.own(front.NetworkOf(nc.RemoteAddr())), streams: make(map[uint32]*stream), blocks: newBlocks(s.o.Calls),
+		s: s, nc: nc, seat: front.SeatOf(nc), owner: s.own(front.NetworkOf(nc.RemoteAddr())),
+		streams: make(map[uint32]*stream), blocks: newBlocks(s.o.Calls),
 		window: usualWindow, firstWindow: usualWindow,
 		clock: clocks{read: now, busy: now, writingSince: now, blockedSince: now, halfSince: now},
 	}
