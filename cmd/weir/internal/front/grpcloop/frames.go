@@ -17,6 +17,8 @@ const (
 	connWindow   = 16 * streamWindow
 	usualWindow  = 1<<16 - 1
 	maxWindow    = math.MaxInt32
+	// smallWindow is less than clients open the window of a connection by: most wait until a quarter of it is used.
+	smallWindow = 1 << 10
 	// maxHeader is how long the fields of a header may be: more than a proxy forwards.
 	maxHeader = 64 << 10
 	// maxContinuations is how many frames may continue a header, which has so many bytes at most as it was sent.
@@ -223,8 +225,8 @@ func (c *conn) windowUpdate(f frame, b []byte) *failure {
 		if c.window += n; c.window > n || c.blocked == 0 {
 			return nil
 		}
-		c.pumpAll()       // it was used up
-		if n < maxFrame { // to look at all calls for so little costs more than it brings
+		c.pumpAll()          // it was used up
+		if n < smallWindow { // to look at all calls for so little costs more than it brings
 			return c.mayFlood()
 		}
 		return nil
