@@ -167,8 +167,8 @@ func TestRunTestsGoesOnInTheNextModule(t *testing.T) {
 	}
 }
 
-// TestLargestFirst: a module counts without those below it, and one that is not there comes last.
-func TestLargestFirst(t *testing.T) {
+// TestLongestFirst: a module counts without those below it, one whose time is known comes first, and one that is not there last.
+func TestLongestFirst(t *testing.T) {
 	small := module(t, map[string]string{"a_test.go": "package a\n", "a.go": "package a\n" + strings.Repeat("\n", 1000)})
 	large := module(t, map[string]string{"b/a_test.go": "package b\n\n// It is longer.\n"})
 
@@ -178,9 +178,9 @@ func TestLargestFirst(t *testing.T) {
 	}
 
 	missing := filepath.Join(small, "missing")
-	want := []string{below, large, small, missing}
+	want := []string{"cmd/weir", "durable/etcd", below, large, small, missing}
 
-	if got := largestFirst([]string{missing, small, large, below}); !slices.Equal(got, want) {
+	if got := longestFirst([]string{missing, small, "durable/etcd", large, below, "cmd/weir"}); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
