@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
@@ -20,10 +21,7 @@ const (
 	inKey    = "key"
 )
 
-const (
-	acceptedKey    = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
-	acceptedReason = "must be at most 1024 bytes of printable text in UTF-8"
-)
+const acceptedReason = "must be at most 1024 bytes of printable text in UTF-8"
 
 // keyIn makes the parameter key, if there is one, the key that is spelled so.
 func keyIn(values url.Values) *answer.Problem {
@@ -31,11 +29,8 @@ func keyIn(values url.Values) *answer.Problem {
 		return nil
 	}
 	key := operator.KeyOf(values.Get(inKey))
-	if len(key) > operator.MostKey {
-		return answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
-	}
 	values.Set(inKey, key)
-	return nil
+	return adminguard.WrongKey(key)
 }
 
 // policyNamed is the problem with the name of a policy, nil if there is one with it.
@@ -56,8 +51,11 @@ func (h *Handler) policyNamed(name string) *answer.Problem {
 	return p
 }
 
-// failed is the problem with what the engine was asked.
+// failed is the problem with what the engine was asked, nil if there is none.
 func (h *Handler) failed(err error) *answer.Problem {
+	if err == nil {
+		return nil
+	}
 	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
 		return &answer.Problem{

@@ -33,8 +33,8 @@ func (h *Handler) change(r *http.Request) (c operator.Change, p *answer.Problem)
 }
 
 func (h *Handler) checkChange(name, key, reason string) *answer.Problem {
-	if len(key) > operator.MostKey {
-		return answer.BadField(http.StatusBadRequest, inKey, answer.Excerpt(key), acceptedKey)
+	if p := adminguard.WrongKey(key); p != nil {
+		return p
 	}
 	if p := checkReason(reason); p != nil {
 		return p
@@ -48,22 +48,6 @@ func checkReason(reason string) *answer.Problem {
 		return answer.BadField(http.StatusBadRequest, "reason", answer.Excerpt(reason), acceptedReason)
 	}
 	return nil
-}
-
-// begin notes what is about to be changed. If it cannot, it returns the problem, and the change must not be made.
-func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (operator.AuditEntry, *answer.Problem) {
-	by := adminguard.CallerOf(r)
-	e := operator.AuditEntry{
-		Who: by.Who, From: by.From, Action: action, Policy: name, Key: operator.SpellKey(key), Detail: detail, Reason: reason,
-	}
-	p := checkapi.Begin(h.o.Audit, &e)
-	return e, p
-}
-
-// note notes what became of it.
-func (h *Handler) note(e *operator.AuditEntry, result string) {
-	e.Result = result
-	h.o.Audit.Add(*e)
 }
 
 // Results of what had nothing to change.
@@ -90,17 +74,19 @@ func (h *Handler) end(
 	if p != nil {
 		return nil, p
 	}
-	entry, p := h.begin(q.r, action, c.Policy, c.Key, "", c.Reason)
-	if p != nil {
-		return nil, p
-	}
-	changed := ended(h.o.Limits.Engine(), c.Policy, c.Key)
-	result := adminguard.AuditOK
-	if !changed {
-		result = nothing
-	}
-	h.note(&entry, result)
-	return operator.Changed{Changed: changed, Replicas: operator.ThisReplica}, nil
+	changed := false
+	p = h.o.Audit.Change(adminguard.CallerOf(q.r), entryOf(action, &c), func(e *operator.AuditEntry) *answer.Problem {
+		if changed = ended(h.o.Limits.Engine(), c.Policy, c.Key); !changed {
+			e.Result = nothing
+		}
+		return nil
+	})
+	return operator.Changed{Changed: changed, Replicas: operator.ThisReplica}, p
+}
+
+// entryOf is a change as the audit log has it.
+func entryOf(action string, c *operator.Change) operator.AuditEntry {
+	return operator.AuditEntry{Action: action, Policy: c.Policy, Key: c.Key, Reason: c.Reason}
 }
 
 // reset serves POST admin.ResetPath.
@@ -109,27 +95,14 @@ func (h *Handler) reset(q *call) (any, *answer.Problem) {
 	if p != nil {
 		return nil, p
 	}
-	entry, p := h.begin(q.r, "reset", c.Policy, c.Key, "", c.Reason)
-	if p != nil {
-		return nil, p
-	}
-	err := h.o.Limits.Engine().Reset(q.r.Context(), c.Policy, c.Key)
-	h.note(&entry, h.result(err))
-	if err != nil {
-		return nil, h.failed(err)
-	}
+	p = h.o.Audit.Change(adminguard.CallerOf(q.r), entryOf("reset", &c), func(*operator.AuditEntry) *answer.Problem {
+		return h.failed(h.o.Limits.Engine().Reset(q.r.Context(), c.Policy, c.Key))
+	})
 	replicas := operator.ThisReplica
 	if _, kept := h.o.Limits.Engine().StoredCharges(c.Policy, c.Key); kept {
 		replicas = operator.AllReplicas
 	}
-	return operator.Changed{Changed: true, Replicas: replicas}, nil
-}
-
-func (h *Handler) result(err error) string {
-	if err == nil {
-		return adminguard.AuditOK
-	}
-	return strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
+	return operator.Changed{Changed: true, Replicas: replicas}, p
 }
 
 // reload serves POST admin.ReloadPath.
@@ -145,11 +118,7 @@ func (h *Handler) reload(q *call) (any, *answer.Problem) {
 	if p := checkReason(c.Reason); p != nil {
 		return nil, p
 	}
-	changed, p := checkapi.Reload(h.o.Limits, h.o.Audit, adminguard.CallerOf(q.r), c.Reason)
-	if p != nil {
-		return nil, p
-	}
-	return changed, nil
+	return checkapi.Reload(h.o.Limits, h.o.Audit, adminguard.CallerOf(q.r), c.Reason)
 }
 
 // override serves POST admin.OverridePath.
@@ -184,16 +153,10 @@ func (h *Handler) override(q *call) (any, *answer.Problem) {
 			return nil, p
 		}
 	}
-	entry, p := h.begin(q.r, "override", asked.Policy, asked.Key, h.o.Limits.Clean(detailOf(o)), asked.Reason)
-	if p != nil {
-		return nil, p
-	}
-	err := h.o.Limits.Engine().Override(o)
-	h.note(&entry, h.result(err))
-	if err != nil {
-		return nil, h.failed(err)
-	}
-	return operator.Changed{Changed: true, Replicas: operator.ThisReplica}, nil
+	p = h.o.Audit.Change(adminguard.CallerOf(q.r), operator.AuditEntry{
+		Action: "override", Policy: asked.Policy, Key: asked.Key, Detail: h.o.Limits.Clean(detailOf(o)), Reason: asked.Reason,
+	}, func(*operator.AuditEntry) *answer.Problem { return h.failed(h.o.Limits.Engine().Override(o)) })
+	return operator.Changed{Changed: true, Replicas: operator.ThisReplica}, p
 }
 
 // detailOf is an override in words.

@@ -72,12 +72,12 @@ func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
 
 // page is what is served at a path. It returns what is written as JSON, or nil if it has written a response itself.
 type page struct {
-	path   string
-	post   bool
-	answer func(*Handler, *call) (any, *answer.Problem)
-	query  []string // the names of parameters
-	usual  int      // the parameter n, if it has one: where it is not given
-	most   int
+	answer.Page
+
+	serve func(*Handler, *call) (any, *answer.Problem)
+	query []string // the names of parameters
+	usual int      // the parameter n, if it has one: where it is not given
+	most  int
 }
 
 // call is a request for a page.
@@ -90,39 +90,33 @@ type call struct {
 
 // pages are all of them.
 var pages = []page{
-	{operator.OverviewPath, false, (*Handler).overview, nil, 0, 0},
-	{operator.EventsPath, false, (*Handler).events, nil, 0, 0},
-	{operator.PoliciesPath, false, (*Handler).policies, nil, 0, 0},
-	{operator.RulesPath, false, (*Handler).rules, nil, 0, 0},
-	{operator.KeysPath, false, (*Handler).keys, []string{inPolicy, "n"}, usualKeys, mostKeys},
-	{operator.KeyPath, false, (*Handler).key, []string{inPolicy, inKey}, 0, 0},
-	{operator.SearchPath, false, (*Handler).search, []string{inWord, "n"}, usualMentions, MostRefusals},
-	{operator.LockoutsPath, false, (*Handler).lockouts, []string{inPolicy, "n"}, usualLockouts, mostLockouts},
-	{operator.OverridesPath, false, (*Handler).overrides, nil, 0, 0},
-	{operator.RefusalsPath, false, (*Handler).refusals, []string{inPolicy, inKey, "n"}, usualRefusals, MostRefusals},
-	{operator.RefusalPath, false, (*Handler).refusal, []string{"id"}, 0, 0},
-	{operator.ReportPath, false, (*Handler).report, []string{inPolicy}, 0, 0},
-	{operator.ConfigurationPath, false, (*Handler).configuration, nil, 0, 0},
-	{operator.ReplicasPath, false, (*Handler).replicas, nil, 0, 0},
-	{operator.MembersPath, false, (*Handler).members, nil, 0, 0},
-	{operator.AuditPath, false, (*Handler).audit, []string{"n"}, 100, adminguard.MostAudited},
-	{operator.ExplainPath, true, (*Handler).explain, nil, 0, 0},
-	{operator.UnlockPath, true, (*Handler).unlock, nil, 0, 0},
-	{operator.OverridePath, true, (*Handler).override, nil, 0, 0},
-	{operator.RestorePath, true, (*Handler).restore, nil, 0, 0},
-	{operator.ResetPath, true, (*Handler).reset, nil, 0, 0},
-	{operator.MemberRemovePath, true, (*Handler).memberRemove, nil, 0, 0},
-	{operator.MemberAddPath, true, (*Handler).memberAdd, nil, 0, 0},
-	{operator.ReloadPath, true, (*Handler).reload, nil, 0, 0},
+	{answer.Get(operator.OverviewPath), (*Handler).overview, nil, 0, 0},
+	{answer.Get(operator.EventsPath), (*Handler).events, nil, 0, 0},
+	{answer.Get(operator.PoliciesPath), (*Handler).policies, nil, 0, 0},
+	{answer.Get(operator.RulesPath), (*Handler).rules, nil, 0, 0},
+	{answer.Get(operator.KeysPath), (*Handler).keys, []string{inPolicy, "n"}, usualKeys, mostKeys},
+	{answer.Get(operator.KeyPath), (*Handler).key, []string{inPolicy, inKey}, 0, 0},
+	{answer.Get(operator.SearchPath), (*Handler).search, []string{inWord, "n"}, usualMentions, MostRefusals},
+	{answer.Get(operator.LockoutsPath), (*Handler).lockouts, []string{inPolicy, "n"}, usualLockouts, mostLockouts},
+	{answer.Get(operator.OverridesPath), (*Handler).overrides, nil, 0, 0},
+	{answer.Get(operator.RefusalsPath), (*Handler).refusals, []string{inPolicy, inKey, "n"}, usualRefusals, MostRefusals},
+	{answer.Get(operator.RefusalPath), (*Handler).refusal, []string{"id"}, 0, 0},
+	{answer.Get(operator.ReportPath), (*Handler).report, []string{inPolicy}, 0, 0},
+	{answer.Get(operator.ConfigurationPath), (*Handler).configuration, nil, 0, 0},
+	{answer.Get(operator.ReplicasPath), (*Handler).replicas, nil, 0, 0},
+	{answer.Get(operator.MembersPath), (*Handler).members, nil, 0, 0},
+	{answer.Get(operator.AuditPath), (*Handler).audit, []string{"n"}, 100, adminguard.MostAudited},
+	{answer.Post(operator.ExplainPath), (*Handler).explain, nil, 0, 0},
+	{answer.Post(operator.UnlockPath), (*Handler).unlock, nil, 0, 0},
+	{answer.Post(operator.OverridePath), (*Handler).override, nil, 0, 0},
+	{answer.Post(operator.RestorePath), (*Handler).restore, nil, 0, 0},
+	{answer.Post(operator.ResetPath), (*Handler).reset, nil, 0, 0},
+	{answer.Post(operator.MemberRemovePath), (*Handler).memberRemove, nil, 0, 0},
+	{answer.Post(operator.MemberAddPath), (*Handler).memberAdd, nil, 0, 0},
+	{answer.Post(operator.ReloadPath), (*Handler).reload, nil, 0, 0},
 }
 
-var byPath = func() map[string]*page {
-	all := make(map[string]*page, len(pages))
-	for i := range pages {
-		all[pages[i].path] = &pages[i]
-	}
-	return all
-}()
+var found = answer.NewPages(pages)
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -137,18 +131,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if p != nil {
 		return p
 	}
-	at := byPath[r.URL.Path]
+	at := found.ByPath[r.URL.Path]
 	if at == nil {
-		return missing()
+		return answer.PlainProblem(http.StatusNotFound, "%s", found.Missing)
+	}
+	if p = at.WrongMethod(w, r); p != nil {
+		return p
 	}
 	c := &call{w: w, r: r}
-	switch {
-	case at.post && r.Method != http.MethodPost:
-		return answer.WrongMethod(w, r, "POST")
-	case at.post:
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return answer.WrongMethod(w, r, "GET, HEAD")
-	default:
+	if !at.IsPost() {
 		if c.values, p = answer.Parameters(r, at.query...); p == nil {
 			p = keyIn(c.values)
 		}
@@ -159,24 +150,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 			return p
 		}
 	}
-	reply, p := at.answer(h, c)
+	reply, p := at.serve(h, c)
 	if p != nil || reply == nil {
 		return p
 	}
 	return answer.WriteJSON(w, reply)
-}
-
-// missing answers at all other paths.
-func missing() *answer.Problem {
-	names := make([]string, 0, len(pages))
-	for i := range pages {
-		method := "GET "
-		if pages[i].post {
-			method = "POST "
-		}
-		names = append(names, method+pages[i].path)
-	}
-	return answer.PlainProblem(http.StatusNotFound, "there is no such page; there are %s", strings.Join(names, ", "))
 }
 
 // explain serves POST admin.ExplainPath.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/remote"
@@ -75,18 +76,17 @@ func (h *Handler) memberChange(
 	if h.o.Members == nil {
 		return nil, noMembers()
 	}
-	entry, p := h.begin(q.r, action, "", "", strings.TrimSpace(c.Name+" "+c.URL), c.Reason)
-	if p != nil {
-		return nil, p
-	}
-	ctx, cancel := context.WithTimeout(q.r.Context(), memberTime)
-	defer cancel()
-	err := change(ctx, &c)
-	h.note(&entry, h.result(err))
-	if err != nil {
-		return nil, h.memberProblem(err)
-	}
-	return operator.Changed{Changed: true, Replicas: operator.AllReplicas}, nil
+	p := h.o.Audit.Change(adminguard.CallerOf(q.r), operator.AuditEntry{
+		Action: action, Detail: strings.TrimSpace(c.Name + " " + c.URL), Reason: c.Reason,
+	}, func(*operator.AuditEntry) *answer.Problem {
+		ctx, cancel := context.WithTimeout(q.r.Context(), memberTime)
+		defer cancel()
+		if err := change(ctx, &c); err != nil {
+			return h.memberProblem(err)
+		}
+		return nil
+	})
+	return operator.Changed{Changed: true, Replicas: operator.AllReplicas}, p
 }
 
 func noMembers() *answer.Problem {

@@ -23,15 +23,15 @@ func TestGenerated(t *testing.T) {
 	paths, s := object{}, schemas{}
 	for i := range pages {
 		p := &pages[i]
-		a, known := abouts[p.path]
+		a, known := abouts[p.Path]
 		if !known {
-			t.Fatalf("nothing is said about %s", p.path)
+			t.Fatalf("nothing is said about %s", p.Path)
 		}
 		method := "get"
-		if p.post {
+		if p.IsPost() {
 			method = "post"
 		}
-		paths[p.path] = object{method: p.operation(&a, s)}
+		paths[p.Path] = object{method: p.operation(&a, s)}
 	}
 	paths[operator.MetricsPath] = object{"get": object{
 		"operationId": "metrics", "summary": "Metrics, in the formats of Prometheus.", "tags": []string{"operation"},
@@ -201,7 +201,7 @@ func (p *page) operation(a *about, s schemas) object {
 		"405": reference("responses", "NoMethod"), "429": reference("responses", "TooMany"),
 		"400": reference("responses", "BadRequest"),
 	}
-	if p.post {
+	if p.IsPost() {
 		responses["413"], responses["415"] = reference("responses", "TooLarge"), reference("responses", "NoJSON")
 	}
 	if a.policy {
@@ -219,7 +219,7 @@ func (p *page) operation(a *about, s schemas) object {
 		}
 		responses[strconv.Itoa(status)] = r
 	}
-	name := strings.TrimPrefix(p.path, prefix)
+	name := strings.TrimPrefix(p.Path, prefix)
 	o := object{
 		"operationId": "admin-" + name, "summary": a.summary, "tags": []string{"operation"}, "security": security,
 		"responses": responses,
@@ -233,7 +233,7 @@ func (p *page) operation(a *about, s schemas) object {
 	if len(parameters) > 0 {
 		o["parameters"] = parameters
 	}
-	if p.post {
+	if p.IsPost() {
 		schema := reference("schemas", a.bodyName)
 		if a.body != nil {
 			schema = s.of(reflect.TypeOf(a.body))

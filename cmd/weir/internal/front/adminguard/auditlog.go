@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
@@ -140,6 +142,31 @@ func (l *AuditLog) Begin(e operator.AuditEntry) error {
 	}
 	e.Time, e.Result = time.Now().UTC(), AuditBegun
 	return l.append(&e)
+}
+
+// Change has do make a change that by asks for, between an entry that says so and one that says what became of it: [AuditOK] or
+// the problem, unless do has set another result. If the log cannot be written, that is the problem, and do is not called. Its key
+// is not spelled yet. A nil log notes nothing.
+func (l *AuditLog) Change(
+	by Caller, e operator.AuditEntry, do func(e *operator.AuditEntry) *answer.Problem,
+) *answer.Problem {
+	if l == nil {
+		return do(&e)
+	}
+	e.Who, e.From, e.Key = by.Who, by.From, operator.SpellKey(e.Key)
+	if err := l.Begin(e); err != nil {
+		return answer.PlainProblem(http.StatusServiceUnavailable, "nothing can be changed, as the audit log cannot be written: %s",
+			strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	p := do(&e)
+	switch {
+	case p != nil:
+		e.Result = p.Detail
+	case e.Result == "":
+		e.Result = AuditOK
+	}
+	l.Add(e)
+	return p
 }
 
 // append writes an entry to the file. If entries before it are not there, as they could not be written or the file was taken away,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 // Options configure a [Guard].
@@ -122,6 +123,15 @@ type callerKey struct{}
 func CallerOf(r *http.Request) Caller {
 	c, _ := r.Context().Value(callerKey{}).(Caller)
 	return c
+}
+
+// WrongKey is the problem with a key of a request of an operator, nil if there is none.
+func WrongKey(key string) *answer.Problem {
+	if len(key) <= operator.MostKey {
+		return nil
+	}
+	return answer.BadField(http.StatusBadRequest, "key", answer.Excerpt(key),
+		`must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`)
 }
 
 // sameOrigin knows requests that a page of another origin makes a browser send.

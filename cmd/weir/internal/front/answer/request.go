@@ -40,13 +40,6 @@ func Write(w http.ResponseWriter, kind string, text []byte) {
 	_, _ = w.Write(text) // a client that has gone is not told
 }
 
-// WrongMethod is the problem with a request by a method that its page does not have.
-func WrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *Problem {
-	w.Header().Set("Allow", allowed)
-	return BadField(http.StatusMethodNotAllowed, "method", Excerpt(r.Method),
-		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
-}
-
 // Parameters reads the query of a request, which must have no parameters but those that are accepted, each once.
 func Parameters(r *http.Request, accepted ...string) (url.Values, *Problem) {
 	values, err := url.ParseQuery(r.URL.RawQuery)

@@ -68,52 +68,30 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request, _ *exchange) *a
 	}{changed.Version, changed.Changes})
 }
 
-// Begin notes what is about to be changed. If it cannot, it returns the problem, and the change must not be made.
-func Begin(log *adminguard.AuditLog, e *operator.AuditEntry) *answer.Problem {
-	if log == nil {
-		return nil
-	}
-	if err := log.Begin(*e); err != nil {
-		return &answer.Problem{
-			Status: http.StatusServiceUnavailable,
-			Detail: "nothing can be changed, as the audit log cannot be written: " + strings.TrimPrefix(err.Error(), "weir: "),
-		}
-	}
-	return nil
-}
-
 // Reload reads a configuration again for a caller.
 func Reload(
 	limits *live.Limits, log *adminguard.AuditLog, by adminguard.Caller, reason string,
-) (operator.Changed, *answer.Problem) {
-	entry := operator.AuditEntry{Who: by.Who, From: by.From, Action: "reload", Reason: reason}
-	p := Begin(log, &entry)
-	if p != nil {
-		return operator.Changed{}, p
-	}
-	changes, err := limits.Reload(APICause)
-	version := limits.Engine().Report().Version
-	entry.Detail, entry.Result = fmt.Sprintf("version %d, %d changes", version, changes), adminguard.AuditOK
-	switch {
-	case errors.Is(err, live.ErrFixed):
-		p = &answer.Problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
-	case err != nil:
-		p = &answer.Problem{
-			Status:   http.StatusUnprocessableEntity,
-			Detail:   "the configuration cannot be used, the one before stays in force",
-			Mistakes: limits.Status().Mistakes,
+) (changed operator.Changed, wrong *answer.Problem) {
+	wrong = log.Change(by, operator.AuditEntry{Action: "reload", Reason: reason}, func(e *operator.AuditEntry) *answer.Problem {
+		changes, err := limits.Reload(APICause)
+		version := limits.Engine().Report().Version
+		changed = operator.Changed{Changed: changes > 0, Version: version, Changes: changes}
+		switch {
+		case errors.Is(err, live.ErrFixed):
+			return answer.PlainProblem(http.StatusConflict, "%s", strings.TrimPrefix(err.Error(), "weir: "))
+		case err != nil:
+			p := answer.PlainProblem(http.StatusUnprocessableEntity,
+				"the configuration cannot be used, the one before stays in force")
+			p.Mistakes = limits.Status().Mistakes
+			if _, ok := errors.AsType[*yamlread.Errors](err); !ok {
+				p.Detail += ": " + strings.TrimPrefix(p.Mistakes[0], "weir: ")
+			}
+			return p
 		}
-		if _, ok := errors.AsType[*yamlread.Errors](err); !ok {
-			p.Detail += ": " + strings.TrimPrefix(p.Mistakes[0], "weir: ")
-		}
-	}
-	if p != nil {
-		entry.Detail, entry.Result = "", p.Detail
-	}
-	if log != nil {
-		log.Add(entry)
-	}
-	return operator.Changed{Changed: changes > 0, Version: version, Changes: changes}, p
+		e.Detail = fmt.Sprintf("version %d, %d changes", version, changes)
+		return nil
+	})
+	return changed, wrong
 }
 
 // APICause is the cause of reloads that a request to a page has caused.

@@ -2,7 +2,6 @@ package checkapi
 
 import (
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
@@ -106,50 +105,37 @@ func (h *Handler) Drain() { h.draining.Store(true) }
 // Rejected is how many requests could not be answered, because they were wrong.
 func (h *Handler) Rejected() int64 { return h.rejected.Load() }
 
-// page is what is served at a path: to GET and HEAD, or to POST.
+// page is what is served at a path, by get or by post.
 type page struct {
-	path  string
+	answer.Page
+
 	admin bool // it is for those whom Admin lets in
 	get   func(*Handler, http.ResponseWriter, *http.Request) *answer.Problem
 	post  func(*Handler, http.ResponseWriter, *http.Request, *exchange) *answer.Problem
 }
 
-// methods are those that the page accepts.
-func (p *page) methods() string {
-	if p.post != nil {
-		return "POST"
-	}
-	return "GET, HEAD"
-}
-
 // pages are all of them.
 var pages = []page{
-	{checkPath, false, nil, (*Handler).check},
-	{decidePath, false, nil, (*Handler).decide},
-	{batchPath, false, nil, (*Handler).batch},
-	{reservePath, false, nil, (*Handler).reserve},
-	{commitPath, false, nil, (*Handler).commit},
-	{cancelPath, false, nil, (*Handler).cancel},
-	{explainPath, true, nil, (*Handler).explain},
-	{statusPath, true, (*Handler).status, nil},
-	{reloadPath, true, nil, (*Handler).reload},
-	{quotaPath, true, (*Handler).quota, nil},
-	{adjustPath, true, nil, (*Handler).adjust},
-	{adjustmentsPath, true, (*Handler).adjustments, nil},
-	{openAPIPath, false, (*Handler).openAPI, nil},
-	{healthPath, false, (*Handler).health, nil},
-	{checkUpPath, false, (*Handler).health, nil},
-	{readyPath, false, (*Handler).ready, nil},
-	{aboutPath, false, (*Handler).about, nil},
+	{answer.Post(checkPath), false, nil, (*Handler).check},
+	{answer.Post(decidePath), false, nil, (*Handler).decide},
+	{answer.Post(batchPath), false, nil, (*Handler).batch},
+	{answer.Post(reservePath), false, nil, (*Handler).reserve},
+	{answer.Post(commitPath), false, nil, (*Handler).commit},
+	{answer.Post(cancelPath), false, nil, (*Handler).cancel},
+	{answer.Post(explainPath), true, nil, (*Handler).explain},
+	{answer.Get(statusPath), true, (*Handler).status, nil},
+	{answer.Post(reloadPath), true, nil, (*Handler).reload},
+	{answer.Get(quotaPath), true, (*Handler).quota, nil},
+	{answer.Post(adjustPath), true, nil, (*Handler).adjust},
+	{answer.Get(adjustmentsPath), true, (*Handler).adjustments, nil},
+	{answer.Get(openAPIPath), false, (*Handler).openAPI, nil},
+	{answer.Get(healthPath), false, (*Handler).health, nil},
+	{answer.Get(checkUpPath), false, (*Handler).health, nil},
+	{answer.Get(readyPath), false, (*Handler).ready, nil},
+	{answer.Get(aboutPath), false, (*Handler).about, nil},
 }
 
-var byPath = func() map[string]*page {
-	all := make(map[string]*page, len(pages))
-	for i := range pages {
-		all[pages[i].path] = &pages[i]
-	}
-	return all
-}()
+var found = answer.NewPages(pages)
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.answer(w, r, false) }
@@ -168,10 +154,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, apart bool) {
 
 // serve serves a request. apart tells that it came to the pages of admin, apart from others.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *answer.Problem {
-	at := byPath[r.URL.Path]
+	at := found.ByPath[r.URL.Path]
 	switch {
+	case at == nil && h.traffic != "":
+		return answer.PlainProblem(http.StatusNotFound, "no request is passed on here, but at %s: %s", h.traffic, found.Missing)
 	case at == nil:
-		return h.missing()
+		return answer.PlainProblem(http.StatusNotFound, "%s", found.Missing)
 	case at.admin && h.at != "" && !apart:
 		return answer.PlainProblem(http.StatusNotFound, "%s is at %s", r.URL.Path, h.at)
 	case apart && !at.admin && at.post != nil:
@@ -187,30 +175,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 		}
 		r = in
 	}
-	if at.get != nil {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return answer.WrongMethod(w, r, at.methods())
-		}
-		return at.get(h, w, r)
+	if p := at.WrongMethod(w, r); p != nil {
+		return p
 	}
-	if r.Method != http.MethodPost {
-		return answer.WrongMethod(w, r, at.methods())
+	if at.get != nil {
+		return at.get(h, w, r)
 	}
 	x := begin()
 	defer x.end()
 	return at.post(h, w, r, x)
-}
-
-// missing answers at all other paths.
-func (h *Handler) missing() *answer.Problem {
-	names := make([]string, len(pages))
-	for i := range pages {
-		method, _, _ := strings.Cut(pages[i].methods(), ",")
-		names[i] = method + " " + pages[i].path
-	}
-	detail := "there is no such page; there are " + strings.Join(names, ", ")
-	if h.traffic != "" {
-		detail = "no request is passed on here, but at " + h.traffic + ": " + detail
-	}
-	return &answer.Problem{Status: http.StatusNotFound, Detail: detail}
 }

@@ -29,7 +29,6 @@ const (
 
 	acceptedPermits = "must be a whole number other than 0, from -10^15 to 10^15: more than 0 gives permits back, less takes them"
 	acceptedSign    = "must be a text of 1 to 256 bytes that can be printed"
-	acceptedOptKey  = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
 )
 
 // Quotas are the limits of durability cluster and file, as an operator sees them.
@@ -95,13 +94,10 @@ func (h *Handler) asked(
 
 // ofKey is what is wrong with a question about limits of a key, nil if nothing is.
 func ofKey(name, key string) *answer.Problem {
-	switch {
-	case name == "":
+	if name == "" {
 		return answer.BadField(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
-	case len(key) > operator.MostKey:
-		return answer.BadField(http.StatusBadRequest, keyName, answer.Excerpt(key), acceptedOptKey)
 	}
-	return nil
+	return adminguard.WrongKey(key)
 }
 
 // quota serves GET /v1/quota.
@@ -202,39 +198,23 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request, _ *exchange) *a
 			accepted: "must be a limit whose permits come back with time",
 		})
 	}
-	entry := adjustEntry(r, l, &body)
-	if p := Begin(h.audit, &entry); p != nil {
+	var done durable.Adjustment
+	p = h.audit.Change(adminguard.CallerOf(r), operator.AuditEntry{
+		Action: "quota-adjust", Policy: l.name, Key: body.Key, Reason: body.Reason,
+		Detail: fmt.Sprintf("%+d permits, by %s", body.Permits, body.By),
+	}, func(*operator.AuditEntry) *answer.Problem {
+		var err error
+		if done, err = h.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
+			Policy: l.charge.Policy, Key: l.charge.Key, Permits: body.Permits, By: body.By, Reason: body.Reason,
+		}); err != nil {
+			return h.quotaProblem(err)
+		}
+		return nil
+	})
+	if p != nil {
 		return p
 	}
-	done, err := h.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
-		Policy: l.charge.Policy, Key: l.charge.Key, Permits: body.Permits, By: body.By, Reason: body.Reason,
-	})
-	h.noteAdjust(entry, err)
-	if err != nil {
-		return h.quotaProblem(err)
-	}
 	return answer.WriteJSON(w, adjustmentOf(l, body.Key, &done))
-}
-
-// adjustEntry says who adjusts a quota.
-func adjustEntry(r *http.Request, l *quotaLimit, body *adjustBody) operator.AuditEntry {
-	by := adminguard.CallerOf(r)
-	return operator.AuditEntry{
-		Who: by.Who, From: by.From, Action: "quota-adjust", Policy: l.name, Key: operator.SpellKey(body.Key), Reason: body.Reason,
-		Detail: fmt.Sprintf("%+d permits, by %s", body.Permits, body.By),
-	}
-}
-
-// noteAdjust notes what became of it.
-func (h *Handler) noteAdjust(entry operator.AuditEntry, err error) {
-	if h.audit == nil {
-		return
-	}
-	entry.Result = adminguard.AuditOK
-	if err != nil {
-		entry.Result = strings.TrimPrefix(h.limits.Clean(err.Error()), "weir: ")
-	}
-	h.audit.Add(entry)
 }
 
 func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) operator.Adjustment {
