@@ -1,11 +1,14 @@
 package overload
 
 import (
+	"errors"
 	"math"
 	"runtime"
 	"runtime/metrics"
 	"slices"
 	"time"
+
+	"github.com/weirhq/weir/internal/cputime"
 )
 
 const defaultSchedulerLatency = 20 * time.Millisecond
@@ -16,15 +19,19 @@ const defaultSchedulerLatency = 20 * time.Millisecond
 // neither a Unix nor Windows.
 func ProcessCPUPressure() Pressure { //nolint:ireturn // a source is what the interface says
 	var (
-		began      bool
-		used, then int64
+		began bool
+		used  time.Duration
+		then  int64
 	)
 	return NewPressure("process cpu", func(now int64) (float64, error) {
-		use, err := processTime()
-		if err != nil {
+		use, err := cputime.Used()
+		switch {
+		case errors.Is(err, cputime.ErrUnknown):
+			return 0, ErrNoPressure
+		case err != nil:
 			return 0, err
 		}
-		wasBegun, spent, passed := began, use-used, now-then
+		wasBegun, spent, passed := began, int64(use-used), now-then
 		began, used, then = true, use, now
 		switch {
 		case !wasBegun:

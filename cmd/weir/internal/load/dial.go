@@ -96,12 +96,6 @@ func (o *options) unreachable(err error) error {
 
 // starts is a command that starts a server for the front.
 func (o *options) starts() string {
-	switch o.front {
-	case frontRESP:
-		return "weir serve --resp " + o.address
-	case frontRLS:
-		return "weir serve --grpc " + o.address
-	default:
-		return "weir serve --http " + o.address
-	}
+	flag := map[string]string{frontHTTP: "--http", frontRESP: "--resp", frontRLS: "--grpc"}[o.front]
+	return "weir serve " + flag + " " + o.address
 }

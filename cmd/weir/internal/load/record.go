@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -132,13 +133,7 @@ func totals(shards []*shard) *shard {
 // kinds are the kinds of errors, the most frequent first.
 func (s *shard) kinds() []string {
 	return slices.SortedFunc(maps.Keys(s.failures), func(a, b string) int {
-		if d := s.failures[b].count - s.failures[a].count; d != 0 {
-			return int(max(-1, min(1, d)))
-		}
-		if a < b {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(s.failures[b].count, s.failures[a].count), cmp.Compare(a, b))
 	})
 }
 

@@ -14,6 +14,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 )
 
 const rlsMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -371,37 +375,27 @@ func (c *rlsCodec) finish(stream uint32, to []reply, r reply) []reply {
 	return append(to, r)
 }
 
-// The numbers of the fields.
-const (
-	requestDomain      = 1
-	requestDescriptors = 2
-	requestHits        = 3
-	descriptorEntries  = 1
-	entryKey           = 1
-	entryValue         = 2
-	responseCode       = 1
-)
-
 // rateLimitRequest is the RateLimitRequest about a key.
 func (o *options) rateLimitRequest(key string) []byte {
-	field := func(b []byte, number protowire.Number, content []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), content)
-	}
-	b := field(nil, requestDomain, []byte(o.domain))
+	r := &ratelimitv3.RateLimitRequest{Domain: o.domain}
 	for _, entries := range o.descriptors.list {
-		var descriptor []byte
+		d := &commonratelimitv3.RateLimitDescriptor{}
 		for _, e := range entries {
-			entry := field(nil, entryKey, []byte(e.name))
-			entry = field(entry, entryValue, []byte(strings.ReplaceAll(e.value, keyMark, key)))
-			descriptor = field(descriptor, descriptorEntries, entry)
+			d.Entries = append(d.Entries, &commonratelimitv3.RateLimitDescriptor_Entry{
+				Key: e.name, Value: strings.ReplaceAll(e.value, keyMark, key),
+			})
 		}
-		b = field(b, requestDescriptors, descriptor)
+		r.Descriptors = append(r.Descriptors, d)
 	}
 	if o.cost != 1 {
-		b = protowire.AppendVarint(protowire.AppendTag(b, requestHits, protowire.VarintType), uint64(o.cost))
+		r.HitsAddend = uint32(o.cost)
 	}
+	b, _ := proto.Marshal(r) // texts that print can be encoded
 	return b
 }
+
+// responseCode is the number of the field overall_code.
+const responseCode = 1
 
 // overallCode is the field of that name of a RateLimitResponse, 0 if there is none. It is not ok if that is no message.
 func overallCode(message []byte) (code uint64, ok bool) {

@@ -8,6 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weirhq/weir/internal/cputime"
 )
 
 // run is one measurement.
@@ -121,32 +125,21 @@ func (r *run) connect() ([]*connection, error) {
 	r.reset()
 	const atOnce = 64
 	all := make([]*connection, r.o.connections)
-	places := make(chan struct{}, atOnce)
-	var (
-		wg    sync.WaitGroup
-		first error
-		once  sync.Once
-		wrong atomic.Bool
-	)
+	opening, failed := errgroup.WithContext(context.Background())
+	opening.SetLimit(atOnce)
 	r.base = time.Now()
-	for i := range all {
-		places <- struct{}{}
-		if wrong.Load() {
-			break
-		}
-		wg.Go(func() {
+	for i := 0; i < len(all) && failed.Err() == nil; i++ {
+		opening.Go(func() error {
 			c := newConnection(r, i)
-			if err := c.open(); err != nil {
-				once.Do(func() { first = err })
-				wrong.Store(true)
-			} else {
+			err := c.open()
+			if err == nil {
 				all[i] = c
 			}
-			<-places
+			return err
 		})
 	}
-	wg.Wait()
-	if first == nil {
+	err := opening.Wait()
+	if err == nil {
 		return all, nil
 	}
 	for _, c := range all {
@@ -154,29 +147,24 @@ func (r *run) connect() ([]*connection, error) {
 			_ = c.nc.Close() // nothing was asked
 		}
 	}
-	return nil, first
+	return nil, err
 }
 
 // measure runs until it is over or the context ends. What watch does is done beside it.
 func (r *run) measure(ctx context.Context, connections []*connection, watch func(over <-chan struct{})) result {
 	r.base = time.Now()
 	var (
-		wg       sync.WaitGroup
-		failure  error
-		failures sync.Once
+		working errgroup.Group
+		failure error
 	)
 	done := make(chan struct{})
 	for _, c := range connections {
 		c.progress = 0
-		wg.Go(func() {
-			if err := c.work(); err != nil {
-				failures.Do(func() { failure = err })
-			}
-		})
+		working.Go(c.work)
 	}
 	go func() {
-		wg.Wait()
-		close(done)
+		defer close(done)
+		failure = working.Wait()
 	}()
 	ended := make(chan struct{})
 	var watcher sync.WaitGroup
@@ -214,7 +202,7 @@ func (r *run) supervise(
 	const period = 50 * time.Millisecond
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	start, known := cpuTime()
+	start, unknown := cputime.Used()
 	warm := time.NewTimer(r.from)
 	defer warm.Stop()
 	end := time.NewTimer(r.end)
@@ -224,12 +212,12 @@ func (r *run) supervise(
 	for {
 		select {
 		case <-done:
-			if now, ok := cpuTime(); ok && known {
+			if now, err := cputime.Used(); err == nil && unknown == nil {
 				used = now - start
 			}
 			return interrupted, used
 		case <-warm.C:
-			start, known = cpuTime()
+			start, unknown = cputime.Used()
 		case <-end.C:
 			r.stop()
 		case <-canceled:

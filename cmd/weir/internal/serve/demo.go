@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,15 +110,22 @@ func ask(ctx context.Context, url string) {
 		if number < 2 {
 			request = `"method":"POST","path":"/login"`
 		}
-		body := fmt.Appendf(nil, `{%s,"client":"192.0.2.%d"}`, request, number+1)
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-		if err != nil {
-			return
-		}
-		r.Header.Set("Content-Type", "application/json")
-		if answer, err := client.Do(r); err == nil {
-			_, _ = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
-			_ = answer.Body.Close()
-		}
+		demoPost(ctx, client, url, fmt.Sprintf(`{%s,"client":"192.0.2.%d"}`, request, number+1))
 	}
+}
+
+// demoPost asks a server, and returns the status of the answer, 0 if there is none.
+func demoPost(ctx context.Context, client *http.Client, url, body string) (status int) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
+	_ = answer.Body.Close()
+	return answer.StatusCode
 }

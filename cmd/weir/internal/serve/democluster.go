@@ -2,9 +2,7 @@ package serve
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -101,10 +99,11 @@ type demoFleet struct {
 }
 
 type demoNode struct {
-	name, dir, address string
-	process            *exec.Cmd
-	printed            *bufio.Scanner // its address
-	gone               bool
+	name, dir string
+	client    *operator.Client
+	process   *exec.Cmd
+	printed   *bufio.Scanner // its address
+	gone      bool
 }
 
 // demoCluster starts the nodes, kills the owner while clients ask, and says what became of the limit. Nothing is left of it when
@@ -212,8 +211,10 @@ func (f *demoFleet) start(ctx context.Context, dir string) error {
 			text, _ := os.ReadFile(filepath.Join(n.dir, "log"))
 			return fmt.Errorf("%s has ended: %s", n.name, strings.TrimSpace(string(text)))
 		}
-		n.address = n.printed.Text()
-		f.sayf("%s is process %d, http://%s%s", n.name, n.process.Process.Pid, n.address, operator.UIPath)
+		if n.client, err = operator.NewClient(operator.ClientOptions{Server: "http://" + n.printed.Text()}); err != nil {
+			return err //nolint:wrapcheck // the command names itself
+		}
+		f.sayf("%s is process %d, %s%s", n.name, n.process.Process.Pid, n.client.Server(), operator.UIPath)
 	}
 	return nil
 }
@@ -281,11 +282,17 @@ func (f *demoFleet) owner(ctx context.Context) (*demoNode, error) {
 			if n.gone {
 				continue
 			}
-			owns, knows := f.status(ctx, n)
-			if owns {
+			var status struct {
+				Cluster struct {
+					Owns  bool   `json:"owns"`
+					Owner string `json:"owner"`
+				} `json:"cluster"`
+			}
+			err := n.client.Get(ctx, "/v1/status", nil, &status)
+			if status.Cluster.Owns {
 				owner = n
 			}
-			known = known && knows
+			known = known && err == nil && status.Cluster.Owner != ""
 		}
 		if owner != nil && known {
 			return owner, nil
@@ -294,29 +301,6 @@ func (f *demoFleet) owner(ctx context.Context) (*demoNode, error) {
 			return nil, err
 		}
 	}
-}
-
-// status reports whether a node owns the limit, and whether it knows which one does.
-func (f *demoFleet) status(ctx context.Context, n *demoNode) (owns, knows bool) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.address+"/v1/status", http.NoBody)
-	if err != nil {
-		return false, false
-	}
-	answer, err := f.http.Do(r)
-	if err != nil {
-		return false, false
-	}
-	defer answer.Body.Close() //nolint:errcheck // it was read
-	var status struct {
-		Cluster struct {
-			Owns  bool   `json:"owns"`
-			Owner string `json:"owner"`
-		} `json:"cluster"`
-	}
-	if err = json.NewDecoder(answer.Body).Decode(&status); err != nil {
-		return false, false
-	}
-	return status.Cluster.Owns, status.Cluster.Owner != ""
 }
 
 // demoTraffic is what clients were told.
@@ -334,18 +318,7 @@ type demoTraffic struct {
 // ask asks as a client does, one node after the other, until ctx ends.
 func (f *demoFleet) ask(ctx context.Context, first int, t *demoTraffic) {
 	for i := first; ctx.Err() == nil; i++ {
-		url := "http://" + f.nodes[i%len(f.nodes)].address + "/v1/check"
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(demoCheck)))
-		if err != nil {
-			return
-		}
-		r.Header.Set("Content-Type", "application/json")
-		status := 0
-		if answer, err := f.http.Do(r); err == nil {
-			_, _ = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
-			_ = answer.Body.Close()
-			status = answer.StatusCode
-		}
+		status := demoPost(ctx, f.http, f.nodes[i%len(f.nodes)].client.Server()+"/v1/check", demoCheck)
 		if status == http.StatusOK || status == http.StatusTooManyRequests {
 			t.decided(status == http.StatusOK)
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/cputime"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -190,6 +191,15 @@ func process() operator.Process {
 	return operator.Process{
 		Goroutines: runtime.NumGoroutine(), HeapBytes: heap[0].Value.Uint64(), OpenFiles: openFiles(), CPUSeconds: cpuSeconds(),
 	}
+}
+
+// cpuSeconds is how much time of processors the program has used, -1 if the system does not tell.
+func cpuSeconds() float64 {
+	used, err := cputime.Used()
+	if err != nil {
+		return -1
+	}
+	return used.Seconds()
 }
 
 // openFiles is how many files are open, -1 if the system does not tell.

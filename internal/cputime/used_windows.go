@@ -1,9 +1,11 @@
-package overload
+package cputime
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
-// processTime is the processor time that this process has used, in nanoseconds.
-func processTime() (int64, error) {
+func used() (time.Duration, error) {
 	self, err := syscall.GetCurrentProcess()
 	if err != nil {
 		return 0, err
@@ -13,5 +15,5 @@ func processTime() (int64, error) {
 		return 0, err
 	}
 	ticks := func(t syscall.Filetime) int64 { return int64(t.HighDateTime)<<32 | int64(t.LowDateTime) }
-	return 100 * (ticks(kernel) + ticks(user)), nil
+	return time.Duration(100 * (ticks(kernel) + ticks(user))), nil
 }
