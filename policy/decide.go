@@ -41,7 +41,7 @@ func (e *Engine) decide(ctx context.Context, requests []*Request, a ask, v *Verd
 	if a.verb == take && !v.Allowed && v.work.afterwards != 0 {
 		e.owe(ctx, requests, v)
 	}
-	if !began.IsZero() || !v.Allowed {
+	if !began.IsZero() || !v.Allowed && e.options.OnRefused != nil {
 		e.decided(ctx, requests, v, began)
 	}
 	v.tellPolicies(requests)
