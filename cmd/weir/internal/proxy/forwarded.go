@@ -13,10 +13,10 @@ const (
 )
 
 // drop drops the fields of a request that the upstream does not get, so that no limit goes by one of them. These are the fields
-// for this connection alone, as Connection names them or as they always are, but for those of isKept; and what a peer says that is
-// not trusted: all fields by which proxies say where a request comes from and what it was before they changed it, and all that an
-// upstream behind CGI cannot tell from these. Of a proxy that is trusted they stay also if Connection names them: it may have handed
-// that on from its client.
+// for this connection alone, as Connection names them or as they always are, but for those of isKept; and what a peer says that
+// is not trusted: all fields by which proxies say where a request comes from and what it was before they changed it, and all that
+// an upstream behind CGI cannot tell from these. Of a proxy that is trusted they stay also if Connection names them: it may have
+// handed that on from its client.
 func drop(h http.Header, trusted bool) {
 	for _, listed := range h["Connection"] {
 		for name := range strings.SplitSeq(listed, ",") {
@@ -39,8 +39,8 @@ func drop(h http.Header, trusted bool) {
 // isKept are the fields that a client may name in Connection in vain: of these the upstream gets what the proxy makes of them.
 var isKept = map[string]bool{"Connection": true, "Content-Length": true, "Te": true, "Upgrade": true}
 
-// forward sets the X-Forwarded headers of out, the request to the upstream, from those of in. The header Forwarded was dropped, as
-// the chain in it would end here.
+// forward sets the X-Forwarded headers of out, the request to the upstream, from those of in. The header Forwarded was dropped,
+// as the chain in it would end here.
 func forward(out, in *http.Request, peer netip.Addr, trusted bool) {
 	proto := schemeHTTP
 	if in.TLS != nil {

@@ -169,8 +169,8 @@ func (l *AuditLog) Change(
 	return p
 }
 
-// append writes an entry to the file. If entries before it are not there, as they could not be written or the file was taken away,
-// it is first said there why.
+// append writes an entry to the file. If entries before it are not there, as they could not be written or the file was taken
+// away, it is first said there why.
 func (l *AuditLog) append(e *operator.AuditEntry) error {
 	if l.file == nil {
 		return nil

@@ -164,8 +164,8 @@ func Body(r *http.Request, v any) ([]byte, *Problem) {
 	return text, nil
 }
 
-// once finds a name in the objects of a text that stands in its object twice, or that is not one of known in the outermost one. The
-// text can be read from an object: of such names encoding/json takes the last, and it does not mind their case.
+// once finds a name in the objects of a text that stands in its object twice, or that is not one of known in the outermost one.
+// The text can be read from an object: of such names encoding/json takes the last, and it does not mind their case.
 func once(decoder *json.Decoder, known []string) *Problem {
 	open, _ := decoder.Token()
 	if _, ok := open.(json.Delim); !ok {

@@ -179,8 +179,8 @@ func (c *conn) settings(f frame, b []byte) *failure {
 	return c.mayFlood()
 }
 
-// check finds settings that cannot be. A server does not open streams, and the loop sends no long frames, so that of the others only
-// the window and the size of the table mean something.
+// check finds settings that cannot be. A server does not open streams, and the loop sends no long frames, so that of the others
+// only the window and the size of the table mean something.
 func check(id http2.SettingID, v uint32) *failure {
 	switch {
 	case id == http2.SettingEnablePush && v > 1:

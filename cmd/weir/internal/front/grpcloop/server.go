@@ -101,8 +101,8 @@ func (s *Server) disown(o *owner) {
 	}
 }
 
-// share is how many of max one owner may have.
-func share(max int64) int64 { return int64(front.OfOne(int(max), 0)) }
+// share is how many one owner may have of what there may be at most.
+func share(most int64) int64 { return int64(front.OfOne(int(most), 0)) }
 
 // New makes a server.
 func New(o Options) *Server {
