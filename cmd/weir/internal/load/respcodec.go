@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -168,41 +169,23 @@ func (c *respCodec) meaning(r *respclient.Reply) (is reply) {
 	return is
 }
 
+// commandWord is a word of a command, whose blanks are in quotes, and quotedPart what is in quotes in it.
+var (
+	commandWord = regexp.MustCompile(`(?:[^ \t"']|"[^"]*"|'[^']*')+`)
+	quotedPart  = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
+)
+
 // commandWords splits a command at blanks, but for those in single or double quotes.
 func commandWords(text string) ([]string, error) {
-	var (
-		words []string
-		word  strings.Builder
-		quote rune
-		begun bool
-	)
-	for _, c := range text {
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(c)
-		case c == '\'' || c == '"':
-			quote, begun = c, true
-		case c == ' ' || c == '\t':
-			if begun {
-				words = append(words, word.String())
-				word.Reset()
-				begun = false
-			}
-		default:
-			word.WriteRune(c)
-			begun = true
-		}
-	}
-	if quote != 0 {
+	words := commandWord.FindAllString(text, -1)
+	switch {
+	case strings.ContainsAny(commandWord.ReplaceAllString(text, ""), `"'`):
 		return nil, errors.New("has a quote that does not end")
-	}
-	if begun {
-		words = append(words, word.String())
-	}
-	if len(words) == 0 {
+	case len(words) == 0:
 		return nil, errors.New("is empty")
+	}
+	for i, word := range words {
+		words[i] = quotedPart.ReplaceAllString(word, "$1$2")
 	}
 	return words, nil
 }

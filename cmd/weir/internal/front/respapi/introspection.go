@@ -98,7 +98,6 @@ func commandGetKeys(c *conn, w *resp.Writer, args [][]byte) {
 	}
 }
 
-// names are those that Redis has for flags.
 // named are the names of the flags that have one.
 func (f commandFlags) named(names ...string) (all resp.Names) {
 	for i, name := range names {

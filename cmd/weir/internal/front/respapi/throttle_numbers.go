@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"time"
@@ -35,18 +36,9 @@ func parseInt(text []byte) (n int64, ok bool) {
 
 // parseSeconds reads a number of seconds that is not negative, with up to 9 decimals, in nanoseconds.
 func parseSeconds(text []byte) (ns int64, ok bool) {
-	whole, decimals := text, []byte(nil)
-	for i, c := range text {
-		if c == '.' {
-			whole, decimals = text[:i], text[i+1:]
-			if len(decimals) == 0 {
-				return 0, false
-			}
-			break
-		}
-	}
+	whole, decimals, point := bytes.Cut(text, []byte("."))
 	s, ok := parseInt(whole)
-	if !ok || s > mostSeconds || whole[0] == '-' || whole[0] == '+' {
+	if !ok || s > mostSeconds || whole[0] == '-' || whole[0] == '+' || point && len(decimals) == 0 {
 		return 0, false
 	}
 	part, unit := int64(0), int64(time.Second)

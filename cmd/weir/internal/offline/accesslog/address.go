@@ -72,15 +72,5 @@ func withoutPort(b []byte) []byte {
 
 // isPort reports whether b is a colon and a port number.
 func isPort(b []byte) bool {
-	if len(b) < 2 || len(b) > 6 || b[0] != ':' {
-		return false
-	}
-	n := 0
-	for _, c := range b[1:] {
-		if !isDigit(c) {
-			return false
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n <= 65535
+	return len(b) >= 2 && len(b) <= 6 && b[0] == ':' && uint(number(b[1:])) <= 65535
 }

@@ -277,7 +277,7 @@ const (
 	endOfYears = 9_214_646_400 * 1_000_000_000
 )
 
-// number returns the value of at most four digits, or -1.
+// number returns the value of at most five digits, or -1.
 func number(b []byte) int {
 	n := 0
 	for _, c := range b {
