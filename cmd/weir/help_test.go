@@ -9,20 +9,26 @@ import (
 	"testing"
 )
 
+// helped is a command, and what it prints with --help.
+type helped struct {
+	path []string
+	help outcome
+}
+
 // commands are all commands with their help.
-func commands(t *testing.T) [][]string {
+func commands(t *testing.T) []helped {
 	t.Helper()
-	all := [][]string{{}, {"help"}}
+	all := []helped{{}, {path: []string{"help"}}}
 	listed := regexp.MustCompile(`(?m)^ {2}([a-z]+) +[A-Z]`)
 	for i := 0; i < len(all); i++ {
-		help := weir(t, nil, append(all[i : i+1 : i+1][0], "--help")...).stdout
-		_, list, found := strings.Cut(help, "\nCommands:\n")
+		all[i].help = weir(t, nil, slices.Concat(all[i].path, []string{"--help"})...)
+		_, list, found := strings.Cut(all[i].help.stdout, "\nCommands:\n")
 		if !found {
 			continue
 		}
 		list, _, _ = strings.Cut(list, "\n\n")
 		for _, m := range listed.FindAllStringSubmatch(list, -1) {
-			all = append(all, slices.Concat(all[i], m[1:]))
+			all = append(all, helped{path: slices.Concat(all[i].path, m[1:])})
 		}
 	}
 	return all
@@ -31,11 +37,11 @@ func commands(t *testing.T) [][]string {
 func TestHelpOfEveryCommand(t *testing.T) {
 	all := commands(t)
 	if len(all) < 10 {
-		t.Errorf("only %d commands: %q", len(all), all)
+		t.Errorf("only %d commands: %v", len(all), all)
 	}
-	for _, path := range all {
+	for _, command := range all {
+		path, help := command.path, command.help
 		name := strings.Join(append([]string{"weir"}, path...), " ")
-		help := weir(t, nil, slices.Concat(path, []string{"--help"})...)
 		if help.status != 0 || help.stderr != "" {
 			t.Errorf("%s --help: status %d, %s", name, help.status, help.stderr)
 		}

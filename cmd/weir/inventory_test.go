@@ -43,11 +43,10 @@ func TestInventory(t *testing.T) {
 func offeredCommands(t *testing.T) (lines []string) {
 	t.Helper()
 	flags := regexp.MustCompile(`(?m)^ {2}(?:-\w, )?(--[a-z0-9-]+.*)$`)
-	for _, path := range commands(t) {
-		name := strings.Join(append([]string{"weir"}, path...), " ")
+	for _, command := range commands(t) {
+		name := strings.Join(append([]string{"weir"}, command.path...), " ")
 		lines = append(lines, name)
-		help := weir(t, nil, slices.Concat(path, []string{"--help"})...).stdout
-		_, help, _ = strings.Cut(help, "\nUsage:\n")
+		_, help, _ := strings.Cut(command.help.stdout, "\nUsage:\n")
 		var own []string
 		for _, m := range flags.FindAllStringSubmatch(help, -1) {
 			own = append(own, name+" "+m[1])

@@ -53,18 +53,18 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds the program as a release has it, with what other checks of the repository have built before, and as the same bytes each
-// time unless it has the race detector.
+// build builds the program as a release has it but for what only debuggers read, with what other checks of the repository have built
+// before, and as the same bytes each time unless it has the race detector.
 func build(path string, detect bool, environment ...string) error {
 	args := []string{"build", "-o", path}
 	if detect {
-		args = append(args, "-race", "-ldflags=-s -w") // no debugger needs it
+		args = append(args, "-race", "-ldflags=-s -w")
 	} else {
 		workspace, err := filepath.Abs(filepath.Join("..", "..", "deploy", "release.work"))
 		if err != nil {
 			return err
 		}
-		args = append(args, "-buildvcs=false", "-ldflags=-buildid=", "-tags=grpcnotrace")
+		args = append(args, "-buildvcs=false", "-ldflags=-s -w -buildid=", "-tags=grpcnotrace")
 		environment = append(environment, "GOWORK="+workspace)
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, ".")...)
