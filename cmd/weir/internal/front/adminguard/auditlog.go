@@ -156,7 +156,8 @@ func (l *AuditLog) Change(
 	e.Who, e.From, e.Key = by.Who, by.From, operator.SpellKey(e.Key)
 	if err := l.Begin(e); err != nil {
 		return answer.PlainProblem(http.StatusServiceUnavailable,
-			"nothing can be changed, as the audit log cannot be written: %s", strings.TrimPrefix(err.Error(), "weir: "))
+			"nothing can be changed, as the audit log cannot be written: %s",
+			strings.TrimPrefix(err.Error(), "weir: "))
 	}
 	p := do(&e)
 	switch {

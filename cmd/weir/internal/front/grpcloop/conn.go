@@ -127,8 +127,8 @@ const (
 
 	// bufferSize is that of buffers which connections have only while they read or write.
 	bufferSize = 64 << 10
-	// mostBuffers is how many of them there are. Connections that read or write while all are lent have less space: each goroutine
-	// may be stopped at any time, by the collector above all, and then keeps what it has.
+	// mostBuffers is how many of them there are. Connections that read or write while all are lent have less space: each
+	// goroutine may be stopped at any time, by the collector above all, and then keeps what it has.
 	mostBuffers = 512
 	// leastSpace is how much more than it needs a connection has then.
 	leastSpace = 2 << 10
@@ -209,7 +209,8 @@ func (c *conn) serve() (again bool) {
 // recovered is to be deferred. It ends the connection if a call has panicked; the others go on.
 func (c *conn) recovered() {
 	if p := recover(); p != nil {
-		c.s.o.Log.Error("a gRPC call has panicked", "client", c.nc.RemoteAddr().String(), "panic", p, "stack", string(debug.Stack()))
+		c.s.o.Log.Error("a gRPC call has panicked", "client", c.nc.RemoteAddr().String(), "panic", p,
+			"stack", string(debug.Stack()))
 		c.abort()
 	}
 }

@@ -47,9 +47,9 @@ func (s *socket) read(fd uintptr) bool {
 	for {
 		n, err := syscall.Read(int(fd), c.space())
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // it comes from the call itself
+		case err == syscall.EINTR:
 			continue
-		case err == syscall.EAGAIN: //nolint:errorlint // see above
+		case err == syscall.EAGAIN:
 			c.rest()
 			return false
 		case n == 0 && err == nil:

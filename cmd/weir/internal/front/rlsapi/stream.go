@@ -17,7 +17,8 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, of *grpc.StreamServerInfo
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				s.service.o.Logger.Error("a gRPC stream has panicked", "method", of.FullMethod, "panic", p, "stack", string(debug.Stack()))
+				s.service.o.Logger.Error("a gRPC stream has panicked", "method", of.FullMethod, "panic", p,
+					"stack", string(debug.Stack()))
 				served <- status.Error(codes.Internal, "weir: the stream has panicked")
 			}
 		}()
