@@ -55,11 +55,17 @@ type history struct {
 	breaches []breach
 }
 
+// What a breach can be.
+const (
+	whatMinted = "minted"
+	whatLost   = "lost"
+)
+
 // breach is a bound that does not hold, with what happened around it.
 type breach struct {
 	mark
 
-	What   string         `json:"what"` // "minted" or "lost"
+	What   string         `json:"what"` // whatMinted or whatLost
 	Breach bounds.Breach  `json:"breach"`
 	Holds  string         `json:"holds"`
 	Events []bounds.Event `json:"events"`
@@ -201,14 +207,14 @@ func (h *history) judge(g *group, over bool) (t totals) {
 	}
 	if b := limit.Minted(g.events); b.Broken() {
 		t.minted, t.mintedTimes = b.Permits, b.Times
-		h.broken(g, "minted", b)
+		h.broken(g, whatMinted, b)
 	}
 	if !over || !g.policy.exact() {
 		return t
 	}
 	if b := g.policy.bound(g.limit, h.clocks, true).Lost(g.events); b.Broken() {
 		t.lost, t.lostTimes = b.Permits, b.Times
-		h.broken(g, "lost", b)
+		h.broken(g, whatLost, b)
 	}
 	return t
 }
@@ -250,28 +256,28 @@ func (h *history) broke() []breach {
 	return slices.Clone(h.breaches)
 }
 
-// forgery returns a granted or refused event of a quota that is a breach if it is noted the other way round: "minted" or "lost".
+// forgery returns a granted or refused event of a quota that is a breach if it is noted the other way round: one of what.
 // It returns nil if there is none. Requests whose answers were lost may have taken permits, and while there are such, one more
 // or less may not be noticed.
 func (h *history) forgery(what string) *bounds.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was, noted := bounds.Refused, bounds.Granted
-	if what == "lost" {
+	if what == whatLost {
 		was, noted = noted, was
 	}
 	for _, g := range h.groups {
 		if g.policy.use != quotas {
 			continue
 		}
-		limit := g.policy.bound(g.limit, h.clocks, what == "lost")
+		limit := g.policy.bound(g.limit, h.clocks, what == whatLost)
 		for i := range g.events {
 			if g.events[i].Kind != was {
 				continue
 			}
 			events := slices.Clone(g.events)
 			events[i].Kind = noted
-			if what == "minted" && limit.Minted(events).Broken() || what == "lost" && limit.Lost(events).Broken() {
+			if what == whatMinted && limit.Minted(events).Broken() || what == whatLost && limit.Lost(events).Broken() {
 				return &g.events[i]
 			}
 		}

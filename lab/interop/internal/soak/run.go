@@ -302,9 +302,9 @@ func (h *history) wrongRecord(m mark, l *limit, used, low, high int64) {
 	h.mu.Lock()
 	g := h.groups[m]
 	h.mu.Unlock()
-	what, by := "minted", low-used // of the record
+	what, by := whatMinted, low-used // of the record
 	if used > high {
-		what, by = "lost", used-high
+		what, by = whatLost, used-high
 	}
 	now := time.Duration(h.clocks.now())
 	h.broken(&group{mark: m, policy: g.policy, limit: l, events: h.events(m)}, what+" by the record",
