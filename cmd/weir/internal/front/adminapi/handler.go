@@ -135,7 +135,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if at == nil {
 		return answer.PlainProblem(http.StatusNotFound, "%s", found.Missing)
 	}
-	if p = at.WrongMethod(w, r); p != nil {
+	if p := at.WrongMethod(w, r); p != nil {
 		return p
 	}
 	c := &call{w: w, r: r}
