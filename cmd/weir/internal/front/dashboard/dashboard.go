@@ -33,8 +33,8 @@ type file struct {
 	packedLength      string
 }
 
-// handler serves the files, by their paths below [operator.UIPath]. It is not changed once it is made. A file is packed when it
-// is first asked for: most servers are never asked for any.
+// handler serves the files, by their paths below [operator.UIPath]. It is not changed once it is made. A file is packed when
+// it is first asked for: most servers are never asked for any.
 type handler map[string]func() *file
 
 // Handler returns the files of the dashboard under [operator.UIPath], to every client: they have no data. Browsers keep them,

@@ -9,7 +9,8 @@ import (
 const blockSize = 64 << 10
 
 // readAhead reads src in a goroutine, one block ahead, so that reading and decompressing go on beside the simulation, and so
-// that the end of ctx ends a Read that waits for a pipe. The goroutine ends with src or ctx, but not before a Read of src returns.
+// that the end of ctx ends a Read that waits for a pipe. The goroutine ends with src or ctx, but not before a Read of src
+// returns.
 func readAhead(ctx context.Context, src io.Reader) io.Reader {
 	r, w := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(context.Cause(ctx)) }) // it never fails
