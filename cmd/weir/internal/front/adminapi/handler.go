@@ -135,8 +135,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if at == nil {
 		return answer.PlainProblem(http.StatusNotFound, "%s", found.Missing)
 	}
-	if p := at.WrongMethod(w, r); p != nil {
-		return p
+	if wrong := at.WrongMethod(w, r); wrong != nil {
+		return wrong
 	}
 	c := &call{w: w, r: r}
 	if !at.IsPost() {
