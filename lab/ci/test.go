@@ -56,11 +56,11 @@ type pass struct {
 }
 
 // passes lists what runs. As many modules are tested at a time as there are processors, and of each of them one package: with
-// more, tests of servers wait for a processor. The contention tests are those with Contention in their name, and those with Million in
-// it need as many of something. The race detector slows them down by an order of magnitude, so they run once more without it, one
-// package at a time so that nothing else competes for the processors. Tests that compute in one goroutine are in files that are
-// not built with the race detector: it finds nothing there, and they run only without. So do those again that ask whether it is
-// there: they look at allocations only without it, or do less with it.
+// more, tests of servers wait for a processor. The contention tests are those with Contention in their name, and those with
+// Million in it need as many of something. The race detector slows them down by an order of magnitude, so they run once more
+// without it, one package at a time so that nothing else competes for the processors. Tests that compute in one goroutine are
+// in files that are not built with the race detector: it finds nothing there, and they run only without. So do those again that
+// ask whether it is there: they look at allocations only without it, or do less with it.
 func passes(opts testOptions) []pass {
 	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
 
