@@ -185,7 +185,7 @@ func crowds() []crowd {
 		{name: "1,000 replies for which there is no window", each: 48, together: true, settings: noWindow, sent: func(f *frames) {
 			f.calls(1000, 1)
 		}},
-		{name: "replies that are not read", each: 48, together: true, sent: func(f *frames) { f.calls(100, 64) }},
+		{name: "replies that are not read", each: 48, together: true, sent: func(f *frames) { f.calls(40, 64) }},
 	}
 }
 
