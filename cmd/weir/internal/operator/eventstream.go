@@ -16,8 +16,8 @@ const (
 var errLongEvent = errors.New("weir: an event is too long")
 
 // readEvents calls got for each event of a stream, as the standard of HTML has them, until it returns false, and heard for each
-// line. Fields other than event and data are left out, as the server sends none. An event that the end of the stream cuts off
-// does not count.
+// line, or 64 KiB of one. Fields other than event and data are left out, as the server sends none. An event that the end of the
+// stream cuts off does not count.
 func readEvents(r io.Reader, heard func(), got func(Event) bool) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	var (
@@ -31,13 +31,13 @@ func readEvents(r io.Reader, heard func(), got func(Event) bool) error {
 		if len(line)+len(e.Data) > mostEvent {
 			return errLongEvent
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil {
+		part := errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !part {
 			return err
 		}
-		heard()
+		if heard(); part {
+			continue
+		}
 		field, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch {
