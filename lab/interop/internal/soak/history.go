@@ -257,7 +257,7 @@ func (h *history) broke() []breach {
 }
 
 // forgery returns a granted or refused event of a quota that is a breach if it is noted the other way round: one of what.
-// It returns nil if there is none. Requests whose answers were lost may have taken permits, and while there are such, one more
+// It returns nil if there is none. Requests whose responses were lost may have taken permits, and while there are such, one more
 // or less may not be noticed.
 func (h *history) forgery(what string) *bounds.Event {
 	h.mu.Lock()

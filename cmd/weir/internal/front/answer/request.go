@@ -171,18 +171,18 @@ func once(decoder *json.Decoder, known []string) *Problem {
 	if _, ok := open.(json.Delim); !ok {
 		return nil
 	}
-	var names []string
+	names := make(map[string]bool)
 	for decoder.More() {
 		if open == json.Delim('{') {
 			token, _ := decoder.Token()
 			name, _ := token.(string)
 			switch {
-			case slices.Contains(names, name):
+			case names[name]:
 				return BadField(http.StatusBadRequest, "member", Excerpt(name), "must be there once")
 			case known != nil && !slices.Contains(known, name):
 				return BadField(http.StatusBadRequest, "member", Excerpt(name), "must be one of "+strings.Join(known, ", "))
 			}
-			names = append(names, name)
+			names[name] = true
 		}
 		if p := once(decoder, nil); p != nil {
 			return p

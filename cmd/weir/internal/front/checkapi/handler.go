@@ -53,7 +53,7 @@ type Options struct {
 	Audit *adminguard.AuditLog
 	// Extra returns what the status has besides. Default: nil, nothing.
 	Extra func() map[string]any
-	// Document returns what /openapi.json answers: that of [OpenAPI] with the pages of others. It is called for each request,
+	// Document returns the text of /openapi.json: that of [OpenAPI] with the pages of others. It is called for each request,
 	// also by several goroutines at once. Default: nil, that of OpenAPI.
 	Document func() ([]byte, error)
 	// Ready returns why the server cannot decide on all limits now, or nil. Default: nil, it always can.

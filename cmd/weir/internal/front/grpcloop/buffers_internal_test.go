@@ -3,6 +3,7 @@ package grpcloop
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	status := m.Run()
 	for end := time.Now().Add(5 * time.Second); lent.Load() > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // a goroutine that only writes may be about to end
+		runtime.Gosched() // a goroutine that only writes may be about to end
 	}
 	if n := lent.Load(); n != 0 {
 		fmt.Fprintln(os.Stderr, n, "buffers were not given back")
