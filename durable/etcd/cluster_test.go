@@ -31,7 +31,7 @@ func three(t *testing.T) []etcd.ClusterOptions {
 		all = append(all, etcd.ClusterOptions{
 			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: inTheEnd,
 			UnsafeNoFsync:     true, // a crash is not what is tested
-			HeartbeatInterval: 100 * time.Millisecond, OwnerWait: inTheEnd,
+			HeartbeatInterval: 100 * time.Millisecond, OwnerWait: longest,
 		})
 	}
 	return all
@@ -39,7 +39,7 @@ func three(t *testing.T) []etcd.ClusterOptions {
 
 // lasting has no owner lost because the machine stands still, or the disk does.
 func lasting(o etcd.ClusterOptions) etcd.ClusterOptions {
-	o.TTL, o.OwnerWait, o.Owner.WriteTimeout = patient, inTheEnd, inTheEnd
+	o.TTL, o.OwnerWait, o.Owner.WriteTimeout = patient, longest, longest
 	return o
 }
 

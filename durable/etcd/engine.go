@@ -358,7 +358,8 @@ func unproposed(err error) bool {
 	return strings.HasSuffix(err.Error(), "raft proposal dropped") || errors.Is(err, rpctypes.ErrTooManyRequests)
 }
 
-// Resign implements [durable.Term]. It takes no longer than the term would without it.
+// Resign implements [durable.Term]. It takes no longer than the term would without it, and tries again until then if there is no
+// reply, such as from servers that elect a leader just now.
 func (t *term) Resign(ctx context.Context) error {
 	select {
 	case <-t.done:
@@ -371,8 +372,15 @@ func (t *term) Resign(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.ttl)
 	defer cancel()
-	if _, err := t.engine.client.Revoke(ctx, t.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
+	ctx, done := t.engine.either(ctx)
+	defer done()
+	for {
+		_, err := t.engine.client.Revoke(ctx, t.lease)
+		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil
+		}
+		if permanent(err) || !pause(ctx) {
+			return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
+		}
 	}
-	return nil
 }

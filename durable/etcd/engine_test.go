@@ -1,13 +1,17 @@
 package etcd_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/weirhq/weir/durable"
@@ -104,6 +108,56 @@ func TestKeyDeletedByHand(t *testing.T) {
 		if time.Now().Before(term.Expires()) {
 			t.Error("it has not expired")
 		}
+	}
+}
+
+// faltering does not revoke a few leases, as a server whose leader has just died.
+type faltering struct {
+	clientv3.Lease
+
+	failures atomic.Int64
+}
+
+func (f *faltering) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	if f.failures.Add(-1) >= 0 {
+		return nil, rpctypes.ErrTimeoutDueToLeaderFail
+	}
+	return f.Lease.Revoke(ctx, id) //nolint:wrapcheck // of the client
+}
+
+// TestResignTriesAgain: whoever resigns while a leader is elected is followed at once, not when the term would have ended.
+func TestResignTriesAgain(t *testing.T) {
+	t.Parallel()
+	client := quick(t).Client()
+	lease := &faltering{Lease: client.Lease}
+	client.Lease = lease
+	e, err := etcd.New(client, etcd.Options{TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, address := range []string{"first", "second"} {
+		term, err := e.Campaign(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.failures.Store(2)
+		if err := term.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if left := lease.failures.Load(); left != -1 {
+			t.Errorf("%s has resigned with %d failures left, want -1", address, left)
+		}
+	}
+	term, err := e.Campaign(t.Context(), "third")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.failures.Store(math.MaxInt64)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := term.Resign(ctx); !errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) || ctx.Err() == nil {
+		t.Errorf("nobody replies: %v, context: %v", err, ctx.Err())
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 )
 
 // inTheEnd is by when something must have come about, however slow the machine is. It says nothing about how long that should take.
-const inTheEnd = time.Minute
+const inTheEnd = 5 * time.Minute
+
+// longest is for how long a node waits at most for an owner, or for a write.
+const longest = time.Minute
 
 // holdsWithin waits until a condition holds that nothing tells of, and reports whether it has within a time.
 func holdsWithin(limit time.Duration, holds func() bool) bool {
@@ -49,7 +52,7 @@ func TestEmbeddedAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := durable.NewNode(durable.NodeOptions{Engine: e, Address: "here", OwnerWait: inTheEnd})
+		n, err := durable.NewNode(durable.NodeOptions{Engine: e, Address: "here", OwnerWait: longest})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	a := newAuthority(t)
 	secure := &tls.Config{Certificates: []tls.Certificate{a.issue(t, "node")}, RootCAs: a.pool, ClientCAs: a.pool, MinVersion: tls.VersionTLS12}
 	c, err := etcd.Join(t.Context(), etcd.ClusterOptions{
-		Directory: t.TempDir(), Address: "127.0.0.1:0", PeerTLS: secure, UnsafeNoFsync: true, TTL: patient, OwnerWait: inTheEnd,
+		Directory: t.TempDir(), Address: "127.0.0.1:0", PeerTLS: secure, UnsafeNoFsync: true, TTL: patient, OwnerWait: longest,
 	})
 	if err != nil {
 		t.Fatal(err)
