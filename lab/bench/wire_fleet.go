@@ -168,7 +168,7 @@ func (f *wireFleet) reply(ctx context.Context, front string) (body []byte, heade
 	switch front {
 	case wireRESP:
 		body, err = askRESP(ctx, ours.address, throttleCommand(key)...)
-	case wireGRPC, wireRateLimit:
+	case wireGRPC, wireLoop, wireRateLimit:
 		body, err = askRateLimit(ctx, ours.grpc, key)
 	case wireHTTP:
 		body, header, err = askHTTP(ctx, "http://"+ours.http+"/v1/check", `{"policy":"default","key":"`+key+`","cost":1}`)

@@ -93,9 +93,10 @@ func wireLoads() []wireLoad {
 		}
 	}
 	open := rls(rlsConnections*wireWaiting, wireTargets{p999: time.Millisecond})
-	open.name, open.rate, open.subjects = wireOpen, wireRate, func() []wireSubject { return rlsSubjects()[:1] }
+	open.name, open.rate, open.subjects = wireOpen, wireRate, openSubjects
 	open.how = fmt.Sprintf("The same calls, %d a second at fixed times, whether or not others were answered. The time of a call "+
-		"counts from when it was to be sent. bare grpc-go does not answer as many.", wireRate)
+		"counts from when it was to be sent. bare grpc-go does not answer as many. What the bare loop takes is what the "+
+		"processors and the load generator take.", wireRate)
 	return []wireLoad{
 		resp(1, nil), resp(16, least{byIncr: 1, byGCRA: 10}), resp(wireDeep, least{byIncr: 1, byGCRA: 10, byBareRESP: 0.75}),
 		many(1, nil), many(wireDeep, least{byBareRESP: 0.6}),

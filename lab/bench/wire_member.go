@@ -17,6 +17,7 @@ import (
 const (
 	wireRESP      = "resp"
 	wireGRPC      = "grpc"
+	wireLoop      = "loop"
 	wireRateLimit = "ratelimit"
 	wireHTTP      = "http"
 )
@@ -35,6 +36,8 @@ func (m *wireMember) serve(ctx context.Context, stdout io.Writer) error {
 		return m.serveRESP(l)
 	case wireGRPC:
 		return m.serveGRPC(l)
+	case wireLoop:
+		return m.serveLoop(l)
 	case wireRateLimit:
 		return m.serveRateLimit(l)
 	case wireHTTP:

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -25,6 +26,7 @@ const (
 	byIncr      = "Redis INCR"
 	byBareRESP  = "bare Go RESP"
 	byBareGRPC  = "bare grpc-go"
+	byBareLoop  = "bare loop"
 	byRateLimit = "grpc-go and Redis"
 	byBareHTTP  = "bare net/http"
 )
@@ -133,10 +135,21 @@ func rlsSubjects() []wireSubject {
 			},
 		},
 		{
+			By: byBareLoop, Call: "the same frames to every call", kind: redisFloor, address: respAddress, flags: noFlags,
+			open: func(ctx context.Context, f *wireFleet) (*wireServer, error) {
+				return f.startMember(ctx, wireMember{Kind: wireLoop})
+			},
+		},
+		{
 			By: byRateLimit, Call: "INCRBY and EXPIRE, then the same bytes", kind: redisPeer, address: respAddress,
 			flags: noFlags, open: openRateLimit,
 		},
 	}
+}
+
+// openSubjects are those that answer as many calls as an open loop has.
+func openSubjects() []wireSubject {
+	return slices.DeleteFunc(rlsSubjects(), func(s wireSubject) bool { return s.By != byWeir && s.By != byBareLoop })
 }
 
 // openRateLimit starts the server and, where the load generator runs, which leaves more of its processor, the Redis that it asks.

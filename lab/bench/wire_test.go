@@ -245,7 +245,7 @@ func TestWireGoals(t *testing.T) {
 			series(idle, 2000, 1000, 2000), series(idle, 1000, 500, 1000), series(idle, 250, 125, 250), held,
 		}),
 		rls.result(rlsSubjects(), [][]wireSample{
-			series(idle, 800, 400, 800), series(idle, 1000, 500, 1000), series(idle, 10, 10, 10),
+			series(idle, 800, 400, 800), series(idle, 1000, 500, 1000), series(idle, 1600, 800, 1600), series(idle, 10, 10, 10),
 		}),
 		many.result(respSubjects()[:1], [][]wireSample{series(idle, 1800, 900, 1800)}),
 	}, Memory: []WireMemory{{By: byWeir, Keys: 1000, Filled: 65}, {By: byIncr}}, Idle: []WireIdle{{byWeir, 10, 4000, 4200}, {By: byIncr}}}
