@@ -125,7 +125,7 @@ func (f *faltering) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.
 	return f.Lease.Revoke(ctx, id) //nolint:wrapcheck // of the client
 }
 
-// TestResignTriesAgain: whoever resigns while a leader is elected is followed at once, not when the term would have ended.
+// TestResignTriesAgain: an owner that resigns while a leader is elected is followed at once, not when the term would have ended.
 func TestResignTriesAgain(t *testing.T) {
 	t.Parallel()
 	client := quick(t).Client()
@@ -157,7 +157,7 @@ func TestResignTriesAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := term.Resign(ctx); !errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) || ctx.Err() == nil {
-		t.Errorf("nobody replies: %v, context: %v", err, ctx.Err())
+		t.Errorf("no reply: %v, context: %v", err, ctx.Err())
 	}
 }
 
