@@ -4,6 +4,7 @@ import (
 	"flag"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -169,6 +170,36 @@ func TestSharedDocumentation(t *testing.T) {
 	}
 	if len(blocks) < 2 {
 		t.Error("no examples")
+	}
+}
+
+// TestPagesHaveFilesThatAreRight parses each configuration that README.md and the pages of docs show.
+func TestPagesHaveFilesThatAreRight(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, shown := compiledSchema(t, ""), 0
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains("\n"+b[1], "\nversion: 1\n") {
+				continue // a file of something else
+			}
+			shown++
+			if _, err := Parse(page, []byte(b[1]), Options{Env: testEnv}); err != nil {
+				t.Errorf("%v in\n%s", err, b[1])
+			}
+			if err := s.Validate(plainYAML(t, b[1])); err != nil {
+				t.Errorf("the schema refuses what %s has:\n%s%v", page, b[1], err)
+			}
+		}
+	}
+	if shown < 30 {
+		t.Errorf("only %d files were found", shown)
 	}
 }
 
