@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,27 +14,39 @@ import (
 	"testing"
 )
 
-// outside writes a program into a module of its own that requires this one, outside of the repository, and builds it.
-func outside(t *testing.T, program []byte) string {
+// outside builds a program beside this repository, by the commands that docs/install.md has for that.
+func outside(t *testing.T, program []byte) (binary string) {
 	t.Helper()
 	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	mod := "module example.com/outside\n\ngo 1.26.0\n\nrequire github.com/weirhq/weir v0.0.0\n\nreplace github.com/weirhq/weir => " + root + "\n"
-	for name, content := range map[string][]byte{"go.mod": []byte(mod), "main.go": program} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
+	page, err := os.ReadFile("docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "app")
+	if err := errors.Join(
+		os.Mkdir(dir, 0o700),
+		os.Symlink(root, filepath.Join(dir, "..", "weir")),
+		os.WriteFile(filepath.Join(dir, "main.go"), program, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## The library\n")
+	_, rest, _ := strings.Cut(section, "```sh\n")
+	commands, _, found := strings.Cut(rest, "```")
+	for line := range strings.Lines(commands) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOPROXY=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
 	}
-	binary := filepath.Join(dir, "outside")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if !found {
+		t.Fatal("docs/install.md has no commands for the library")
 	}
-	return binary
+	return filepath.Join(dir, "app")
 }
 
 // TestReadmeProgram builds the program that the README shows outside of the repository, at another port, and sends one request too many.

@@ -60,6 +60,8 @@ func expectInstall(t *testing.T, line string) {
 		}
 	case strings.HasPrefix(line, "go install github.com/weirhq/weir/cmd/weir@"), strings.HasPrefix(line, "go get github.com/weirhq/weir@"):
 		has("lab/release/release_test.go", `documented(t, "`+words[1]+`", version)`)
+	case strings.HasPrefix(line, "go mod "), line == "go build":
+		has("readme_test.go", `os.ReadFile("docs/install.md")`) // builds a program by them
 	case words[0] == "weir":
 		command, _, _ := strings.Cut(line, " >") // into a file of the user
 		if got := weir(t, nil, strings.Fields(command)[1:]...); got.status != 0 || got.stdout == "" || got.stderr != "" {
