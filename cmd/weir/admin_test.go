@@ -281,8 +281,9 @@ func TestMisusedAdmin(t *testing.T) {
 	at := "http://" + s.address
 	for args, want := range map[string]string{
 		"admin unlok":                          `admin has no command "unlok"; did you mean "unlock"?`,
-		"admin unlock --policy p":              "needs --reason",
-		"admin keys":                           "needs --policy",
+		"admin unlock --policy p":              "needs --reason (why, for the audit log, in at most 1024 bytes); run",
+		"admin keys":                           "needs --policy (the name of the policy); run",
+		"admin unlock":                         "needs --policy (the name of the policy) and --reason (why, ",
 		"admin key --policy q":                 `there are: default`,
 		"admin override --policy p --reason r": "override needs --limit or --unlimited, and not both",
 		"admin override --policy p --reason r --limit a=1/s --limit a=": `--limit "a=": must be a limit such as`,

@@ -461,7 +461,7 @@ func TestAdminMisuse(t *testing.T) {
 		"--audit-log-size 0 --audit-log x":          "must be a whole number from 1 to 100000",
 		"--admin-rate fast":                         "must be a rate such as 20/s",
 		"--refusal-log often":                       "must be a rate such as 1/s, or off",
-		"--refusal-log off --refusal-log-keys none": "--refusal-log-keys cannot stand with --refusal-log off",
+		"--refusal-log off --refusal-log-keys none": "--refusal-log-keys cannot be combined with --refusal-log off",
 		"--refusal-log-keys all":                    `--refusal-log-keys "all"`,
 		"--refusal-log-secret-file " + short:        "has 5 bytes: must have from 16 to 1024",
 		"--refusal-log-secret-file " + dir + "/no":  "no such file",

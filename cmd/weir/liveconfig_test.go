@@ -634,7 +634,7 @@ func TestServeConfigMisuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"--config " + config + " --limit 1/s":               "--limit cannot stand with --config or --ratelimit-config, which have the limits",
+		"--config " + config + " --limit 1/s":               "--limit cannot be combined with --config or --ratelimit-config, which have the limits",
 		"--trust-proxy 10.0.0.0/8":                          "--trust-proxy needs --config",
 		"--explain-every 5":                                 "--explain-every needs --config",
 		"--config " + config + " --trust-proxy example.com": `--trust-proxy "example.com": must be addresses or networks`,

@@ -38,6 +38,7 @@ func TestMisuse(t *testing.T) {
 		"serve --rate 1/s":                    `unknown flag "--rate"; did you mean "--limit"?`,
 		"serve -c weir.yaml":                  `but -h; did you mean "--config"?`,
 		"top --url http://x":                  `unknown flag "--url"; did you mean "--server"?`,
+		"why 12 --admin :7071":                `unknown flag "--admin"; did you mean "--server"?`,
 		"check weir.yaml":                     `unknown command "check"; did you mean "config check"?`,
 		"replay":                              `replay needs a FILE, or - for the standard input; run "weir replay --help"`,
 		"replay - -":                          `replay can read the standard input only once`,

@@ -49,7 +49,7 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	case strings.HasPrefix(text, "required flag(s) "):
 		status = misused
 		names := strings.TrimSuffix(strings.TrimPrefix(text, "required flag(s) "), " not set")
-		text = "needs --" + strings.ReplaceAll(strings.ReplaceAll(names, `"`, ""), ", ", ", --")
+		text = "needs " + required(cmd, strings.Split(strings.ReplaceAll(names, `"`, ""), ", "))
 	case errors.Is(err, context.Canceled):
 		status = interrupted
 		text = "interrupted"
@@ -60,6 +60,18 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	}
 	fmt.Fprintf(stderr, "%s %s\n", terminal.Of(stderr).Red("weir:"), line)
 	return status
+}
+
+// required lists flags, each with what it is for.
+func required(cmd *cobra.Command, names []string) string {
+	for i, name := range names {
+		names[i] = "--" + name
+		if f := cmd.Flags().Lookup(name); f != nil {
+			usage, _, _ := strings.Cut(f.Usage, " (default")
+			names[i] += " (" + usage + ")"
+		}
+	}
+	return strings.Join(names, " and ")
 }
 
 // flagError turns what pflag says about the flags of cmd into misuse.
@@ -114,7 +126,7 @@ func invalidValue(err *pflag.InvalidValueError) string {
 var usual = []struct{ flag, names string }{
 	{"listen", "addr address bind host p port"},
 	{"http", "addr address bind host listen p port"},
-	{"server", "addr address host port u url"},
+	{"server", "addr address admin host http port u url"},
 	{"config", "c conf f file"},
 	{"limit", "qps rate rps"},
 	{"upstream", "backend target"},

@@ -42,7 +42,7 @@ func (l *Limit) RegisterRate(fs *pflag.FlagSet) {
 	fs.Var(Some(&l.Burst, 1, algo.MaxPermits), "burst", "permits available at once after a pause, from 1 to 10^15\n"+
 		"(default: the permits of --limit; 20 if there is no --limit)")
 	fs.Var(Int(&l.MaxKeys, 1, highestMaxKeys), "max-keys",
-		"keys tracked at a time, from 1 to 2^31; when none of them can be\nforgotten, new ones are refused")
+		"keys tracked at a time without --config, from 1 to 2^31; when none of them can be\nforgotten, new ones are refused")
 }
 
 // EffectiveRate is the rate that New uses: Rate, or 10/s if that is zero.

@@ -112,31 +112,31 @@ func (c *Certificates) configOf(choose func(*material) *tls.Config, protocols []
 }
 
 func (f *TLSFiles) read() (*material, error) {
-	certificate, err := readPEM("certificate", f.Certificate)
+	certificate, err := readPEM("--tls-cert", f.Certificate)
 	if err != nil {
 		return nil, err
 	}
-	key, err := readPEM("key", f.Key)
+	key, err := readPEM("--tls-key", f.Key)
 	if err != nil {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("weir: the certificate %s and the key %s cannot be used: %w", f.Certificate, f.Key, err)
+		return nil, fmt.Errorf("weir: --tls-cert %s and --tls-key %s cannot be used together: %w", f.Certificate, f.Key, err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	m := &material{config: config, admin: config.Clone()}
 	both := x509.NewCertPool()
 	if f.ClientCA != "" {
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if err := addAuthorities("client CA", f.ClientCA, config.ClientCAs, both); err != nil {
+		if err := addAuthorities("--tls-client-ca", f.ClientCA, config.ClientCAs, both); err != nil {
 			return nil, err
 		}
 		m.admin.ClientCAs, m.admin.ClientAuth = both, tls.RequireAndVerifyClientCert
 	}
 	if f.AdminCA != "" {
 		m.authorities = x509.NewCertPool()
-		if err := addAuthorities("admin client CA", f.AdminCA, m.authorities, both); err != nil {
+		if err := addAuthorities("--admin-client-ca", f.AdminCA, m.authorities, both); err != nil {
 			return nil, err
 		}
 		m.admin.ClientCAs = both

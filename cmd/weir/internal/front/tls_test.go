@@ -214,13 +214,13 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		files front.TLSFiles
 		want  string
 	}{
-		"no certificate": {front.TLSFiles{Certificate: d.path + "/none", Key: private}, "weir: certificate: open "},
-		"no key":         {front.TLSFiles{Certificate: cert, Key: d.path + "/none"}, "weir: key: open "},
+		"no certificate": {front.TLSFiles{Certificate: d.path + "/none", Key: private}, "weir: --tls-cert: open "},
+		"no key":         {front.TLSFiles{Certificate: cert, Key: d.path + "/none"}, "weir: --tls-key: open "},
 		"other key":      {front.TLSFiles{Certificate: cert, Key: d.write("other", other)}, "does not match"},
-		"not PEM":        {front.TLSFiles{Certificate: d.write("text", []byte("text")), Key: private}, "text and the key"},
+		"not PEM":        {front.TLSFiles{Certificate: d.write("text", []byte("text")), Key: private}, "text and --tls-key "},
 		"long":           {front.TLSFiles{Certificate: d.write("long", make([]byte, 5<<20)), Key: private}, "it is too long: at most 4194304 bytes are taken"},
-		"no authority":   {front.TLSFiles{Certificate: cert, Key: private, ClientCA: private}, "weir: client CA: "},
-		"no admin":       {front.TLSFiles{Certificate: cert, Key: private, AdminCA: private}, "weir: admin client CA: "},
+		"no authority":   {front.TLSFiles{Certificate: cert, Key: private, ClientCA: private}, "weir: --tls-client-ca: "},
+		"no admin":       {front.TLSFiles{Certificate: cert, Key: private, AdminCA: private}, "weir: --admin-client-ca: "},
 	} {
 		if _, err := front.LoadCertificates(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -74,7 +74,10 @@ func ReadMore(path string, ignoreDotFiles bool) ([]File, error) {
 // readMore reads a file, or all files of a directory in the order of their paths. See [findMore] for which those are.
 func readMore(path string, ignoreDotFiles bool, rest *int64) ([]File, error) {
 	info, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("weir: configuration: %w; docs/envoy.md has an example", err)
+	case err != nil:
 		return nil, fmt.Errorf("weir: configuration: %w", err)
 	}
 	if !info.IsDir() {

@@ -117,7 +117,7 @@ func (c *Client) unanswered(asked context.Context, err error) error {
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("weir: %s is not reachable: nothing listens there; is weir serve running, "+
-			"and is that its --http or --admin?", server)
+			"and is --server its --http or --admin?", server)
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("weir: %s is not reachable: no address is known of the host %q", server, name.Name)

@@ -85,7 +85,7 @@ func (f *adminFlags) check(fs *pflag.FlagSet, withTLS, withPages bool) error {
 		}
 	}
 	if f.refusalLog == (weir.Rate{}) {
-		if err := flags.Alone(fs, "cannot stand with --refusal-log off",
+		if err := flags.Alone(fs, "cannot be combined with --refusal-log off",
 			"refusal-log-keys", "refusal-log-secret-file"); err != nil {
 			return err
 		}

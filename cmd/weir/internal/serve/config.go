@@ -43,7 +43,7 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 		return flags.Errorf("--state needs --config")
 	}
 	if f.path != "" || rates {
-		return flags.Alone(fs, "cannot stand with --config or --ratelimit-config, which have the limits",
+		return flags.Alone(fs, "cannot be combined with --config or --ratelimit-config, which have the limits",
 			"limit", "burst", "max-keys", "by")
 	}
 	return flags.Alone(fs, "needs --config or --ratelimit-config",
