@@ -262,7 +262,7 @@ func apiSet() *policy.Set {
 	return &policy.Set{
 		Policies: []policy.Policy{
 			{Name: "all", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1000), 0)}}},
-			{Name: "per-client", Key: policy.ClientIP(), Limits: []policy.Limit{
+			{Name: "per-client", Key: policy.Client(), Limits: []policy.Limit{
 				{Name: "burst", Limit: weir.TokenBucket(weir.PerMinute(10), 20)},
 				{Name: "hour", Limit: weir.SlidingWindow(weir.PerHour(3), 0)},
 			}},
@@ -326,7 +326,7 @@ func ExampleMux() {
 		Policies: []policy.Policy{
 			{Name: "all", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(100), 0)}}},
 			{Name: "per-key", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(2), 0)}}},
-			{Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(5), 0)}}},
+			{Name: "login", Key: policy.Client(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(5), 0)}}},
 		},
 		Rules: []policy.Rule{{Name: "everything", Limits: []policy.Use{{Policy: "all"}}}},
 	}, policy.EngineOptions{Clock: manualclock.New(0)}, items) // a clock that stands, for this example

@@ -5,8 +5,8 @@
 //
 //	engine, err := policy.NewEngine(&policy.Set{
 //		Policies: []policy.Policy{
-//			{Name: "client", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 0)}}, Key: policy.ClientIP()},
-//			{Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(5), 0)}}, Key: policy.ClientIP()},
+//			{Name: "client", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 0)}}, Key: policy.Client()},
+//			{Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(5), 0)}}, Key: policy.Client()},
 //		},
 //		Rules: []policy.Rule{
 //			{Name: "all", Limits: []policy.Use{{Policy: "client"}}},

@@ -16,7 +16,7 @@ import (
 func loginEngine(o policy.EngineOptions) *policy.Engine {
 	e, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{
-			Name: "login", Key: policy.ClientIP(),
+			Name: "login", Key: policy.Client(),
 			Limits:  []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}},
 			Lockout: &policy.Lockout{Refusals: 3, Within: time.Minute, For: time.Hour},
 		}},
@@ -160,7 +160,7 @@ func ExampleObserver() {
 func ExamplePolicy() {
 	set := &policy.Set{
 		Policies: []policy.Policy{{
-			Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 0)}},
+			Name: "login", Key: policy.Client(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 0)}},
 			OnDecided: func(_ *policy.Request, p *policy.Part, v *policy.Verdict) {
 				fmt.Printf("%s of %s: allowed %t\n", p.Policy.Name, p.Key, v.Allowed)
 			},

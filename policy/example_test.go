@@ -15,8 +15,8 @@ import (
 func ExampleEngine() {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{
-			{Name: "client", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 0)}}, Key: policy.ClientIP()},
-			{Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(2), 0)}}, Key: policy.ClientIP()},
+			{Name: "client", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 0)}}, Key: policy.Client()},
+			{Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(2), 0)}}, Key: policy.Client()},
 		},
 		Rules: []policy.Rule{
 			{Name: "all", Limits: []policy.Use{{Policy: "client"}}},

@@ -17,7 +17,7 @@ func Login(login http.Handler) (http.Handler, error) {
 		Policies: []policy.Policy{{
 			Name:    "login",
 			Limits:  []policy.Limit{{Limit: weir.SlidingWindow(weir.Per(5, 15*time.Minute), 0)}},
-			Key:     policy.JoinText(policy.ClientIP(), policy.AttributeText("account")),
+			Key:     policy.JoinText(policy.Client(), policy.AttributeText("account")),
 			Lockout: &policy.Lockout{Refusals: 10, Within: 15 * time.Minute, For: time.Hour},
 		}},
 		Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "login"}}}},
