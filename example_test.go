@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/manualclock"
 )
 
-// Admit ten requests a second, and twenty at once after a quiet time.
+// Allow ten requests a second, and twenty at once after a quiet time.
 func ExampleTokenBucket() {
 	clock := manualclock.New(0) // a clock that stands until it is moved, for this example
 	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{Clock: clock})
@@ -17,19 +17,19 @@ func ExampleTokenBucket() {
 		fmt.Println(err)
 		return
 	}
-	ask := func() (admitted int) {
+	ask := func() (allowed int) {
 		for range 100 {
 			if limiter.Allow() {
-				admitted++
+				allowed++
 			}
 		}
-		return admitted
+		return allowed
 	}
-	fmt.Println("admitted at once:", ask())
+	fmt.Println("allowed at once:", ask())
 	clock.Advance(time.Second)
 	fmt.Println("a second later:", ask())
 	// Output:
-	// admitted at once: 20
+	// allowed at once: 20
 	// a second later: 10
 }
 
@@ -46,7 +46,7 @@ func ExampleLimiter_Take() {
 		d := limiter.Take(n)
 		switch {
 		case d.Allowed:
-			fmt.Println(d.Policy, "admitted, left:", d.Remaining)
+			fmt.Println(d.Policy, "allowed, remaining:", d.Remaining)
 		case d.RetryAfter == weir.Never:
 			fmt.Println(d.Policy, "refused: more than the", d.Limit, "that it ever holds")
 		default:
@@ -54,7 +54,7 @@ func ExampleLimiter_Take() {
 		}
 	}
 	// Output:
-	// search admitted, left: 1
+	// search allowed, remaining: 1
 	// search refused, come back after 30s
 	// search refused: more than the 3 that it ever holds
 }
@@ -276,4 +276,46 @@ func ExampleParseRate() {
 	// 1000/day: 1000 in 24h0m0s
 	// 1/2m: 1 in 2m0s
 	// weir: rate "fast": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s
+}
+
+// Sell a quota by the month of the customer's time zone.
+func ExampleMonth() {
+	vienna, err := time.LoadLocation("Europe/Vienna")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, time.November, 30, 23, 0, 0, 0, vienna)
+	clock := manualclock.New(start.UnixNano()) // leave it out for the wall clock
+	quota, err := weir.NewKeyed[string](weir.CalendarWindow(10_000, weir.Month(vienna)), weir.KeyedOptions{Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(quota.Allow("acme"), quota.Peek("acme", 1).Remaining)
+	d := quota.Take("acme", 10_000)
+	fmt.Println(d.Allowed, d.RetryAfter) // until December
+	clock.Advance(d.RetryAfter)
+	fmt.Println(quota.Take("acme", 10_000).Allowed)
+	// Output:
+	// true 9999
+	// false 1h0m0s
+	// true
+}
+
+// Run two jobs of a tenant at a time. Others of the tenant wait in order; those of other tenants do not.
+func ExampleKeyedConcurrency_Do() {
+	jobs, err := weir.NewKeyedConcurrency[string](2, weir.KeyedOptions{QueueLimit: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = jobs.Do(context.Background(), "acme", 1, func() error {
+		fmt.Println("running, room for", jobs.Peek("acme", 1).Remaining, "more")
+		return nil
+	})
+	fmt.Println(err, jobs.Peek("acme", 1).Remaining)
+	// Output:
+	// running, room for 1 more
+	// <nil> 2
 }

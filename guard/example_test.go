@@ -18,6 +18,35 @@ import (
 	"github.com/weirhq/weir/manualclock"
 )
 
+// Slow down an address that comes too fast, and lock it out for ten seconds if it goes on.
+func ExampleGuard() {
+	options := guard.DefaultOptions()
+	options.CapacityTokens, options.RefillTokensPerSecond = 2, 1
+	options.HardLockout = 10 * time.Second
+	clock := manualclock.New(0)
+	options.Clock = clock // leave it out for the clock of the process
+	g, err := guard.New(options)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+	for range 5 {
+		d, err := g.Check("192.0.2.1:4711")
+		fmt.Println(d.Allowed, d.Reason, d.RetryAfter, err)
+	}
+	clock.Advance(10 * time.Second)
+	d, err := g.Check("192.0.2.1:4712") // another port, the same address
+	fmt.Println(d.Allowed, err)
+	// Output:
+	// true none 0s <nil>
+	// true none 0s <nil>
+	// false soft-throttle 1s <nil>
+	// false soft-throttle 1s <nil>
+	// false hard-lockout 10s <nil>
+	// true <nil>
+}
+
 // The functions below are the code of docs/guard.md, line by line.
 
 func docsGuard(conn net.Conn) error {
