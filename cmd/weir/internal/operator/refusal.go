@@ -61,6 +61,8 @@ type RefusedLimit struct {
 	Remaining  int64   `json:"remaining"`
 	RetryAfter float64 `json:"retry_after"`
 	ResetAfter float64 `json:"reset_after"`
+	// Unasked is true if the store of the limit was not asked, as another limit has refused: what remains is not known.
+	Unasked bool `json:"unasked,omitempty"`
 }
 
 // AuditEntry is a change that a caller has made, or has tried to make.
@@ -151,6 +153,10 @@ func writeRefusedLimit(w io.Writer, out terminal.Output, l *RefusedLimit, binds 
 		key = "key " + quoted(l.Key)
 	}
 	fmt.Fprintf(w, "%s  %s%s\n", indent, key, rule)
+	if l.Unasked {
+		fmt.Fprintf(w, "%s  costs %s: was not asked, as another limit refuses it\n", indent, terminal.Number(l.Cost))
+		return
+	}
 	answer := "allows it"
 	if !l.Allowed {
 		answer = out.Red("refuses it") + ": " + retryText(l.Reason, l.RetryAfter, at)

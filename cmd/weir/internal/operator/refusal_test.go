@@ -23,6 +23,7 @@ func TestRefusal(t *testing.T) {
 				Policy: "login", Limit: "1h", Holds: "5/h", Rule: "sign-in", Source: "weir.yaml:21:5", Key: "ann", Cost: 2, Reason: "limited",
 				Max: 5, Remaining: 1, RetryAfter: 90, ResetAfter: 3600,
 			},
+			{Policy: "tenant", Holds: "100 per month", Key: "acme", Cost: 1, Allowed: true, Max: 100, Unasked: true},
 		},
 	}
 	var text strings.Builder
@@ -35,6 +36,9 @@ func TestRefusal(t *testing.T) {
   limit login/1h: 5/h (decides)
     key "ann", by rule sign-in (weir.yaml:21:5)
     1 of 5 remaining, all are back in 1 hour; costs 2: refuses it: limited, retry after 1 minute 30 seconds
+  limit tenant: 100 per month
+    key "acme"
+    costs 1: was not asked, as another limit refuses it
 `
 	if got := text.String(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
@@ -42,7 +46,7 @@ func TestRefusal(t *testing.T) {
 	if b := operator.Binding(&r); b != &r.Limits[1] {
 		t.Errorf("%+v binds", b)
 	}
-	for _, none := range []int{-1, 2} {
+	for _, none := range []int{-1, 3} {
 		r.Binding = none
 		if b := operator.Binding(&r); b != nil {
 			t.Errorf("%d: %+v binds", none, b)

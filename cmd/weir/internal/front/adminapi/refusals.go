@@ -41,7 +41,7 @@ type limitEntry struct {
 	cost, max, remaining            int64
 	retry, reset                    time.Duration
 	reason                          weir.Reason
-	allowed                         bool
+	allowed, unasked                bool
 }
 
 // entry is a refusal. Its memory is used again.
@@ -185,7 +185,7 @@ func (e *refusalEntry) add(p *policy.Part) {
 	d := &p.Decision
 	*l = limitEntry{
 		cost: p.Cost, max: d.Limit, remaining: d.Remaining, retry: d.RetryAfter, reset: d.ResetAfter,
-		reason: d.Reason, allowed: d.Allowed,
+		reason: d.Reason, allowed: d.Allowed, unasked: p.Unasked && d.Allowed,
 	}
 	l.policy, l.key = e.put(p.Policy.Name), e.putKey(p.Key)
 	if p.Limit >= 0 && p.Limit < len(p.Policy.Limits) {
@@ -347,7 +347,7 @@ func (e *refusalEntry) told(id uint64) operator.Refusal {
 		r.Limits[i] = operator.RefusedLimit{
 			Policy: e.of(l.policy), Limit: e.of(l.name), Holds: l.holds(), Rule: e.of(l.rule), Source: e.of(l.source),
 			Key: e.of(l.key), Cost: l.cost, Allowed: l.allowed, Reason: l.reason.String(), Max: l.max, Remaining: l.remaining,
-			RetryAfter: operator.SecondsOf(l.retry), ResetAfter: operator.SecondsOf(l.reset),
+			RetryAfter: operator.SecondsOf(l.retry), ResetAfter: operator.SecondsOf(l.reset), Unasked: l.unasked,
 		}
 	}
 	return r

@@ -71,6 +71,11 @@ func TestWhatIsKept(t *testing.T) {
 	if _, ok := l.Find(id + 1); ok {
 		t.Error("an ID that was never given")
 	}
+	v := refused("k")
+	v.Parts[0].Unasked = true
+	if got, _ = l.Find(l.Refused(nil, v)); got.Limits[0].Unasked || !got.Limits[1].Unasked {
+		t.Errorf("%+v", got.Limits)
+	}
 }
 
 // TestChecks have no path and no rule.

@@ -12,7 +12,7 @@ import (
 )
 
 // appendDecision appends d as a JSON object without its end. name is that of the policy, null if that is "", limited
-// whether d is the decision of a limit: otherwise limit and remaining are null.
+// whether d is the decision of a limit: otherwise limit and remaining are null. So is remaining if it is below 0: see shown.
 func appendDecision[T string | []byte](b []byte, d weir.Decision, name T, limited bool) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
@@ -28,7 +28,11 @@ func appendDecision[T string | []byte](b []byte, d weir.Decision, name T, limite
 		b = append(b, `,"limit":`...)
 		b = strconv.AppendInt(b, d.Limit, 10)
 		b = append(b, `,"remaining":`...)
-		b = strconv.AppendInt(b, d.Remaining, 10)
+		if d.Remaining < 0 {
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendInt(b, d.Remaining, 10)
+		}
 	} else {
 		b = append(b, `,"limit":null,"remaining":null`...)
 	}
@@ -37,6 +41,15 @@ func appendDecision[T string | []byte](b []byte, d weir.Decision, name T, limite
 	b = append(b, `,"reset_after":`...)
 	b = appendSeconds(b, d.ResetAfter)
 	return b
+}
+
+// shown is the decision of a part, with -1 for what remains where that is not known, as its store was not asked.
+func shown(p *policy.Part) weir.Decision {
+	d := p.Decision
+	if p.Unasked && d.Allowed {
+		d.Remaining = -1
+	}
+	return d
 }
 
 // answerOf is the decision that binds among those on one of the requests of a verdict, and its place among them: -1 if no limit
@@ -61,7 +74,7 @@ func answerOf(v *policy.Verdict, request int) (d weir.Decision, place int) {
 			place++
 		}
 	}
-	return v.Parts[at].Decision, place
+	return shown(&v.Parts[at]), place
 }
 
 // appendChecked appends the answer to a check of a policy, which is one of the requests of a verdict, without its end.
@@ -101,7 +114,7 @@ func appendVerdict(b []byte, v *policy.Verdict, request int) []byte {
 			b = append(b, ',')
 		}
 		first = false
-		b = appendDecision(b, p.Decision, p.Decision.Policy, true)
+		b = appendDecision(b, shown(p), p.Decision.Policy, true)
 		b = append(b, `,"rule":`...)
 		if p.Rule != nil {
 			b = appendQuoted(b, p.Rule.Name)

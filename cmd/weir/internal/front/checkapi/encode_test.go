@@ -1,11 +1,28 @@
 package checkapi
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
+
+// TestWhatWasNotAskedHasNoRemaining: what remains of a limit whose store was not asked is null, and not 0.
+func TestWhatWasNotAskedHasNoRemaining(t *testing.T) {
+	v := policy.Verdict{Parts: []policy.Part{
+		{Decision: weir.Decision{Limit: 5, Reason: weir.ReasonLimited, RetryAfter: time.Second}},
+		{Decision: weir.Decision{Limit: 100, Allowed: true}, Unasked: true},
+		{Decision: weir.Decision{Limit: 9, Allowed: true}},
+	}}
+	got := string(appendVerdict(nil, &v, 0))
+	for _, want := range []string{`"limit":5,"remaining":0,`, `"limit":100,"remaining":null,`, `"limit":9,"remaining":0,`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
 
 func TestSecondsAreRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]string{

@@ -248,9 +248,12 @@ function limitTable(one) {
       { title: 'Allows', cell: (l) => printable(l.holds) },
       { title: 'Rule', cell: (l) => h('span', printable(l.rule ?? ''), ' ', sourceLink(l.source)) },
       { title: 'Key', cell: (l) => keyLink(l.policy, l.key) },
-      { title: 'Decision', cell: (l) => h(l.allowed ? 'span.good' : 'span.bad', reason(l.reason)) },
+      {
+        title: 'Decision',
+        cell: (l) => (l.unasked ? 'not asked' : h(l.allowed ? 'span.good' : 'span.bad', reason(l.reason))),
+      },
       { title: 'Cost', number: true, cell: (l) => count(l.cost) },
-      { title: 'Remaining', number: true, cell: (l) => `${count(l.remaining)} of ${count(l.max)}` },
+      { title: 'Remaining', number: true, cell: (l) => (l.unasked ? '–' : `${count(l.remaining)} of ${count(l.max)}`) },
       { title: 'Retry after', number: true, cell: (l) => duration(l.retry_after) },
     ],
   });
