@@ -113,7 +113,7 @@ var optimisticTable = tableOf(yamlread.Kind{What: "optimistic"}, []key[*Store]{
 		Default: `"100ms"`, Examples: `["100ms"]`,
 	}, func(s *Store, t time.Duration) { s.Optimistic.Interval = t }),
 	custom("drift", orEnv("1% to 100%", `{"type": "string", "pattern": "^[0-9][0-9_]*%$"}`), yamlread.About{
-		Text:    "How much of a limit a process admits that the store does not know of yet.",
+		Text:    "How much of a limit a process allows that the store does not know of yet.",
 		Default: `"10%"`, Examples: `["10%"]`,
 	}, func(d *decoder, v yamlread.Value, s *Store) { s.Optimistic.Drift = d.percent(v) }),
 	read(keyMaxKeys, keysAtATime, yamlread.About{
