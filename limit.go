@@ -162,7 +162,8 @@ func FixedWindow(rate Rate) Limit {
 // from 1 to 64: more are finer, and cost more time and memory. 0 stands for 10.
 //
 // It never allows more than the permits within the length x (segments-1) / segments, and approaches that for whole windows as
-// segments grow finer (TestSlidingWindowBound).
+// segments grow finer (TestSlidingWindowBound). So a limit of 10 that must hold in any second has the rate
+// Per(10, 1200*time.Millisecond) and 6 segments.
 func SlidingWindow(rate Rate, segments int) Limit {
 	if segments == 0 {
 		segments = defaultSegments

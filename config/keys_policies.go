@@ -153,7 +153,7 @@ var limitTable = tableOf(yamlread.Kind{What: "a limit", Hints: map[string]string
 		Instead: "the permits of `rate`", Examples: `[200]`,
 	}, setPermits),
 	read("segments", number(1, algo.MaxSegments, "a number of segments"), yamlread.About{
-		Text:    "Into how many segments a sliding window is cut.",
+		Text:    "Into how many segments a sliding window is cut. The limit is never exceeded within the window less one segment.",
 		Default: `10`, Examples: `[12]`,
 	}, func(l *placedLimit, n int64) { l.segments = int(n) }),
 	read(keyPermits, permitCount, yamlread.About{

@@ -121,7 +121,7 @@ func (c *Course) Most(length time.Duration) (most int) {
 // WriteTable writes what became of the requests as a table of Markdown.
 func WriteTable(w io.Writer, courses []Course) error {
 	var b strings.Builder
-	b.WriteString("| algorithm | admitted | most in any second | most in any 300 ms | of the burst after a pause |\n" +
+	b.WriteString("| algorithm | allowed | most in any second | most in any 300 ms | of the burst after a pause |\n" +
 		"|---|---|---|---|---|\n")
 	for i := range courses {
 		c := &courses[i]
@@ -141,13 +141,13 @@ func DrawBursts(w io.Writer, courses []Course) error {
 		most             = 24.0 // at its upper edge
 	)
 	p := newPicture(900, top+rowHeight*float64(len(courses))+26,
-		"Five algorithms under the same requests, all with a limit of 10 a second. A fixed window admits 20 within a second, a "+
+		"Five algorithms under the same requests, all with a limit of 10 a second. A fixed window allows 20 within a second, a "+
 			"token bucket up to burst and rate together, a sliding window hardly more than 10.")
 	p.text(20, 34, "title", "start", "The same requests, five algorithms, each with a limit of 10 a second")
 	p.text(20, 57, "dim", "start",
-		"The line is how many were admitted in the second before, dashed is the limit. Each stroke is a request:")
+		"The line is how many were allowed in the second before, dashed is the limit. Each stroke is a request:")
 	p.stroke("ok", 706, 46, 706, 54)
-	p.text(714, 57, "dim", "start", "admitted")
+	p.text(714, 57, "dim", "start", "allowed")
 	p.stroke("no", 790, 52, 790, 60)
 	p.text(798, 57, "dim", "start", "refused")
 	x := func(at time.Duration) float64 { return left + (right-left)*at.Seconds()/lasts.Seconds() }

@@ -92,7 +92,7 @@ func DrawSlow(w io.Writer, loads []Load) error {
 	)
 	p := newPicture(900, top+2*rowHeight+16,
 		"A service becomes ten times as slow for eight seconds. Behind a limit on the rate, requests pile up to 50 at a time; "+
-			"behind a limit on concurrency there are never more than 8, and fewer are admitted.")
+			"behind a limit on concurrency there are never more than 8, and fewer are allowed.")
 	p.text(20, 34, "title", "start", "A service becomes ten times as slow: a limit on the rate, and one on concurrency")
 	p.text(20, 57, "dim", "start", "20 requests a second come. Each takes 250 ms, and 2.5 s from second 6 to second 14.")
 	p.stroke("other", 640, 53, 664, 53)
@@ -107,7 +107,7 @@ func DrawSlow(w io.Writer, loads []Load) error {
 		ticks  []int
 	}{
 		{"requests that are with the service", func(l *Load) []int { return l.InFlight }, 60, []int{0, 20, 40, 60}},
-		{"admitted in the second before", func(l *Load) []int { return l.Admitted }, 48, []int{0, 10, 20, 30, 40}},
+		{"allowed in the second before", func(l *Load) []int { return l.Admitted }, 48, []int{0, 10, 20, 30, 40}},
 	} {
 		y := top + rowHeight*float64(row)
 		floor := y + high
