@@ -205,7 +205,7 @@ func (p *Proxy) Totals() Totals {
 func (p *Proxy) total() []any {
 	t := p.Totals()
 	return []any{
-		"admitted", t.Admitted, "refused", t.Refused, "crowded", t.Crowded, "rejected", t.Rejected,
+		"admitted", t.Admitted, "refused", t.Refused, "over_concurrency", t.Crowded, "rejected", t.Rejected,
 		"upstream_errors", t.UpstreamErrors, "aborted", t.Aborted,
 	}
 }
