@@ -62,6 +62,8 @@ func expectInstall(t *testing.T, line string) {
 		has("lab/release/release_test.go", `documented(t, "`+words[1]+`", version)`)
 	case strings.HasPrefix(line, "go mod "), line == "go build":
 		has("readme_test.go", `os.ReadFile("docs/install.md")`) // builds a program by them
+	case words[0] == "mkdir":
+		has("docs/install.md", " > "+words[2]+"/weir\n")
 	case words[0] == "weir":
 		command, _, _ := strings.Cut(line, " >") // into a file of the user
 		if got := weir(t, nil, strings.Fields(command)[1:]...); got.status != 0 || got.stdout == "" || got.stderr != "" {
