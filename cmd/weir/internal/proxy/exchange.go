@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/httplimit"
 )
 
@@ -63,6 +64,9 @@ func (x *exchange) serve() {
 	x.whole = r.Method == http.MethodOptions && r.URL.Path == "*"
 	if x.whole || r.URL.Path == "" && r.URL.Opaque == "" && r.Method != http.MethodConnect {
 		r.URL.Path = "/"
+	}
+	if r.Host == "" && x.proxy.o.UpstreamHost == "" {
+		r.Host = x.proxy.o.Upstream.URL.Host // which the upstream gets as Host
 	}
 	// Without an address, as of a connection that is not one of IP, it is the zero Addr.
 	x.peer, _ = clientip.Parse(r.RemoteAddr)
@@ -119,6 +123,9 @@ func (x *exchange) wrong() (status int, why string) {
 	case r.Method == "PRI":
 		// The server hands on the beginning of HTTP/2 without TLS as if it were a request.
 		return http.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1, and HTTP/2 over TLS."
+	case !flags.IsHost(r.Host):
+		// The upstream would get another host than the rules have seen.
+		return http.StatusBadRequest, "The host of the request has characters that no host has."
 	case r.URL.Opaque != "", r.URL.Path == "*":
 		// No rule reads it as the path that an upstream may take it for.
 		return http.StatusBadRequest, "The request needs a path that begins with a slash."

@@ -41,14 +41,19 @@ func (h *Handler) describe(p *policy.Request, r *http.Request, k kind) error {
 		return fmt.Errorf("weir: %s may not ask: it is in none of the networks of --trust-proxy", r.RemoteAddr)
 	}
 	p.Protocol, p.Header = "http", r.Header
+	var err error
 	switch k {
 	case nginx:
-		return describeNginx(p, r)
+		err = describeNginx(p, r)
 	case envoy:
-		return h.describeEnvoy(p, r)
+		err = h.describeEnvoy(p, r)
 	default:
-		return h.describeForwarded(p, r)
+		err = h.describeForwarded(p, r)
 	}
+	if err == nil && !flags.IsHost(p.Host) {
+		return fmt.Errorf("weir: %.80q: must be the host of a request", p.Host)
+	}
+	return err
 }
 
 // describeNginx reads the fields that the documented configuration of nginx sets.
