@@ -25,7 +25,8 @@ type HTTP struct {
 func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog.Logger) *HTTP {
 	s.Handler = endOfChunks(s.Handler)
 	s.TLSConfig = certificates
-	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	// Each handshake that fails is a line, and each connection of HTTP/2 with an error.
+	s.ErrorLog = slog.NewLogLogger(FaultLog(log).Handler(), slog.LevelWarn)
 	if bound == nil {
 		bound = NewBounded(math.MaxInt, 0, log)
 	}

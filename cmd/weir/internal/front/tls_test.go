@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -226,4 +227,37 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
+}
+
+// TestFailedHandshakesDoNotFloodTheLog has clients connect that speak no TLS, as those do that look whether a port is open.
+func TestFailedHandshakesDoNotFloodTheLog(t *testing.T) {
+	pair := fronttest.SelfSigned(t, "one").Pair
+	synctest.Test(t, func(t *testing.T) {
+		log := new(bytes.Buffer)
+		server := front.NewHTTPServer(http.NotFoundHandler(), &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+			front.NewBounded(10, 0, nil), slog.New(slog.NewTextHandler(log, nil)))
+		p := newPipes()
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(p) }()
+		fail := func(times int) (lines int) {
+			log.Reset()
+			for range times {
+				_ = p.dial().Close()
+				synctest.Wait()
+			}
+			return strings.Count(log.String(), "TLS handshake error")
+		}
+		if got := fail(100); got != 10 {
+			t.Errorf("%d lines of 100 handshakes, want 10", got)
+		}
+		time.Sleep(time.Second)
+		if got := fail(100); got != 1 || !strings.Contains(log.String(), "suppressed=90") {
+			t.Errorf("%d lines of 100 handshakes, a second later, want 1 that says suppressed=90:\n%s", got, log)
+		}
+		_ = server.Drain() // nothing is in flight
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
 }

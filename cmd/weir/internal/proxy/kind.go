@@ -187,7 +187,7 @@ func (p *Proxy) newServer() *front.HTTP {
 		DisableGeneralOptionsHandler: true, // OPTIONS * is for the upstream
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-	}, p.o.TLS, p.o.Bound, p.faults)
+	}, p.o.TLS, p.o.Bound, p.o.Logger)
 }
 
 // Serve implements [front.Front].

@@ -105,11 +105,7 @@ func New(o Options) (*Proxy, error) {
 	if wrong := p.boundUpstream(); wrong != nil {
 		return nil, wrong
 	}
-	faults, err := newFaultLog(o.Logger.Handler())
-	if err != nil {
-		return nil, err
-	}
-	p.faults = slog.New(faults)
+	p.faults = front.FaultLog(o.Logger)
 	p.transport = newTransport(o.Upstream, o.UpstreamTimeout, o.UpstreamRoots)
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:       p.rewrite,

@@ -1,4 +1,4 @@
-package proxy
+package front
 
 import (
 	"context"
@@ -8,8 +8,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// faultLog is a handler for lines about faults that a client can cause any number of times: at most faultBurst at once, and then
-// one a second. What was left out is counted in the next line.
+// faultLog is the handler of a [FaultLog].
 type faultLog struct {
 	slog.Handler
 
@@ -19,12 +18,14 @@ type faultLog struct {
 
 const faultBurst = 10
 
-func newFaultLog(handler slog.Handler) (*faultLog, error) {
+// FaultLog returns a logger to log for lines about faults that a client can cause any number of times: at most ten at once, and
+// then one a second. What was left out is counted in the next line.
+func FaultLog(log *slog.Logger) *slog.Logger {
 	limit, err := weir.New(weir.TokenBucket(weir.PerSecond(1), faultBurst), weir.Options{Name: "log"})
 	if err != nil {
-		return nil, err
+		panic(err) // the limit is always the same
 	}
-	return &faultLog{handler, limit, new(atomic.Int64)}, nil
+	return slog.New(&faultLog{log.Handler(), limit, new(atomic.Int64)})
 }
 
 // Handle implements slog.Handler.
