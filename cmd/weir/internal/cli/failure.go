@@ -29,7 +29,7 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return success
 	}
-	text, status := err.Error(), failure
+	text, status := terminal.PrintableLines(err.Error()), failure // it may have texts of a server, or of a file
 	var (
 		wrong   *flags.Error
 		invalid *flags.InputError

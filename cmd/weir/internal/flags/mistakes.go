@@ -18,9 +18,9 @@ func WriteMistakes(w io.Writer, out terminal.Output, all []yamlread.Mistake) {
 		fix := m.Fix
 		m.Fix = ""
 		place := fmt.Sprintf("%s:%d:%d:", m.File, m.Line, m.Column)
-		fmt.Fprintf(w, "%s %s\n", out.Bold(place), strings.TrimPrefix(m.String(), place+" "))
+		fmt.Fprintf(w, "%s %s\n", out.Bold(place), terminal.Printable(strings.TrimPrefix(m.String(), place+" ")))
 		if fix != "" {
-			fmt.Fprintf(w, "    %s\n", out.Dim(fix))
+			fmt.Fprintf(w, "    %s\n", out.Dim(terminal.Printable(fix)))
 		}
 	}
 }

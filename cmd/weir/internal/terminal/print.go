@@ -46,6 +46,15 @@ func Printable(text string) string {
 	}, text)
 }
 
+// PrintableLines is Printable that leaves the ends of lines.
+func PrintableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Number is n with a comma between thousands.
 func Number[T int | int64 | uint64](n T) string {
 	if n > 0 && uint64(n) > math.MaxInt64 {

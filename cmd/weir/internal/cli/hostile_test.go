@@ -1,0 +1,47 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/weirhq/weir/cmd/weir/internal/cli"
+)
+
+// TestTextsOfOthersMoveNoCursor has a server and a file whose texts would be read by the terminal.
+func TestTextsOfOthersMoveNoCursor(t *testing.T) {
+	const hostile = "\x1b[2J\x1b]0;title\a\u009b31m\u202eevil\r"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]any{ // a client that has gone is not told
+			"detail": hostile, "field": hostile, "mistakes": []string{hostile}, "policies": []string{hostile},
+		})
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\n\"\\e[2J\\a\\u202eevil\": 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"admin", "unlock", "--policy", "a", "--key", "b", "--reason", "c", "--server", server.URL},
+		{"admin", "status", "--server", server.URL},
+		{"admin", "reload", "--reason", "c", "--server", server.URL},
+		{"config", "check", file},
+		{"config", "explain", file},
+		{"replay", "--config", file, os.DevNull},
+	} {
+		var out bytes.Buffer
+		status := cli.Main(args, strings.NewReader(""), &out, &out)
+		if text := out.String(); status == 0 || !strings.Contains(text, "evil") {
+			t.Errorf("%s: %d %q: it has not failed by the text", args, status, text)
+		} else if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("%s: prints %q", args, text)
+		}
+	}
+}
