@@ -442,11 +442,14 @@ func SeatOf(c net.Conn) *Seat {
 }
 
 func countedOf(c net.Conn) *boundedConn {
-	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = secure.NetConn()
+	for {
+		over, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			counted, _ := c.(*boundedConn)
+			return counted
+		}
+		c = over.NetConn()
 	}
-	counted, _ := c.(*boundedConn)
-	return counted
 }
 
 type boundedListener struct {

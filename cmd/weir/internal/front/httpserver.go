@@ -18,27 +18,32 @@ type HTTP struct {
 	*http.Server
 
 	bound *Bounded
+	tls   *TLS // nil if it speaks none
 }
 
 // NewHTTP makes one of a server that has a handler and its own bounds and time limits. It speaks TLS unless certificates is nil,
 // and any number of connections may be open if bound is nil.
 func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog.Logger) *HTTP {
 	s.Handler = endOfChunks(s.Handler)
-	s.TLSConfig = certificates
+	h := &HTTP{Server: s, bound: bound}
+	if certificates != nil {
+		h.tls = NewTLS(certificates)
+		s.TLSConfig = h.tls.Config
+	}
 	// Each handshake that fails is a line, and each connection of HTTP/2 with an error.
 	s.ErrorLog = slog.NewLogLogger(FaultLog(log).Handler(), slog.LevelWarn)
 	if bound == nil {
-		bound = NewBounded(math.MaxInt, 0, log)
+		h.bound = NewBounded(math.MaxInt, 0, log)
 	}
-	bound.Watch(s)
-	return &HTTP{s, bound}
+	h.bound.Watch(s)
+	return h
 }
 
 // Serve serves the clients of a listener until the server is shut down. Its time limits hold exactly: see deadlineConn.
 func (h *HTTP) Serve(l net.Listener) error {
 	l = h.bound.On(deadlineListener{l})
-	if h.TLSConfig != nil {
-		return h.ServeTLS(l, "", "")
+	if h.tls != nil {
+		return h.ServeTLS(handshakeListener{l, h.tls}, "", "")
 	}
 	return h.Server.Serve(l)
 }

@@ -64,7 +64,7 @@ type Server struct {
 	Waiting Waiting
 	Unread  Unread
 	Streams Streams
-	config  *tls.Config
+	tls     *front.TLS // nil if it speaks none
 	conns   *front.Conns[*conn]
 	looked  sync.Once // the first listener is served
 
@@ -110,9 +110,9 @@ func New(o Options) *Server {
 		Few: 64, Max: 10_000, Patience: 10 * time.Second,
 	}, Unread: Unread{Room: room.Room{Max: 64 << 20}, Own: 16 << 10, Patience: 30 * time.Second}, Streams: Streams{Max: 10_000}}
 	if o.TLS != nil {
-		s.config = o.TLS.Clone()
-		if !slices.Contains(s.config.NextProtos, http2.NextProtoTLS) {
-			s.config.NextProtos = append(slices.Clone(s.config.NextProtos), http2.NextProtoTLS)
+		s.tls = front.NewTLS(o.TLS)
+		if config := s.tls.Config; !slices.Contains(config.NextProtos, http2.NextProtoTLS) {
+			config.NextProtos = append(slices.Clone(config.NextProtos), http2.NextProtoTLS)
 		}
 	}
 	return s
@@ -215,11 +215,11 @@ var errNoALPN = errors.New("weir: the client does not offer h2")
 
 // handshake is that of TLS, if the server speaks it.
 func (s *Server) handshake(ctx context.Context, nc net.Conn) (net.Conn, *tls.ConnectionState, error) {
-	if s.config == nil {
+	if s.tls == nil {
 		return nc, nil, nil
 	}
-	secure := tls.Server(nc, s.config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	secure, err := s.tls.Handshake(ctx, nc)
+	if err != nil {
 		return nil, nil, err
 	}
 	state := secure.ConnectionState()

@@ -77,7 +77,8 @@ type Server struct {
 	password [sha256.Size]byte
 	started  time.Time
 	bound    *front.Bounded
-	batches  sync.Pool // of *batch
+	tls      *front.TLS // nil if it speaks none
+	batches  sync.Pool  // of *batch
 
 	// ctx is that of all commands. It ends when the server cuts off what is left.
 	ctx    context.Context
@@ -106,6 +107,9 @@ func New(o Options) (*Server, error) {
 		bound: front.NewBounded(o.MaxConnections, front.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
 	s.large.Max = o.MaxLarge
+	if o.TLS != nil {
+		s.tls = front.NewTLS(o.TLS)
+	}
 	s.batches.New = func() any { return new(batch) }
 	s.ctx, s.cutOff = context.WithCancel(context.Background())
 	var err error

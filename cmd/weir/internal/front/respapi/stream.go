@@ -10,21 +10,21 @@ import (
 
 // open prepares the connection, over which a client may have to agree on keys first.
 func (c *conn) open() error {
-	if c.s.o.TLS == nil {
+	if c.s.tls == nil {
 		if !openSocket(c) {
 			c.via = &stream{}
 		}
 		return nil
 	}
 	plain := c.nc
-	secure := tls.Server(plain, c.s.o.TLS)
 	if err := plain.SetDeadline(time.Now().Add(c.s.o.ReadTimeout)); err != nil {
 		return err
 	}
 	if c.s.conns.Ending() {
 		return net.ErrClosed
 	}
-	if err := secure.HandshakeContext(c.s.ctx); err != nil {
+	secure, err := c.s.tls.Handshake(c.s.ctx, plain)
+	if err != nil {
 		if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && header.Conn != nil {
 			// The client does not speak TLS at all. One that speaks RESP can read this.
 			c.s.protocolErrors.Add(1)
@@ -34,7 +34,7 @@ func (c *conn) open() error {
 		}
 		return err
 	}
-	if err := plain.SetWriteDeadline(time.Time{}); err != nil {
+	if err = plain.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}
 	c.nc = secure
