@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/weirhq/weir/internal/regularfile"
 )
@@ -38,13 +39,24 @@ type material struct {
 
 // LoadCertificates reads the files. The error says which one is wrong.
 func LoadCertificates(f TLSFiles, log *slog.Logger) (*Certificates, error) {
+	warn := func(now *material) {
+		leaf, at := now.config.Certificates[0].Leaf, time.Now()
+		if at.Before(leaf.NotBefore) || at.After(leaf.NotAfter) {
+			log.Warn("the certificate is not valid now, so that clients do not accept it",
+				"certificate", f.Certificate, "from", leaf.NotBefore, "expires", leaf.NotAfter)
+		}
+	}
 	c, err := NewReread(f.read, func(now *material, err error) {
 		if err != nil {
 			log.Error("the certificates cannot be used, those before stay", "error", err.Error())
 			return
 		}
 		log.Info("certificates loaded", "certificate", f.Certificate, "expires", now.config.Certificates[0].Leaf.NotAfter)
+		warn(now)
 	}, f.Certificate, f.Key, f.ClientCA, f.AdminCA)
+	if err == nil {
+		warn(c.Now())
+	}
 	return &Certificates{c}, err
 }
 

@@ -104,6 +104,19 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		shows("number two")
+		if strings.Contains(log.String(), "not valid now") {
+			t.Error(log)
+		}
+		time.Sleep(48 * time.Hour)
+		d.write("key", key)
+		shows("number two") // it has expired, and there is none that has not
+		if !strings.Contains(log.String(), "not valid now") {
+			t.Error(log)
+		}
+		log.Reset()
+		if _, err := front.LoadCertificates(files, slog.New(slog.NewTextHandler(log, nil))); err != nil || !strings.Contains(log.String(), "not valid now") {
+			t.Errorf("%v\n%s", err, log)
+		}
 	})
 }
 
