@@ -498,6 +498,7 @@ func TestProblems(t *testing.T) {
 		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":1e300}`, 400, "for", "from 1 to 316224000"},
 		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":60,"by":"bob"}`, 400, "by", "must not be there"},
 		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":"1h"}`, 400, "for", "must be a number, not a string"},
+		{"POST", operator.OverridePath, `{"policy":"login","key":"k","unlimited":true,"for":1e400}`, 400, "for", "must be a number, not 1e400"},
 		{"POST", operator.OverridePath, `{"policy":"login","key":"k","limits":"1/s","for":60}`, 400, "limits", `an object such as {"1m": "100/min"}`},
 		{"POST", operator.OverridePath, `{"policy":"login","key":"k","limit":{},"for":60}`, 400, "member", `did you mean "limits"?`},
 		{

@@ -228,11 +228,15 @@ func escaped(text []byte) rune {
 func notAccepted(err error, v any) *Problem {
 	const must = "the body must be a JSON object"
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		value, _, _ := strings.Cut(wrong.Value, " ") // behind it is the number
-		if wrong.Field == "" {
-			return PlainProblem(http.StatusBadRequest, "%s, not %s", must, inJSON(value))
+		value, number, odd := strings.Cut(wrong.Value, " ")
+		not := inJSON(value)
+		if odd { // it is not whole, or too large
+			not = fmt.Sprintf("%.40s", number)
 		}
-		return BadField(http.StatusBadRequest, wrong.Field, "", "must be "+kindInJSON(wrong.Type)+", not "+inJSON(value))
+		if wrong.Field == "" {
+			return PlainProblem(http.StatusBadRequest, "%s, not %s", must, not)
+		}
+		return BadField(http.StatusBadRequest, wrong.Field, "", "must be "+kindInJSON(wrong.Type)+", not "+not)
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
