@@ -45,7 +45,7 @@ func ParseRequest(line string, r *policy.Request) error {
 const nameBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // IsHost reports whether every server reads a host alike: it has the bytes that HTTP/1.1 allows, and no zone of an address. Go's
-// client sends other hosts in Punycode, or none in their place, and cuts a zone off; its server checks those of HTTP/2 not at all.
+// client sends other hosts in Punycode, or none in their place, and cuts a zone off; its server does not check those of HTTP/2.
 // The host of a request that has none is "".
 func IsHost(h string) bool {
 	return httpguts.ValidHostHeader(h) && (!strings.HasPrefix(h, "[") || !strings.Contains(h, "%"))

@@ -34,7 +34,7 @@ func (c *conn) open() error {
 		}
 		return err
 	}
-	if err = plain.SetWriteDeadline(time.Time{}); err != nil {
+	if err := plain.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}
 	c.nc = secure
