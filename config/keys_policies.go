@@ -32,7 +32,7 @@ var limitKeys = []key[*placedPolicy]{
 // limitsHints are those of limits, which a policy has as well.
 var limitsHints = map[string]string{
 	keyRate:     `did you mean "limit"? rate is a key of the items of limits`,
-	"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate: ...}]`,
+	"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate: ...}], or permits: ... of concurrency`,
 	keyPermits:  `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
 }
 

@@ -146,7 +146,9 @@ func (d *decoder) rate(v yamlread.Value) (weir.Rate, bool) {
 		message := strings.TrimPrefix(err.Error(), "weir: ")
 		message = strings.TrimPrefix(message, "rate "+strconv.Quote(s.Text)+": ")
 		fix := rateFix
-		if meant := rateMeant(s.Text); meant != "" {
+		if permits, _, _ := strings.Cut(s.Text, "/"); permits != "" && strings.Trim(permits, "0.") == "" {
+			fix = "write deny: true in a rule to refuse all of its requests"
+		} else if meant := rateMeant(s.Text); meant != "" {
 			fix = "write " + meant
 		}
 		d.Wrong(v, "is not a rate: "+message, fix)

@@ -101,6 +101,7 @@ func TestMistakes(t *testing.T) {
 		"crlf":         {"version: 1\r\npolicies:\r\n  p:\r\n    limit: no\r\n", `4:12: policies.p.limit: "no": must be a rate, which is permits/period; write 100/s, 8/min, 1000/24h or 0.5/s, for instance`},
 		"bom":          {"\ufeffversion: 3\n", `1:10: version: "3": must be 1, the only version of the format; write version: 1`},
 		"rate range":   {policy("candidate: {limit: 2000000000/s}"), `5:24: policies.p.candidate.limit: "2000000000/s": is not a rate: rate of 2000000000 permits per 1s: must be at most 1000000000 permits per second; write 100/s, 8/min, 1000/24h or 0.5/s, for instance`},
+		"rate zero":    {policy("candidate: {limit: 0/s}"), `5:24: policies.p.candidate.limit: "0/s": is not a rate: rate of 0 permits per 1s: must be from 1 to 10^15 permits; write deny: true in a rule to refuse all of its requests`},
 		"rate number":  {policy("candidate: {limit: 100}"), `5:24: policies.p.candidate.limit: "100": must be a rate, which is permits/period; write 100/s or 100/min, for instance`},
 		"rate words":   {policy("candidate: {limit: 10 per second}"), `5:24: policies.p.candidate.limit: "10 per second": must be a rate, which is permits/period; write 10/s`},
 		"rate period":  {policy("candidate: {limit: 5/15 minutes}"), `5:24: policies.p.candidate.limit: "5/15 minutes": is not a rate: period: must be a unit (s, min, h, day, ...), a number with a unit (24h), or a duration (1m30s); write 5/15m`},
