@@ -32,7 +32,7 @@ var limitKeys = []key[*placedPolicy]{
 // limitsHints are those of limits, which a policy has as well.
 var limitsHints = map[string]string{
 	keyRate:     `did you mean "limit"? rate is a key of the items of limits`,
-	"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate: ...}], or permits: ... of concurrency`,
+	"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate or permits: ...}]`,
 	keyPermits:  `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
 }
 
@@ -153,7 +153,7 @@ var limitTable = tableOf(yamlread.Kind{What: "a limit", Hints: map[string]string
 		Instead: "the permits of `rate`", Examples: `[200]`,
 	}, setPermits),
 	read("segments", number(1, algo.MaxSegments, "a number of segments"), yamlread.About{
-		Text:    "Into how many segments a sliding window is cut. The limit is never exceeded within the window less one segment.",
+		Text:    "Into how many segments a sliding window is cut. The limit holds within the window less one segment.",
 		Default: `10`, Examples: `[12]`,
 	}, func(l *placedLimit, n int64) { l.segments = int(n) }),
 	read(keyPermits, permitCount, yamlread.About{

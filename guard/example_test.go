@@ -32,8 +32,8 @@ func ExampleGuard() {
 	}
 	defer g.Close()
 	for range 5 {
-		d, err := g.Check("192.0.2.1:4711")
-		fmt.Println(d.Allowed, d.Reason, d.RetryAfter, err)
+		d, addressErr := g.Check("192.0.2.1:4711")
+		fmt.Println(d.Allowed, d.Reason, d.RetryAfter, addressErr)
 	}
 	clock.Advance(10 * time.Second)
 	d, err := g.Check("192.0.2.1:4712") // another port, the same address

@@ -137,9 +137,9 @@ func TestResignTriesAgain(t *testing.T) {
 	}
 	defer e.Close()
 	for _, address := range []string{"first", "second"} {
-		term, err := e.Campaign(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
+		term, campaignErr := e.Campaign(t.Context(), address)
+		if campaignErr != nil {
+			t.Fatal(campaignErr)
 		}
 		lease.failures.Store(2)
 		if err := term.Resign(t.Context()); err != nil {
