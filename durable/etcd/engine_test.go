@@ -142,8 +142,8 @@ func TestResignTriesAgain(t *testing.T) {
 			t.Fatal(campaignErr)
 		}
 		lease.failures.Store(2)
-		if err := term.Resign(t.Context()); err != nil {
-			t.Error(err)
+		if resignErr := term.Resign(t.Context()); resignErr != nil {
+			t.Error(resignErr)
 		}
 		if left := lease.failures.Load(); left != -1 {
 			t.Errorf("%s has resigned with %d failures left, want -1", address, left)
