@@ -21,7 +21,7 @@ type OwnerStats struct {
 	PermitsAhead int64 `json:"permits_ahead"`
 	// Granted is how many requests for permits were allowed, and GrantedPermits how many permits, those that were lent included.
 	// Several charges of one request count one by one.
-	Granted        int64 `json:"granted"`
+	Granted        int64 `json:"allowed"`
 	GrantedPermits int64 `json:"granted_permits"`
 	// Refused counts the requests that were not.
 	Refused RefusedStats `json:"refused"`

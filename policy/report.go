@@ -50,7 +50,7 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Durability Durability `json:"durability,omitzero"`
 	// Granted and Refused count requests that it applied to. Refused counts those that it has refused itself, or would have in
 	// shadow.
-	Granted uint64 `json:"granted"`
+	Granted uint64 `json:"allowed"`
 	Refused uint64 `json:"refused"`
 	// LockedOut counts the refusals of keys that are locked out. Failed counts the requests for which its key, tier or cost could
 	// not be evaluated, or the limit that they bring not be used.
@@ -91,10 +91,10 @@ type Difference struct {
 	// NewlyRefused counts those that were allowed and would have been refused, NewlyAdmitted those that were refused and would
 	// have been allowed.
 	NewlyRefused  uint64 `json:"newly_refused"`
-	NewlyAdmitted uint64 `json:"newly_admitted"`
+	NewlyAdmitted uint64 `json:"newly_allowed"`
 	// RefusedKeys and AdmittedKeys are the keys that this happened to most, the first the most often.
 	RefusedKeys  []KeyCount `json:"refused_keys,omitempty"`
-	AdmittedKeys []KeyCount `json:"admitted_keys,omitempty"`
+	AdmittedKeys []KeyCount `json:"allowed_keys,omitempty"`
 }
 
 // KeyCount is how often something happened to a key.

@@ -50,11 +50,11 @@ var nodeFamilies = []family[durable.NodeStats]{
 	},
 	{
 		name: "weir_cluster_requests_total", kind: counter, labels: byResult, computed: true,
-		help: "Requests that this node has decided as the owner: granted, refused, never, queue_full, expired, " +
+		help: "Requests that this node has decided as the owner: allowed, refused, never, queue_full, expired, " +
 			"canceled, stopping or unavailable.",
 		each: func(s *durable.NodeStats, emit emitter) {
 			r := &s.Owned.Refused
-			emit(float64(s.Owned.Granted), "granted")
+			emit(float64(s.Owned.Granted), "allowed")
 			emit(float64(r.Refused), "refused")
 			emit(float64(r.Never), "never")
 			emit(float64(r.QueueFull), "queue_full")

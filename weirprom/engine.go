@@ -39,10 +39,10 @@ func (r *engineReport) granted() float64 {
 var engineFamilies = []family[engineReport]{
 	{
 		name: "weir_requests_total", kind: counter, labels: []string{result}, computed: true,
-		help: "Decisions: granted, refused, denied (by a rule), exempt (by a rule), unlimited (no limit applied) or canceled " +
+		help: "Decisions: allowed, refused, denied (by a rule), exempt (by a rule), unlimited (no limit applied) or canceled " +
 			"(the caller left while it waited).",
 		each: func(r *engineReport, emit emitter) {
-			emit(r.granted(), "granted")
+			emit(r.granted(), "allowed")
 			emit(float64(r.Refused-r.Denied), "refused")
 			emit(float64(r.Denied), "denied")
 			emit(float64(r.Exempt), "exempt")

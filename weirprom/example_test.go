@@ -34,6 +34,6 @@ func ExampleNewKeyed() {
 		}
 	}
 	// Output:
-	// granted 1
+	// allowed 1
 	// refused 1
 }

@@ -59,10 +59,10 @@ func countsOf(o *dispatch.OpStats) opCounts {
 
 var gateFamilies = []family[httplimit.GateStats]{{
 	name: "weir_http_requests_total", kind: counter, labels: byResult,
-	help: "Requests at a gate: admitted, exempt (by a rule), refused, aborted (the client left while it waited) or failed " +
+	help: "Requests at a gate: allowed, exempt (by a rule), refused, aborted (the client left while it waited) or failed " +
 		"(misuse of an option).",
 	each: func(s *httplimit.GateStats, emit emitter) {
-		emit(float64(s.Admitted), "admitted")
+		emit(float64(s.Admitted), "allowed")
 		emit(float64(s.Exempt), "exempt")
 		emit(float64(s.Refused), "refused")
 		emit(float64(s.Aborted), "aborted")
@@ -88,11 +88,11 @@ var tiersFamilies = []family[tiers.Report]{
 var dispatcherFamilies = []family[dispatched]{
 	{
 		name: "weir_dispatcher_messages_total", kind: counter, labels: []string{"op", result},
-		help: "Messages by opcode, or unknown without a handler: passed, soft (dropped because they came too early) or hard " +
+		help: "Messages by opcode, or unknown without a handler: allowed, soft (dropped because they came too early) or hard " +
 			"(dropped because the peer is locked out or cannot be tracked).",
 		each: func(d *dispatched, emit emitter) {
 			for i, op := range d.names {
-				emit(float64(d.ops[i].passed), op, "passed")
+				emit(float64(d.ops[i].passed), op, "allowed")
 				emit(float64(d.ops[i].soft), op, "soft")
 				emit(float64(d.ops[i].hard), op, "hard")
 			}

@@ -27,9 +27,9 @@ func NewKeyed(name string, stats func() weir.Stats) *Collector {
 var limiterFamilies = []family[weir.Stats]{
 	{
 		name: "weir_limiter_requests_total", kind: counter, labels: byResult,
-		help: "Decisions of a limiter: granted or refused.",
+		help: "Decisions of a limiter: allowed or refused.",
 		each: func(s *weir.Stats, emit emitter) {
-			emit(float64(s.Granted), "granted")
+			emit(float64(s.Granted), "allowed")
 			emit(float64(s.Refused), "refused")
 		},
 	},
@@ -63,9 +63,9 @@ var limiterFamilies = []family[weir.Stats]{
 var keyedFamilies = []family[weir.Stats]{
 	{
 		name: "weir_keyed_requests_total", kind: counter, labels: byResult,
-		help: "Decisions of a limiter of many keys: granted or refused.",
+		help: "Decisions of a limiter of many keys: allowed or refused.",
 		each: func(s *weir.Stats, emit emitter) {
-			emit(float64(s.Granted), "granted")
+			emit(float64(s.Granted), "allowed")
 			emit(float64(s.Refused), "refused")
 		},
 	},

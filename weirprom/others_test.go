@@ -75,7 +75,7 @@ func TestOthersAreTheSum(t *testing.T) {
 
 // TestDifferencesDoNotGoBack: what is computed of several counts is held at its highest, as a counter must not go back.
 func TestDifferencesDoNotGoBack(t *testing.T) {
-	const granted = "weir_requests_total{result=granted}"
+	const granted = "weir_requests_total{result=allowed}"
 	r := policy.Report{Requests: 1000}
 	g := pedantic(t, weirprom.NewEngine(func() policy.Report { return r }))
 	for _, c := range []struct {

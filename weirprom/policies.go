@@ -32,12 +32,12 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_requests_total", kind: counter, labels: []string{ofPolicy, result},
-		help: "Requests to which the policy applied, by its own decision: granted or refused. " +
+		help: "Requests to which the policy applied, by its own decision: allowed or refused. " +
 			"In shadow, refused are those that it would refuse.",
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
 				p := &r.Policies[i]
-				emit(float64(p.Granted), p.Name, "granted")
+				emit(float64(p.Granted), p.Name, "allowed")
 				emit(float64(p.Refused), p.Name, "refused")
 			}
 		},
@@ -120,10 +120,10 @@ var policyFamilies = []family[engineReport]{
 	{
 		name: "weir_policy_differences_total", kind: counter, labels: []string{ofPolicy, "difference"},
 		help: "Requests that the candidate of the policy, or the policy in shadow, would have decided otherwise: " +
-			"newly_refused or newly_admitted.",
+			"newly_refused or newly_allowed.",
 		each: ofDifferences(func(d *policy.Difference, name string, emit emitter) {
 			emit(float64(d.NewlyRefused), name, "newly_refused")
-			emit(float64(d.NewlyAdmitted), name, "newly_admitted")
+			emit(float64(d.NewlyAdmitted), name, "newly_allowed")
 		}),
 	},
 }

@@ -22,10 +22,10 @@ var shedderFamilies = []family[overload.ShedderStats]{
 	},
 	{
 		name: "weir_shedder_requests_total", kind: counter, labels: []string{"priority", result},
-		help: "Decisions of a shedder: admitted or shed.",
+		help: "Decisions of a shedder: allowed or shed.",
 		each: func(s *overload.ShedderStats, emit emitter) {
 			for _, p := range s.Priorities {
-				emit(float64(p.Admitted), p.Priority.String(), "admitted")
+				emit(float64(p.Admitted), p.Priority.String(), "allowed")
 				emit(float64(p.Shed), p.Priority.String(), "shed")
 			}
 		},

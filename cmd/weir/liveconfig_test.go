@@ -242,7 +242,7 @@ func TestServeForwardAuth(t *testing.T) {
 			t.Errorf("%s for %s: %d %v %s, want %d", c.path, c.client, r.status, r.header, body, c.want)
 		}
 	}
-	if _, body := s.do(http.MethodGet, "/v1/status", ""); !strings.Contains(body, `"forward_auth":{"passed":2,"refused":3,"rejected":1}`) {
+	if _, body := s.do(http.MethodGet, "/v1/status", ""); !strings.Contains(body, `"forward_auth":{"allowed":2,"refused":3,"rejected":1}`) {
 		t.Error(body)
 	}
 }

@@ -151,9 +151,9 @@ func TestMetricsOfAServer(t *testing.T) {
 	got := s.scrape(client)
 	for name, want := range map[string]float64{
 		`weir_requests_total{result="unlimited"}`:                               1,
-		`weir_policy_requests_total{policy="login",result="granted"}`:           2,
+		`weir_policy_requests_total{policy="login",result="allowed"}`:           2,
 		`weir_policy_requests_total{policy="login",result="refused"}`:           4,
-		`weir_policy_requests_total{policy="user",result="granted"}`:            2,
+		`weir_policy_requests_total{policy="user",result="allowed"}`:            2,
 		`weir_policy_requests_total{policy="user",result="refused"}`:            2,
 		`weir_rule_matched_total{rule="sign-in"}`:                               6,
 		`weir_rule_matched_total{rule="shop"}`:                                  3,
@@ -161,7 +161,7 @@ func TestMetricsOfAServer(t *testing.T) {
 		`weir_refusals_total{result="missed"}`:                                  0,
 		`weir_check_rejected_total`:                                             3,
 		`weir_check_reservations`:                                               1,
-		`weir_forward_auth_requests_total{result="passed"}`:                     1,
+		`weir_forward_auth_requests_total{result="allowed"}`:                    1,
 		`weir_forward_auth_requests_total{result="refused"}`:                    2,
 		`weir_forward_auth_requests_total{result="rejected"}`:                   3,
 		`weir_admin_requests_total{result="authorized"}`:                        4, // and that for the metrics
@@ -178,7 +178,7 @@ func TestMetricsOfAServer(t *testing.T) {
 		`weir_resp_wrong_passwords_total`:                                       3,
 		`weir_resp_protocol_errors_total`:                                       1,
 		`weir_resp_timeouts_total`:                                              0,
-		`weir_resp_throttle_requests_total{result="granted"}`:                   1,
+		`weir_resp_throttle_requests_total{result="allowed"}`:                   1,
 		`weir_resp_throttle_requests_total{result="refused"}`:                   2,
 		`weir_resp_throttle_keys`:                                               1,
 		`weir_front_connections{front="grpc"}`:                                  1,

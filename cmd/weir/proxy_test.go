@@ -45,7 +45,7 @@ func TestProxyAsItIsRun(t *testing.T) {
 	if status := s.wait(); status.ExitCode() != 0 {
 		t.Errorf("%v:\n%s", status, strings.Join(s.lines, "\n"))
 	}
-	if last := s.lines[len(s.lines)-1]; !strings.Contains(last, "msg=stopped admitted=3 refused=1 over_concurrency=0") {
+	if last := s.lines[len(s.lines)-1]; !strings.Contains(last, "msg=stopped allowed=3 refused=1 over_concurrency=0") {
 		t.Errorf("the last line is %s", last)
 	}
 }

@@ -129,7 +129,7 @@ func TestProxyWithAConfiguration(t *testing.T) {
 			hasAll(t, "why", operators.ask(t, "why", id), "/login from 127.0.0.1 by http", `key "127.0.0.1", by rule login`, "refused")
 			for page, want := range map[string][]string{
 				"/metrics": {
-					`weir_proxy_requests_total{result="admitted"} 2`, `weir_proxy_requests_total{result="refused"} 1`,
+					`weir_proxy_requests_total{result="allowed"} 2`, `weir_proxy_requests_total{result="refused"} 1`,
 					`weir_front_connections{front="proxy"}`, `weir_front_connections{front="admin"}`,
 				},
 				"/v1/status": {`"proxy":{`, `"version":1`, `"rules":[`},

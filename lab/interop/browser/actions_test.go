@@ -115,7 +115,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	stop := load(s)
 	p := open(t, s.address, 1280, "light")
 	p.live()
-	p.until(`parseFloat(document.querySelector(".tile.admitted .value").innerText) > 0`)
+	p.until(`parseFloat(document.querySelector(".tile.allowed .value").innerText) > 0`)
 
 	p.press("Configuration")
 	p.untilShows("h1", "Configuration")

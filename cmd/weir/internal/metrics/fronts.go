@@ -74,7 +74,7 @@ func ofEach(name string) []told {
 
 // requests are those of the proxy, by what became of them.
 func requests() []told {
-	results := []string{"admitted", "refused", "over_concurrency", "rejected"}
+	results := []string{"allowed", "refused", "over_concurrency", "rejected"}
 	all := make([]told, len(results))
 	for i, became := range results {
 		all[i] = told{[]string{frontProxy, "requests", became}, []string{became}}
@@ -125,9 +125,9 @@ var ofFronts = []family{
 	one("weir_resp_wrong_passwords_total", counter, "Wrong passwords of RESP.", frontRESP, "wrong_passwords"),
 	{
 		name: "weir_resp_throttle_requests_total", kind: counter, labels: []string{result},
-		help: "Requests of CL.THROTTLE and its like: granted or refused.",
+		help: "Requests of CL.THROTTLE and its like: allowed or refused.",
 		each: numbers(
-			told{[]string{frontRESP, "throttle", "granted"}, []string{"granted"}},
+			told{[]string{frontRESP, "throttle", "allowed"}, []string{"allowed"}},
 			told{[]string{frontRESP, "throttle", "refused"}, []string{"refused"}},
 		),
 	},
@@ -151,10 +151,10 @@ var ofFronts = []family{
 		"Streams of the rate limit quota service that broke the protocol.", "rlqs", "protocol_errors"),
 	{
 		name: "weir_forward_auth_requests_total", kind: counter, labels: []string{result},
-		help: "Requests of forward auth: passed, refused, or rejected as undecidable.",
+		help: "Requests of forward auth: allowed, refused, or rejected as undecidable.",
 		each: func(n *snapshot, emit emitter) {
 			if c, ok := n.status["forward_auth"].(forwardauth.Counts); ok {
-				emit(float64(c.Passed), "passed")
+				emit(float64(c.Passed), "allowed")
 				emit(float64(c.Refused), "refused")
 				emit(float64(c.Rejected), "rejected")
 			}
@@ -162,7 +162,7 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_proxy_requests_total", kind: counter, labels: []string{result},
-		help: "Requests of the proxy: admitted (passed on), refused, over_concurrency or rejected as invalid.",
+		help: "Requests of the proxy: allowed (passed on), refused, over_concurrency or rejected as invalid.",
 		each: numbers(requests()...),
 	},
 	one("weir_proxy_upstream_errors_total", counter,

@@ -23,7 +23,7 @@ func TestMetricsOfServer(t *testing.T) {
 	m := start(t, everything(t, l))
 	got := series(gather(t, m))
 	for name, want := range map[string]float64{
-		"weir_requests_total{result=granted}":                                  2,
+		"weir_requests_total{result=allowed}":                                  2,
 		"weir_requests_total{result=refused}":                                  1,
 		"weir_policy_requests_total{policy=login,result=refused}":              1,
 		"weir_policy_differences_total{difference=newly_refused,policy=login}": 1,
@@ -69,7 +69,7 @@ func TestMetricsOfServer(t *testing.T) {
 		"weir_resp_protocol_errors_total{}":                                    0,
 		"weir_resp_timeouts_total{}":                                           0,
 		"weir_resp_wrong_passwords_total{}":                                    0,
-		"weir_resp_throttle_requests_total{result=granted}":                    0,
+		"weir_resp_throttle_requests_total{result=allowed}":                    0,
 		"weir_resp_throttle_requests_total{result=refused}":                    0,
 		"weir_resp_throttle_keys{}":                                            0,
 		"weir_resp_throttle_max_keys{}":                                        100,
@@ -83,10 +83,10 @@ func TestMetricsOfServer(t *testing.T) {
 		"weir_rlqs_buckets{}":                                                  0,
 		"weir_rlqs_reports_total{}":                                            0,
 		"weir_rlqs_protocol_errors_total{}":                                    0,
-		"weir_forward_auth_requests_total{result=passed}":                      0,
+		"weir_forward_auth_requests_total{result=allowed}":                     0,
 		"weir_forward_auth_requests_total{result=refused}":                     0,
 		"weir_forward_auth_requests_total{result=rejected}":                    0,
-		"weir_proxy_requests_total{result=admitted}":                           0,
+		"weir_proxy_requests_total{result=allowed}":                            0,
 		"weir_proxy_requests_total{result=refused}":                            0,
 		"weir_proxy_requests_total{result=over_concurrency}":                   0,
 		"weir_proxy_requests_total{result=rejected}":                           0,
@@ -131,7 +131,7 @@ func TestMetricsOfLimitsAlone(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := got["weir_requests_total{result=granted}"]; !ok {
+	if _, ok := got["weir_requests_total{result=allowed}"]; !ok {
 		t.Error("there is no weir_requests_total")
 	}
 }
@@ -148,7 +148,7 @@ func TestHandler(t *testing.T) {
 	m := start(t, everything(t, limits(t, policy.EngineOptions{})))
 	h := m.Handler()
 	for _, c := range []struct{ accept, contentType, has string }{
-		{"", "text/plain; version=0.0.4", "weir_requests_total{result=\"granted\"} 0\n"},
+		{"", "text/plain; version=0.0.4", "weir_requests_total{result=\"allowed\"} 0\n"},
 		{"application/openmetrics-text; version=1.0.0", "application/openmetrics-text; version=1.0.0", "# EOF\n"},
 		{"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited", "application/vnd.google.protobuf", "weir_requests_total"},
 	} {

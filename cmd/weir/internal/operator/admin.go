@@ -67,7 +67,7 @@ func policiesCommand() *cobra.Command {
 	return look(&cobra.Command{
 		Use:   "policies",
 		Short: "List the policies with their counts",
-		Long: `policies lists the policies in force: how many requests each has admitted and
+		Long: `policies lists the policies in force: how many requests each has allowed and
 refused since the server started, how many permits are waited for, how many keys
 it tracks, how many of them are locked out or overridden, and its limits.`,
 		Example: `  weir admin policies

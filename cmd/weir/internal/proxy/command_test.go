@@ -53,7 +53,7 @@ func TestCommand(t *testing.T) {
 	}
 	for _, want := range []string{
 		"msg=proxying listen=http://" + p.addr + " upstream=" + url + "/base concurrency=3 queue=0 limit=\"1/day burst 2\" by=client",
-		"msg=stopping", "msg=stopped admitted=2 refused=1",
+		"msg=stopping", "msg=stopped allowed=2 refused=1",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log.String())

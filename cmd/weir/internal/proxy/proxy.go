@@ -201,7 +201,7 @@ func (p *Proxy) Totals() Totals {
 func (p *Proxy) total() []any {
 	t := p.Totals()
 	return []any{
-		"admitted", t.Admitted, "refused", t.Refused, "over_concurrency", t.Crowded, "rejected", t.Rejected,
+		"allowed", t.Admitted, "refused", t.Refused, "over_concurrency", t.Crowded, "rejected", t.Rejected,
 		"upstream_errors", t.UpstreamErrors, "aborted", t.Aborted,
 	}
 }
@@ -211,7 +211,7 @@ func (p *Proxy) Status() map[string]any {
 	t, c := p.Totals(), p.Concurrency()
 	status := map[string]any{
 		"requests": map[string]any{
-			"admitted": t.Admitted, "refused": t.Refused, "over_concurrency": t.Crowded, "rejected": t.Rejected,
+			"allowed": t.Admitted, "refused": t.Refused, "over_concurrency": t.Crowded, "rejected": t.Rejected,
 		},
 		"upstream_errors": t.UpstreamErrors, "aborted": t.Aborted, "in_flight": p.inFlight.Load(),
 		"upgraded": p.upgrades.count(), "waiting": c.Waiters,

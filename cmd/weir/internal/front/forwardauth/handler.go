@@ -101,7 +101,7 @@ func Serves(path string) bool {
 // Counts are what a [Handler] has answered.
 type Counts struct {
 	// Passed and Refused count requests that were decided, Rejected those that could not be.
-	Passed   uint64 `json:"passed"`
+	Passed   uint64 `json:"allowed"`
 	Refused  uint64 `json:"refused"`
 	Rejected uint64 `json:"rejected"`
 }

@@ -151,7 +151,7 @@ func TestThrottleTableFull(t *testing.T) {
 	}
 	into := map[string]any{}
 	th.status(into)
-	if s := fmt.Sprint(into); s != "map[throttle:map[granted:11 keys:10 max_keys:10 refused:2]]" {
+	if s := fmt.Sprint(into); s != "map[throttle:map[allowed:11 keys:10 max_keys:10 refused:2]]" {
 		t.Errorf("the status is %s", s)
 	}
 }

@@ -145,7 +145,7 @@ the policies with the most refusals; of two configurations one above the other.
   limit, burst, by, files       what was replayed
   complete, error               whether all of it was, and why not
   lines, requests, malformed    how many of each there were
-  admitted, refused             what became of the requests
+  allowed, refused              what became of the requests
   table_full                    of the refused, those beyond --max-keys
   reordered, furthest_reordered requests whose line stands behind a later one,
                                 and how much earlier they are at most
@@ -164,12 +164,12 @@ With --config or --against there is, instead of what speaks of a limit:
   config, against               the configurations
   notes                         what the log does not tell
   all                           what became of all requests: config and against
-                                with requests, admitted, refused, denied,
+                                with requests, allowed, refused, denied,
                                 exempt, unlimited and timeline; and change with
-                                newly_refused and newly_admitted
+                                newly_refused and newly_allowed
   policies                      the same for each policy, with name, mode,
                                 refused_keys, newly_refused_keys and
-                                newly_admitted_keys
+                                newly_allowed_keys
   timeline_start, timeline_step when each timeline begins, and its steps
 
 The exit status is 0 even if lines were malformed or the log is empty, 1 if a

@@ -43,7 +43,7 @@ type subject struct {
 type verdicts struct {
 	Mode     policy.Mode `json:"mode"`
 	Requests int64       `json:"requests"`
-	Admitted int64       `json:"admitted"`
+	Admitted int64       `json:"allowed"`
 	Refused  int64       `json:"refused"`
 	// Denied counts requests that a rule has denied, which are among those refused, Exempt those that a rule has freed, Unlimited
 	// those that no policy held for. They are those of all requests.
@@ -58,16 +58,16 @@ type verdicts struct {
 }
 
 type verdictTimes struct {
-	Admitted []int64 `json:"admitted"`
+	Admitted []int64 `json:"allowed"`
 	Refused  []int64 `json:"refused"`
 }
 
 // change is what the second configuration would change.
 type change struct {
 	NewlyRefused      int64        `json:"newly_refused"`
-	NewlyAdmitted     int64        `json:"newly_admitted"`
+	NewlyAdmitted     int64        `json:"newly_allowed"`
 	NewlyRefusedKeys  []countedKey `json:"newly_refused_keys,omitempty"`
-	NewlyAdmittedKeys []countedKey `json:"newly_admitted_keys,omitempty"`
+	NewlyAdmittedKeys []countedKey `json:"newly_allowed_keys,omitempty"`
 }
 
 type countedKey struct {

@@ -30,7 +30,7 @@ type output struct {
 	Error             string       `json:"error"`
 	Lines             int64        `json:"lines"`
 	Requests          int64        `json:"requests"`
-	Admitted          int64        `json:"admitted"`
+	Admitted          int64        `json:"allowed"`
 	Refused           int64        `json:"refused"`
 	TableFull         int64        `json:"table_full"`
 	Malformed         int64        `json:"malformed"`

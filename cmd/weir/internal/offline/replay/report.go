@@ -76,7 +76,7 @@ type limitReport struct {
 	By        string `json:"by"`
 	*replayed        //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 
-	Admitted  int64 `json:"admitted"`
+	Admitted  int64 `json:"allowed"`
 	Refused   int64 `json:"refused"`
 	TableFull int64 `json:"table_full"`
 

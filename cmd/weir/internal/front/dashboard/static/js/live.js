@@ -13,7 +13,7 @@ function empty() {
 }
 
 function lines() {
-  return { admitted: [], refused: [], queued: [] };
+  return { allowed: [], refused: [], queued: [] };
 }
 
 const listeners = { overview: new Set(), refusal: new Set(), audit: new Set(), state: new Set(), stale: new Set() };
@@ -90,7 +90,7 @@ function remember(before, now) {
 
   const refused = rate('refused', before, now);
   push(history.total.refused, refused);
-  push(history.total.admitted, Math.max(0, rate('requests', before, now) - refused - rate('canceled', before, now)));
+  push(history.total.allowed, Math.max(0, rate('requests', before, now) - refused - rate('canceled', before, now)));
   push(
     history.total.queued,
     now.policies.reduce((sum, p) => sum + (p.queued ?? 0), 0),
@@ -117,7 +117,7 @@ function remember(before, now) {
       history.policies.set(policy.name, one);
     }
     const then = earlier.get(policy.name) ?? policy;
-    push(one.admitted, rate('granted', then, policy));
+    push(one.allowed, rate('allowed', then, policy));
     push(one.refused, rate('refused', then, policy));
     push(one.queued, elsewhere(policy) ? null : (policy.queued ?? 0));
   }

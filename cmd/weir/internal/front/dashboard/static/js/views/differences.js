@@ -19,13 +19,13 @@ export function differenceParts(p) {
       ],
       [
         'Newly allowed',
-        h(d.newly_admitted ? 'b.good' : 'b', `${count(d.newly_admitted)} (${share(d.newly_admitted, d.requests)})`),
+        h(d.newly_allowed ? 'b.good' : 'b', `${count(d.newly_allowed)} (${share(d.newly_allowed, d.requests)})`),
       ],
     ]),
     h(
       'div.columns',
       keyCounts('Newly refused the most', p.name, d.refused_keys),
-      keyCounts('Newly allowed the most', p.name, d.admitted_keys),
+      keyCounts('Newly allowed the most', p.name, d.allowed_keys),
     ),
   ];
 }

@@ -11,7 +11,7 @@ import { each, mode, policyLink, refresh } from './parts.js';
 import { joined, refusalTable } from './refusals.js';
 
 export const lines = [
-  { label: 'allowed', colour: 'admitted', area: true },
+  { label: 'allowed', colour: 'allowed', area: true },
   { label: 'refused', colour: 'refused', area: true },
   { label: 'queued', colour: 'queued', dash: true },
 ];
@@ -24,7 +24,7 @@ const took = (seconds, now) => duration(now.latency.measured ? seconds : null);
 
 export function overview(place, { signal }) {
   const numbers = tiles([
-    ['admitted', 'Allowed', 'admitted'],
+    ['allowed', 'Allowed', 'allowed'],
     ['refused', 'Refused', 'refused'],
     ['queued', 'Queued', 'queued'],
     ['locked', 'Locked out'],
@@ -39,7 +39,7 @@ export function overview(place, { signal }) {
     height: 190,
     logarithmic: true,
     series: [
-      { label: 'p50', colour: 'admitted' },
+      { label: 'p50', colour: 'allowed' },
       { label: 'p99', colour: 'queued' },
       { label: 'p99.9', colour: 'refused', dash: true },
     ],
@@ -79,7 +79,7 @@ export function overview(place, { signal }) {
 
   function choose(now) {
     const n = Number(many.value());
-    const traffic = (p) => p.granted + 10 * p.refused;
+    const traffic = (p) => p.allowed + 10 * p.refused;
     const ranked = [...now.policies]
       .sort((a, b) => traffic(b) - traffic(a))
       .slice(0, n)
@@ -119,7 +119,7 @@ export function overview(place, { signal }) {
     const known = now.policies.filter((p) => !elsewhere(p));
     const part = known.length < now.policies.length ? `, of ${count(known.length)} of ${count(now.policies.length)} policies` : '';
     numbers.set({
-      admitted: [rate(last(total.admitted)), `${compact(now.requests - now.refused - now.canceled)} in all`],
+      allowed: [rate(last(total.allowed)), `${compact(now.requests - now.refused - now.canceled)} in all`],
       refused: [rate(last(total.refused)), `${share(now.refused, now.requests)} in all`],
       queued: known.length ? [count(sum('queued')), `permits waited for${part}`] : ['–', 'not known here'],
       locked: [count(sum('locked')), 'keys'],
@@ -128,12 +128,12 @@ export function overview(place, { signal }) {
         : ['–', 'not known here'],
       p99: [took(quantile(recent, 0.99) ?? now.latency.p99, now), recent.length ? 'in the last minute' : 'since the start'],
     });
-    all.update(history.time, total.admitted, total.refused, total.queued);
+    all.update(history.time, total.allowed, total.refused, total.queued);
     latency.update(history.time, history.latency.p50, history.latency.p99, history.latency.p999);
     choose(now);
     for (const [name, card] of cards) {
       const one = history.policies.get(name);
-      if (one) card.update(history.time, one.admitted, one.refused, one.queued);
+      if (one) card.update(history.time, one.allowed, one.refused, one.queued);
     }
     morph(
       since,

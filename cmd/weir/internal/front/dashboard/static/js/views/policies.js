@@ -38,11 +38,11 @@ function list(place, { signal }) {
       {
         title: 'Allowed/s',
         number: true,
-        sort: (p) => now(p.name, 'admitted') ?? 0,
-        cell: (p) => rate(now(p.name, 'admitted')),
+        sort: (p) => now(p.name, 'allowed') ?? 0,
+        cell: (p) => rate(now(p.name, 'allowed')),
       },
       { title: 'Refused/s', number: true, sort: (p) => now(p.name, 'refused') ?? 0, cell: (p) => rate(now(p.name, 'refused')) },
-      { title: 'Allowed', number: true, sort: (p) => p.granted, cell: (p) => count(p.granted) },
+      { title: 'Allowed', number: true, sort: (p) => p.allowed, cell: (p) => count(p.allowed) },
       { title: 'Refused', number: true, sort: (p) => p.refused, cell: (p) => count(p.refused) },
       { title: 'Keys', number: true, sort: (p) => p.keys, cell: (p) => tracked(p) },
       { title: 'Queued', number: true, sort: (p) => p.queued, cell: (p) => (elsewhere(p) ? '–' : count(p.queued)) },
@@ -72,7 +72,7 @@ function detail(place, { params, signal, title }) {
   const { name } = params;
   title(`Policy ${printable(name)}`);
   const numbers = tiles([
-    ['admitted', 'Allowed', 'admitted'],
+    ['allowed', 'Allowed', 'allowed'],
     ['refused', 'Refused', 'refused'],
     ['queued', 'Queued', 'queued'],
     ['locked', 'Locked out'],
@@ -119,13 +119,13 @@ function detail(place, { params, signal, title }) {
     if (!p) return;
     const history = live.history.policies.get(name);
     numbers.set({
-      admitted: [rate(last(history?.admitted)), `${compact(p.granted)} in all`],
-      refused: [rate(last(history?.refused)), `${share(p.refused, p.granted + p.refused)} in all`],
+      allowed: [rate(last(history?.allowed)), `${compact(p.allowed)} in all`],
+      refused: [rate(last(history?.refused)), `${share(p.refused, p.allowed + p.refused)} in all`],
       queued: elsewhere(p) ? ['–', 'not known here'] : [count(p.queued), 'permits waited for'],
       locked: [count(p.locked), 'keys'],
       keys: elsewhere(p) ? ['–', 'not known here'] : [count(p.keys), most(p)],
     });
-    if (history) one.update(live.history.time, history.admitted, history.refused, history.queued);
+    if (history) one.update(live.history.time, history.allowed, history.refused, history.queued);
     morph(
       holds,
       facts([
@@ -144,7 +144,7 @@ function detail(place, { params, signal, title }) {
     morph(
       counts,
       facts([
-        ['Allowed', count(p.granted)],
+        ['Allowed', count(p.allowed)],
         ['Refused', count(p.refused)],
         ['Refused as locked out', count(p.locked_out)],
         ['Could not be told', count(p.failed)],
