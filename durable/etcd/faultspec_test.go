@@ -16,7 +16,9 @@ import (
 func TestSpecOfThreeProcesses(t *testing.T) {
 	t.Parallel()
 	spectest.Run(t, func(t *testing.T) spectest.Subject {
-		c := newCluster(t, "spec", nodeConfig{TTL: 10 * time.Second, OwnerWait: longest, WriteTimeout: longest}, plain)
+		c := newCluster(t, "spec", nodeConfig{
+			TTL: 10 * time.Second, OwnerWait: longest, WriteTimeout: longest, Heartbeat: calm,
+		}, plain)
 		asked := []spectest.Asked{c.follower}
 		c.serves()
 		return spectest.Subject{Asked: asked, Again: func(t *testing.T) []spectest.Asked {

@@ -62,6 +62,7 @@ type nodeConfig struct {
 	Segment   int64 // the size of the segments of etcd's log
 
 	TTL, OwnerWait, WriteTimeout time.Duration
+	Heartbeat                    time.Duration // of the leader of etcd
 }
 
 // command is what the test tells a node.
@@ -150,7 +151,7 @@ func serveNode(text string, in io.Reader, out *reports) error {
 		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, UnsafeNoFsync: c.Unsynced,
 		StartTimeout: startDelay - 5*time.Second,
 		Address:      c.Address, ListenAddress: c.Forward, Logger: slog.New(out),
-		TTL: c.TTL, OwnerWait: c.OwnerWait,
+		TTL: c.TTL, OwnerWait: c.OwnerWait, HeartbeatInterval: c.Heartbeat,
 		Owner: durable.OwnerOptions{Reserve: c.Reserve, WriteTimeout: c.WriteTimeout, Logger: slog.New(out)},
 	})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// serveLoop is the least that can answer calls of gRPC: one goroutine for each connection, which answers every call with the same
-// frames, and writes when it has answered all that has arrived. It decodes neither the header of a call nor its message.
+// serveLoop is the least that can serve calls of gRPC: one goroutine for each connection, which replies to every call with the same
+// frames, and writes when no more has arrived. It decodes neither the header of a call nor its message.
 func (m *wireMember) serveLoop(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -72,7 +72,7 @@ func plainFields(fields ...hpack.HeaderField) []byte {
 	return b.Bytes()
 }
 
-// serve answers calls until there are no more.
+// serve replies to calls until there are no more.
 func (s *loopConn) serve() error {
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(s.in, preface); err != nil {
@@ -107,7 +107,7 @@ func (s *loopConn) take(f http2.Frame) error {
 	case *http2.WindowUpdateFrame:
 		if f.StreamID == 0 {
 			s.window += int64(f.Increment)
-			return s.answer()
+			return s.reply()
 		}
 	case *http2.DataFrame:
 		if s.taken += f.Length; s.taken >= loopCredit {
@@ -118,14 +118,14 @@ func (s *loopConn) take(f http2.Frame) error {
 		}
 		if f.StreamEnded() {
 			s.waiting = append(s.waiting, f.StreamID)
-			return s.answer()
+			return s.reply()
 		}
 	}
 	return nil
 }
 
-// answer answers the calls that wait, as long as the client takes what they are answered with.
-func (s *loopConn) answer() error {
+// reply replies to the calls that wait, as long as the client takes more.
+func (s *loopConn) reply() error {
 	done := 0
 	for _, id := range s.waiting {
 		if s.window < int64(len(s.message)) {
