@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// serveLoop is the least that can serve calls of gRPC: one goroutine for each connection, which replies to every call with the same
-// frames, and writes when no more has arrived. It decodes neither the header of a call nor its message.
+// serveLoop is the least that can serve calls of gRPC: one goroutine for each connection, which replies to every call with the
+// same frames, and writes when no more has arrived. It decodes neither the header of a call nor its message.
 func (m *wireMember) serveLoop(l net.Listener) error {
 	for {
 		c, err := l.Accept()
