@@ -379,7 +379,7 @@ func (t *term) Resign(ctx context.Context) error {
 		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil
 		}
-		if permanent(err) || !pause(ctx) {
+		if permanent(err) || !wait(ctx, watchPause) {
 			return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
 		}
 	}

@@ -22,7 +22,7 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 		defer close(out)
 		for both.Err() == nil {
 			e.watch(both, out)
-			pause(both) // it has failed
+			wait(both, watchPause) // it has failed
 		}
 	})
 	if !watches {
@@ -33,18 +33,6 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 
 // watchPause is how long to wait after something has failed.
 const watchPause = 50 * time.Millisecond
-
-// pause waits for a moment after something has failed, and reports whether ctx goes on.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(watchPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // lookTime is how long it may take to look the owner up.
 const lookTime = time.Second

@@ -16,16 +16,7 @@ import (
 // serveLoop is the least that can serve calls of gRPC: one goroutine for each connection, which replies to every call with the
 // same frames, and writes when no more has arrived. It decodes neither the header of a call nor its message.
 func (m *wireMember) serveLoop(l net.Listener) error {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return fmt.Errorf("accept: %w", err)
-		}
-		go func() {
-			defer c.Close() //nolint:errcheck // nothing is left to be written
-			_ = newLoopConn(c, m.Reply).serve()
-		}()
-	}
+	return serveEach(l, func(c net.Conn) { _ = newLoopConn(c, m.Reply).serve() })
 }
 
 const (

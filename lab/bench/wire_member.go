@@ -60,6 +60,11 @@ func (m *wireMember) serveHTTP(l net.Listener) error {
 // serveRESP is the bare server: one goroutine for each connection, which finds out where each command ends and answers it with
 // the same, and writes when it has answered all that has arrived.
 func (m *wireMember) serveRESP(l net.Listener) error {
+	return serveEach(l, func(c net.Conn) { _ = echoRESP(c, m.Reply) })
+}
+
+// serveEach serves every connection in a goroutine of its own.
+func serveEach(l net.Listener, serve func(c net.Conn)) error {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -67,7 +72,7 @@ func (m *wireMember) serveRESP(l net.Listener) error {
 		}
 		go func() {
 			defer c.Close() //nolint:errcheck // nothing is left to be written
-			_ = echoRESP(c, m.Reply)
+			serve(c)
 		}()
 	}
 }
