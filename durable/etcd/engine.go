@@ -379,6 +379,9 @@ func (t *term) Resign(ctx context.Context) error {
 		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil
 		}
+		if t.engine.ctx.Err() != nil {
+			return durable.ErrEngineClosed
+		}
 		if permanent(err) || !wait(ctx, watchPause) {
 			return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
 		}
