@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// reason is why targets are missed, as far as profiles and trials have told. It is printed where one of them is.
+type reason struct {
+	of  *regexp.Regexp // the names of the targets
+	why string
+}
+
+// reasons are looked at in their order.
+//
+//nolint:gochecknoglobals // a table
+var reasons = []reason{
+	{
+		regexp.MustCompile(`^refuse, goroutines: 1, `),
+		"A refusal does what the floor does, and counts itself exactly: one locked addition, 4 of the 6 or 7 ns between them.",
+	},
+	{
+		regexp.MustCompile(`, CPU a wait <= `),
+		"A caller that waits begins a goroutine, parks, hears a timer and is woken: 6 to 7 µs in the runtime, and 2 in weir. " +
+			"x/time/rate pays for the same ([0021](../decisions/0021-a-hot-limiter-lends.md)).",
+	},
+	{
+		regexp.MustCompile(`, batches of 64, goroutines: 2, `),
+		"Two processors take the cache line of a shard from each other, for its lock, its counts and the place of its last search. " +
+			"With a limiter for each goroutine a key takes half as long. More shards, a lock in each slot, and loading the line for " +
+			"writing first did not help ([0022](../decisions/0022-batches-touch-their-slots.md)). The floor has neither lock nor count.",
+	},
+	{
+		regexp.MustCompile(`, batches of 64, goroutines: 1, `),
+		"With a thousand keys, all in cache, a key of a batch takes 39 ns and a search of the floor 9: the lock and the search take 8, " +
+			"the arithmetic 7, finding the place 5, the hash 3, and the rest is the decision and its way. Where few keys are asked for " +
+			"most, or no state is written, waiting for memory hides less of that.",
+	},
+	{
+		regexp.MustCompile(`keys, zipf, goroutines: \d, .*table\+clock`),
+		"Most calls find their key in cache, so that the lock and the exact count of weir are seen, which the floor has not. Two " +
+			"processors take the lines of the frequent keys, and of their shards, from each other.",
+	},
+	{
+		regexp.MustCompile(`keys, (refuse|uniform), goroutines: 2, .*table\+clock`),
+		"Two processors take the cache line of a shard from each other, for its lock and its exact count. The floor has neither.",
+	},
+	{
+		regexp.MustCompile(`^first sight of a key, `),
+		"The system has to provide memory: some 28 pages for a thousand keys, on virtual machines up to 16 µs each. A key of a table that " +
+			"grows is also moved two or three times. Using replaced parts of the table again took a sixth less time, but a server then " +
+			"needed twice the memory; large pages made batches 3 to 8 times as slow.",
+	},
+	{
+		regexp.MustCompile(`^longest call while `),
+		"The call that moves 2048 slots writes to some twelve pages that the system has to provide first. `clock alone` shows how long " +
+			"the machine stops a goroutine that does nothing. Smaller parts of the table did not make the longest call shorter.",
+	},
+	{
+		regexp.MustCompile(`^3 limits, `),
+		"No part of it is slow by itself: finding the rules and making the keys takes 37 percent, the charges 22, the step with its clock 27, " +
+			"and counts and answers the rest; no function takes more than 5. The takes by hand look for no rule and make no key. A " +
+			"refusal also tells what the limits that did not refuse have left.",
+	},
+	{
+		regexp.MustCompile(`^redis, .*callers: 1, weir coherent`),
+		"A single caller and redis-server wait for each other to wake up: what a limiter does is a small part of that time, for all.",
+	},
+	{
+		regexp.MustCompile(`^redis, .*weir coherent`),
+		"redis-server is busy all the time, and makes more decisions of weir than of the floor, the shortest script that is a limit. " +
+			"The peer counts in fixed windows, by a shorter one.",
+	},
+	{
+		regexp.MustCompile(`^redis, .*weir leased`),
+		"Leased limits decide in memory, as often as two processors can. The pipeline of the peer makes more decisions the more callers wait.",
+	},
+	{
+		regexp.MustCompile(`^wire, RESP, pipeline: 16, weir >= \d+ x GCRA script`),
+		"A read and a write for 16 commands take most of the time: the floor, which decides nothing, answers no more of them.",
+	},
+	{
+		regexp.MustCompile(`^wire, RESP, all keys resident, pipeline: 64, >= `),
+		"A million states are larger than the caches. All of a pipeline are loaded at once, and that still takes longer than to decide.",
+	},
+	{
+		regexp.MustCompile(`^wire, RLS, open loop, `),
+		"The machine stops both processors now and then: two that only read the clock lost 1.7 percent of the time in gaps, 61 of them over " +
+			"1 ms in 20 s. The floor, a loop that decides nothing, has a p99.9 of 5.6 ms there, and the client is busy for 87 to 100 " +
+			"percent of the time.",
+	},
+}
+
+// why is the reason of a target that was missed.
+func (g Goal) why() string {
+	for _, r := range reasons {
+		if r.of.MatchString(g.Name) {
+			return r.why
+		}
+	}
+	return "The reason is not known yet."
+}
+
+// whyMissed is a list with an item for each reason, which names the targets that were missed for it.
+func whyMissed(goals []Goal) string {
+	var order []string
+	missed := map[string][]string{}
+	for _, g := range goals {
+		if g.Met {
+			continue
+		}
+		why := g.why()
+		if missed[why] == nil {
+			order = append(order, why)
+		}
+		missed[why] = append(missed[why], "`"+g.Name+"`")
+	}
+	var b strings.Builder
+	for _, why := range order {
+		fmt.Fprintf(&b, "- %s: %s\n", strings.Join(missed[why], "; "), why)
+	}
+	return b.String()
+}
