@@ -187,7 +187,7 @@ func addPolicy(limits []ToldLimit, item *fieldItem) (ok bool) {
 		return false
 	}
 	window, ok := natural(item, "w", false)
-	if !ok {
+	if _, has := item.parameter("w"); !ok || has && window == 0 {
 		return false
 	}
 	unit := Requests

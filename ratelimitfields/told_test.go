@@ -187,7 +187,8 @@ func TestParseIgnoresMalformedFields(t *testing.T) {
 		}
 	}
 	for _, policy := range []string{
-		`"a";q=10;w=60,`, `"a";q=10;w=60, "b"`, `"a";q=-10`, `"a";q=10;w=0.5`, `"a";q=10;qu=5`, `"a";q=10;pk=1`, `(1)`, `1;q=1`, "x",
+		`"a";q=10;w=60,`, `"a";q=10;w=60, "b"`, `"a";q=-10`, `"a";q=10;w=0.5`, `"a";q=10;w=0`, `"a";q=10;w=60, "b";q=1;w=0`,
+		`"a";q=10;qu=5`, `"a";q=10;pk=1`, `(1)`, `1;q=1`, "x",
 	} {
 		got := ratelimitfields.Parse(header(`RateLimit: "a";r=1;t=2`, "RateLimit-Policy: "+policy), toldAt).Limits
 		want := []ratelimitfields.ToldLimit{{Name: "a", Unit: ratelimitfields.Requests, Remaining: 1, Reset: 2 * time.Second}}
