@@ -194,7 +194,7 @@ func TestKeyedMisuse(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := k.Wait(ctx, "a", 1); !errors.Is(err, context.Canceled) {
+	if err := k.Wait(ctx, "a", 1); !errors.Is(err, context.Canceled) || errors.Is(err, weir.ErrRefused) {
 		t.Errorf("a context that has ended: %v", err)
 	}
 	if d := k.Peek("a", 0); d.Remaining != 3 {

@@ -66,17 +66,19 @@ func acquire(ctx context.Context, s *durable.Node, w store.Ask, charges ...store
 }
 
 // contract is what is wrong with the error of decisions that were made, if anything: it is nil only if all are allowed, and otherwise
-// tells the one that binds.
+// tells the one that binds, or that ctx was canceled.
 func contract(ctx context.Context, got *waited) error {
 	d := got.decisions[store.Binding(got.decisions)]
 	refused, ok := errors.AsType[*weir.RefusedError](got.err)
 	switch {
 	case d.Allowed:
 		return got.err
+	case d.Reason == weir.ReasonCanceled:
+		if errors.Is(got.err, weir.ErrRefused) || !errors.Is(got.err, ctx.Err()) {
+			return fmt.Errorf("the error is %w, want that of the context alone: %w", got.err, ctx.Err())
+		}
 	case !ok, !errors.Is(got.err, weir.ErrRefused), refused.Decision != d:
 		return fmt.Errorf("the error is %w, want a refusal with %+v", got.err, d)
-	case d.Reason == weir.ReasonCanceled && !errors.Is(got.err, ctx.Err()):
-		return fmt.Errorf("%w does not wrap %w", got.err, ctx.Err())
 	}
 	return nil
 }

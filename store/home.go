@@ -178,8 +178,8 @@ func Reserve(ctx context.Context, h Home, charges []Charge, decisions []weir.Dec
 // ReasonClosed. Permits that can never be there are refused at once with ReasonNever, and a charge whose Queue is 0 refuses at
 // once.
 //
-// The error is nil if and only if the permits are taken. One that matches weir.ErrRefused is that of [Refusal]: the decisions are
-// filled in. With any other error, such as ErrUnavailable, they are not.
+// The error is nil if and only if the permits are taken. One that matches weir.ErrRefused, or the error of ctx if that was
+// canceled, is that of [Refusal]: the decisions are filled in. With any other error, such as ErrUnavailable, they are not.
 func Acquire(ctx context.Context, h Home, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error) {
 	hold, err := h.Do(ctx, ask, charges, decisions)
 	if err == nil {
@@ -247,7 +247,8 @@ func Reset(ctx context.Context, h Home, policy, key string) error {
 }
 
 // Refusal is the error of [Acquire] for its decisions. It is nil if all of them are Allowed, or else a *[weir.RefusedError] with
-// the one at [Binding]. It wraps the error of ctx, and its cause, if that is the reason.
+// the one at [Binding]. It wraps the error of ctx, and its cause, if the deadline of ctx has passed. If ctx was canceled, no
+// limit has refused: the error wraps the same two, and does not match weir.ErrRefused.
 func Refusal(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	at := Binding(decisions)
 	if at < 0 || decisions[at].Allowed {
@@ -258,10 +259,14 @@ func Refusal(ctx context.Context, charges []Charge, decisions []weir.Decision) e
 		e.Permits = charges[at].N
 	}
 	why, ended := decisions[at].Reason, ctx.Err()
-	if ended != nil && (why == weir.ReasonCanceled || why == weir.ReasonDeadline) {
-		if e.Err = ended; context.Cause(ctx) != ended { //nolint:errorlint // it is asked whether there is another one
-			e.Err = fmt.Errorf("%w: %w", ended, context.Cause(ctx))
-		}
+	if ended == nil || why != weir.ReasonCanceled && why != weir.ReasonDeadline {
+		return e
+	}
+	if e.Err = ended; context.Cause(ctx) != ended { //nolint:errorlint // it is asked whether there is another one
+		e.Err = fmt.Errorf("%w: %w", ended, context.Cause(ctx))
+	}
+	if why == weir.ReasonCanceled {
+		return fmt.Errorf("weir: acquire %d permits: %w", e.Permits, e.Err)
 	}
 	return e
 }
