@@ -103,13 +103,15 @@ func (m *middleware) under(policies *ratelimitfields.Policies, index int, key st
 	if !m.derived || limit <= 0 {
 		return policies
 	}
-	of := limitOf{index, limit, weir.Limit{}}
+	p, of := policies.At(index), limitOf{index, limit, weir.Limit{}}
 	if index < len(m.held) {
 		if l := m.held[index].LimitOf(key); hasQuota(l, limit) {
 			of.limit = l
 		}
+	} else if p.Quota == limit {
+		return policies
 	}
-	if p := policies.At(index); p.Quota == limit && p.Limit == of.limit {
+	if p.Quota == limit && p.Limit == of.limit {
 		return policies
 	}
 	other, _ := m.others.Of(of, func(of limitOf) (*ratelimitfields.Policies, error) {

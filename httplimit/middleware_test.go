@@ -176,7 +176,7 @@ func TestRefusal(t *testing.T) {
 		"type":              "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"title":             "Request cannot be satisfied as assigned quota has been exceeded",
 		"status":            429.,
-		"detail":            limitedDetail,
+		"detail":            `The limit "api" is 10/s, burst 20, and has 0 remaining, but this request needs 1; retry after 1 second.`,
 		"violated-policies": []any{"api"},
 		"retry-after":       1.,
 	}

@@ -44,7 +44,9 @@ func quoting(d weir.Decision, limiter any) ratelimitfields.Policy {
 		return ratelimitfields.Policy{Name: d.Policy, Quota: d.Limit}
 	}
 	p := ratelimitfields.PolicyOf(d.Policy, l.Limit())
-	p.Limit = weir.Limit{} // it may be changed, and a key may have its own
+	if _, lasting := limiter.(*weir.Limiter); !lasting {
+		p.Limit = weir.Limit{} // it may be changed, and a key may have its own
+	}
 	return p
 }
 

@@ -211,6 +211,36 @@ func TestRealLimitersOutOfCapacity(t *testing.T) {
 	}
 }
 
+// TestRefusalHasTheLimitAsItWasMade: a user who is told "5 requests per 5 minutes" does not find that in the configuration.
+func TestRefusalHasTheLimitAsItWasMade(t *testing.T) {
+	slow := bucket(t, weir.TokenBucket(weir.PerMinute(1), 5), weir.Options{Name: "slow"})
+	window := bucket(t, weir.FixedWindow(weir.PerHour(3)), weir.Options{Name: "window"})
+	chain, err := weir.NewChain(bucket(t, weir.Limit{}, weir.Options{Name: "wide"}), window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := slots(t, 1, weir.Options{Name: "slots"})
+	atOnce := limit(t, httplimit.Options{Limiter: changed})(ok)
+	if err := changed.SetLimit(2); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		use  weir.Acquirer
+		h    http.Handler
+		want string
+	}{
+		{slow, limit(t, httplimit.Options{Limiter: slow})(ok), `The limit "slow" is 1/min, burst 5, and has 0 remaining`},
+		{window, limit(t, httplimit.Options{Limiter: chain})(ok), `The limit "window" is fixed-window 3/h, and has 0 remaining`},
+		{changed, atOnce, `The limit "slots" allows 2 requests at a time and has 0 remaining`},
+	} {
+		held := c.use.TryAcquire(c.use.Stats().Available)
+		if got := problem(t, get(c.h)).Detail; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q, want it to begin with %q", got, c.want)
+		}
+		held.Release()
+	}
+}
+
 func TestStatusOption(t *testing.T) {
 	for _, d := range []weir.Decision{limited, {Reason: weir.ReasonClosed, RetryAfter: weir.Never}} {
 		resp := get(refusing(t, d, httplimit.Options{Status: 420}))
