@@ -285,7 +285,9 @@ func (v *Verdict) fillLockouts() {
 		}
 		for j := range v.partsOf(it) {
 			d := &v.Parts[it.first+j].Decision
-			d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonHardLockout, it.locked
+			if d.Allowed, d.Reason = false, weir.ReasonHardLockout; d.RetryAfter < it.locked {
+				d.RetryAfter = it.locked // otherwise the limit refuses for longer than the lockout
+			}
 		}
 	}
 }

@@ -50,6 +50,39 @@ func TestSteadyFloodIsLockedOut(t *testing.T) {
 	}
 }
 
+// TestRetryAfterOutlastsALockout: a client that comes back when it was told to is allowed, also where its limit takes longer than
+// the lockout.
+func TestRetryAfterOutlastsALockout(t *testing.T) {
+	for _, c := range []struct {
+		limit weir.Limit
+		want  time.Duration
+	}{
+		{perHour(1), time.Hour},
+		{weir.FixedWindow(weir.PerMinute(1)), time.Minute},
+		{weir.TokenBucket(weir.PerSecond(1), 1), 30 * time.Second},
+	} {
+		e, clock := lockoutEngine(t, c.limit, policy.Lockout{Refusals: 2, Within: time.Minute, For: 30 * time.Second})
+		take(e, policy.Request{})
+		take(e, policy.Request{})
+		for range 4 { // the first one locks it out
+			if d := take(e, policy.Request{}).Decision(); d.Reason != weir.ReasonHardLockout || d.RetryAfter != c.want {
+				t.Errorf("%v: %v, retry after %v, want %v", c.limit, d.Reason, d.RetryAfter, c.want)
+			}
+			v := new(policy.Verdict)
+			e.Peek(&policy.Request{}, v)
+			if d := v.Decision(); d.Reason != weir.ReasonHardLockout || d.RetryAfter != c.want {
+				t.Errorf("%v: a probe has %v, retry after %v, want %v", c.limit, d.Reason, d.RetryAfter, c.want)
+			}
+			clock.Advance(time.Second)
+			c.want -= time.Second
+		}
+		clock.Advance(c.want)
+		if d := take(e, policy.Request{}).Decision(); !d.Allowed {
+			t.Errorf("%v: %+v, when it was told to come back", c.limit, d)
+		}
+	}
+}
+
 // TestLockoutsAgreeWithAListOfRefusals asks at random times, and keeps a list of all refusals beside it. Peek and Explain
 // foresee each lockout.
 func TestLockoutsAgreeWithAListOfRefusals(t *testing.T) {
