@@ -27,7 +27,7 @@ var shown = map[string]string{
 	"Requests by what became of them": "weir_requests_total",
 	"Refused part, by policy":         "weir_policy_requests_total",
 	"Refused, by policy":              "weir_policy_requests_total",
-	"Granted, by policy":              "weir_policy_requests_total",
+	"Allowed, by policy":              "weir_policy_requests_total",
 	"Policies now": "weir_policy_requests_total weir_policy_keys weir_policy_queued_permits " +
 		"weir_policy_locked_keys weir_policy_overridden_keys",
 	"Decisions, by how long they took":         "weir_decision_duration_seconds_bucket",
