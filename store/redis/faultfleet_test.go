@@ -181,8 +181,9 @@ func permitsOf(l weir.Limit) int64 {
 func TestFleetFaults(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	for range rounds(t) {
-		n := startNodes(t, server.address(), Options{})
+	for round := range rounds(t) {
+		o := Options{Prefix: fmt.Sprintf("round %d:", round)} // those of the round before are not counted
+		n := startNodes(t, server.address(), o)
 		var all [][]*fleetLoad
 		fault := func(name string, begin func(), lasts time.Duration, end func()) {
 			t.Helper()
@@ -207,7 +208,7 @@ func TestFleetFaults(t *testing.T) {
 		fault("killed, data kept", server.kill, time.Second, server.start)
 		fault("a link silent", set(silent, 1), 2*time.Second, set(whole, 1))
 		fault("all links cut", set(refused, 0, 1, 2), time.Second, set(whole, 0, 1, 2))
-		s := server.open(Options{})
+		s := server.open(o)
 		n.check(s, 0, all...)
 		_ = s.Close()
 	}
