@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/fnv"
-	"io"
 	"math"
+	"os"
 )
 
 // The database of etcd is a file of bbolt: pages of a fixed size, of which the first two say in turns where the tree is. A page
@@ -48,8 +48,8 @@ type meta struct {
 
 // pages reads a database.
 type pages struct {
-	file  io.ReaderAt
-	size  int64
+	file  *os.File
+	info  os.FileInfo // of the file, which grows before a page says so
 	meta  meta
 	metas int // how many of the two pages are in order
 	seen  map[uint64]bool
@@ -107,6 +107,10 @@ func (p *pages) walk() error {
 	if err := p.readMeta(); err != nil {
 		return err
 	}
+	var err error
+	if p.info, err = p.file.Stat(); err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
 	p.seen = map[uint64]bool{}
 	return p.page(p.meta.root, nil, nil, nil, 0)
 }
@@ -130,7 +134,7 @@ func (p *pages) load(id uint64) ([]byte, error) {
 	if native.Uint64(head) != id {
 		return nil, p.wrong(id, "it says that it is page %d", native.Uint64(head))
 	}
-	if id+more >= p.meta.pages || int64((id+more)*size) > p.size {
+	if id+more >= p.meta.pages || int64((id+more)*size) > p.info.Size() {
 		return nil, p.wrong(id, "it goes on beyond the end")
 	}
 	for i := range more {

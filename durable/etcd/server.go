@@ -53,6 +53,7 @@ type Server struct {
 	directory string
 	repair    string // what to do about damage
 	sealed    *seal  // what was sealed last
+	sealedIn  os.FileInfo // in which file
 	peerTLS   transport.TLSInfo
 	comparing atomic.Bool // what the others have
 	quota     int64

@@ -42,19 +42,27 @@ const (
 type seal struct {
 	Tx  uint64 `json:"tx"`
 	Sum uint32 `json:"sum"`
+	// Index is the last entry of the log that is in it. A file that was made smaller, or came from the leader, has other numbers
+	// of transactions, and is no older for that.
+	Index uint64 `json:"index"`
 	// Own is the checksum of the seal.
 	Own uint32 `json:"own"`
 }
 
 func (s *seal) own() uint32 {
-	var b [12]byte
+	var b [20]byte
 	binary.BigEndian.PutUint64(b[:], s.Tx)
 	binary.BigEndian.PutUint32(b[8:], s.Sum)
+	binary.BigEndian.PutUint64(b[12:], s.Index)
 	return crc32.Checksum(b[:], castagnoli)
 }
 
-func (s *seal) mismatch(path string, p *pages) error {
-	return fmt.Errorf("%s: %w: it has the checksum %08x, and had %08x when it was written", path, errPages, p.sum, s.Sum)
+// check returns an error if a database is not what it was when the same transaction was its last one.
+func (s *seal) check(now *seal) error {
+	if s.Tx == now.Tx && s.Sum != now.Sum {
+		return fmt.Errorf("%w: it has the checksum %08x, and had %08x when it was written", errPages, now.Sum, s.Sum)
+	}
+	return nil
 }
 
 func databaseOf(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
@@ -70,7 +78,6 @@ func readSeal(dir string) *seal {
 }
 
 func (s *seal) write(dir string) error {
-	s.Own = s.own()
 	text, _ := json.Marshal(s) //nolint:errchkjson // they are numbers
 	path := filepath.Join(dir, sealFile)
 	if err := os.WriteFile(path+".tmp", append(text, '\n'), 0o600); err != nil {
@@ -86,11 +93,7 @@ func scan(path string, entry func(bucket, key, value []byte) error) (p *pages, c
 		return nil, false, err //nolint:wrapcheck // it names the file
 	}
 	defer f.Close() //nolint:errcheck // it was only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, false, err //nolint:wrapcheck // it names the file
-	}
-	p = &pages{file: f, size: info.Size(), entry: entry}
+	p = &pages{file: f, entry: entry}
 	err = p.walk()
 	after := &pages{file: f}
 	if failed := after.readMeta(); failed == nil && after.meta != p.meta {
@@ -112,9 +115,7 @@ func verify(dir string, alone bool) error {
 		case "key":
 			return checkEntry(key, value, alone)
 		case "meta":
-			if string(key) == "consistent_index" && len(value) == 8 {
-				index = binary.BigEndian.Uint64(value)
-			}
+			indexIn(&index, key, value)
 		}
 		return of.entry(string(bucket), string(key), value)
 	})
@@ -127,20 +128,27 @@ func verify(dir string, alone bool) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	sealed := readSeal(dir)
-	switch {
-	case sealed == nil:
-	case sealed.Tx == p.meta.tx && sealed.Sum != p.sum:
-		return sealed.mismatch(path, p)
-	case sealed.Tx > p.meta.tx:
-		return fmt.Errorf("%s: %w: it is older than what this node has written; after a backup was restored, which gives back "+
-			"what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
+	if sealed := readSeal(dir); sealed != nil {
+		if err := sealed.check(&seal{Tx: p.meta.tx, Sum: p.sum, Index: index}); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if sealed.Index > index {
+			return fmt.Errorf("%s: %w: it is older than what this node has written; after a backup was restored, which gives back "+
+				"what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
+		}
 	}
 	if last, ok := lastIndex(dir); ok && last < index {
 		return fmt.Errorf("%s: the log ends at %d, and the database has %d: the end of the log is lost or damaged",
 			filepath.Join(dir, "member", "wal"), last, index)
 	}
 	return nil
+}
+
+// indexIn reads the last entry of the log that is in a database, if an entry of its bucket "meta" is that.
+func indexIn(index *uint64, key, value []byte) {
+	if string(key) == "consistent_index" && len(value) == 8 {
+		*index = binary.BigEndian.Uint64(value)
+	}
 }
 
 // voters is what a database says of the members of its cluster: in the bucket of members, in that of members that were removed,
@@ -287,25 +295,50 @@ func (s *Server) damaged(err error) error {
 	return fmt.Errorf("%w: %w; to repair it: %s", ErrRepair, err, s.repair)
 }
 
-// sealOnce goes through the database, unless it is being written. The error is that it is damaged.
+// sealOnce goes through the database, unless it is being written. The error is that it is damaged. What is damaged stays so, and
+// what has rested is found the same again: only what was read twice leads to a seal, or to a node that leaves.
 func (s *Server) sealOnce() error {
 	path := databaseOf(s.directory)
-	p, changed, err := scan(path, nil)
-	switch {
-	case changed || err != nil && !errors.Is(err, errPages):
+	now, file, err := sealOf(path)
+	if now == nil {
 		return nil
-	case err != nil:
+	}
+	if s.sealed != nil && !os.SameFile(file, s.sealedIn) {
+		s.sealed = nil // another file has replaced that one
+	}
+	if err == nil && s.sealed != nil && *now == *s.sealed {
+		return nil
+	}
+	again, _, wrong := sealOf(path)
+	if again == nil || *again != *now || (err == nil) != (wrong == nil) {
+		return nil
+	}
+	if err == nil && s.sealed != nil {
+		err = s.sealed.check(now)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if s.sealed != nil && s.sealed.Tx == p.meta.tx {
-		if s.sealed.Sum != p.sum {
-			return s.sealed.mismatch(path, p)
-		}
-		return nil
-	}
-	next := &seal{Tx: p.meta.tx, Sum: p.sum}
-	if next.write(s.directory) == nil { // without one there is one check less
-		s.sealed = next
+	if now.write(s.directory) == nil { // without one there is one check less
+		s.sealed, s.sealedIn = now, file
 	}
 	return nil
+}
+
+// sealOf goes through a database, and says in which file that is. It returns nil if it cannot be read, or is being written, and an
+// error if it is damaged.
+func sealOf(path string) (now *seal, file os.FileInfo, err error) {
+	now = new(seal)
+	p, changed, err := scan(path, func(bucket, key, value []byte) error {
+		if string(bucket) == "meta" {
+			indexIn(&now.Index, key, value)
+		}
+		return nil
+	})
+	if changed || err != nil && !errors.Is(err, errPages) {
+		return nil, nil, nil //nolint:nilnil // it is looked at again
+	}
+	now.Tx, now.Sum = p.meta.tx, p.sum
+	now.Own = now.own()
+	return now, p.info, err
 }
