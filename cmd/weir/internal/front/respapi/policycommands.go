@@ -188,7 +188,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	w.Field("decisions")
 	w.Array(n)
 	for i := range n {
-		d, held := v.Answer(i)
+		d, held := answerTo(v, i)
 		w.Fields(decisionFields)
 		tellDecision(w, &d, held, args[3*i])
 	}

@@ -57,6 +57,22 @@ func tellDecision(w *resp.Writer, d *weir.Decision, held bool, name []byte) {
 	}
 }
 
+// answerTo is the decision on one of the requests of v by its own limits, with -1 for what remains where that is not known, as the
+// store of the limit was not asked. Held is false if no limit applies.
+func answerTo(v *policy.Verdict, request int) (d weir.Decision, held bool) {
+	d, held = v.Answer(request)
+	if !d.Allowed {
+		return d, held
+	}
+	for i := range v.Parts {
+		if p := &v.Parts[i]; p.Request == request && p.Unasked && p.Decision == d {
+			d.Remaining = -1
+			break
+		}
+	}
+	return d, held
+}
+
 // tellKept writes the fields of a reservation. Without an id there is none.
 func tellKept(w *resp.Writer, id string, expires time.Duration) {
 	w.Field("id")

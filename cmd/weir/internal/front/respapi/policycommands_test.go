@@ -382,6 +382,10 @@ func TestPolicyCommandsTakeAll(t *testing.T) {
 		{"weir.takeall two b 1 default a 1", "[1 1 [[0 3 2 -1 3600000 none two/1h] [1 5 0 3600000 18000000 limited default]]]"},
 		{"weir.takeall default a 0 two b 0", "[1 0 [[1 5 0 3600000 18000000 limited default] [0 3 2 -1 3600000 none two/1h]]]"},
 		{"weir.takeall default c 0", "[0 0 [[0 5 5 -1 0 none default]]]"},
+		// A store that was not asked: what remains there is not known.
+		{"weir.takeall default a 6 shared a 1", "[1 0 [[1 5 0 -1 18000000 never default] [0 3 -1 -1 0 none shared]]]"},
+		{"weir.takeall shared a 1 default d 1", "[0 0 [[0 3 2 -1 3600000 none shared] [0 5 4 -1 3600000 none default]]]"},
+		{"weir.takeall default d 1 shared a 3", "[1 1 [[0 5 4 -1 3600000 none default] [1 3 2 3600000 3600000 limited shared]]]"},
 	} {
 		if got := w.ask(c.line); got != c.want {
 			t.Errorf("%s answers %s, want %s", c.line, got, c.want)
