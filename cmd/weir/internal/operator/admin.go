@@ -239,7 +239,11 @@ environment.`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
 		return get(ctx, c, w, q, ConfigurationPath, nil, func(w io.Writer, out terminal.Output, v *Configuration) {
 			if text {
-				_, _ = io.WriteString(w, v.Text) // a buffer
+				shown := v.Text
+				if out.Interactive { // it is the file itself for diff
+					shown = terminal.PrintableLines(shown)
+				}
+				_, _ = io.WriteString(w, shown) // a buffer
 				return
 			}
 			WriteConfiguration(w, out, v)

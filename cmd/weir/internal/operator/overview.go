@@ -345,7 +345,7 @@ func writeFields(w io.Writer, v any) {
 	if err != nil { // it has come as JSON
 		return
 	}
-	fmt.Fprintf(w, "  %s\n", text)
+	fmt.Fprintf(w, "  %s\n", terminal.PrintableJSON(text))
 }
 
 // WriteReport writes the report of a policy.

@@ -244,7 +244,7 @@ func (q *question) tell(w io.Writer, server string, answer []byte, failed error)
 		if err != nil { // an answer of a server that is no JSON
 			return fmt.Errorf("weir: %w", err)
 		}
-		b.Write(append(line, '\n'))
+		b.Write(append(terminal.PrintableJSON(line), '\n'))
 	case failed != nil:
 		fmt.Fprintf(&b, "%s: FAILED: %s\n", server, terminal.Printable(wrong))
 	default:

@@ -185,7 +185,7 @@ func WrongQuestion(err error) error {
 func printAnswer(w io.Writer, asJSON bool, answer json.RawMessage, text func(w io.Writer, out terminal.Output)) error {
 	var b bytes.Buffer
 	if asJSON {
-		b.Write(bytes.TrimSpace(answer))
+		b.Write(terminal.PrintableJSON(bytes.TrimSpace(answer)))
 		b.WriteByte('\n')
 	} else {
 		text(&b, terminal.Of(w))

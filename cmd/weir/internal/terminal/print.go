@@ -3,11 +3,14 @@ package terminal
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"math/big"
 	"strings"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 )
@@ -29,11 +32,41 @@ func Print(w io.Writer, r Report, asJSON bool) error {
 	return err
 }
 
-// PrintJSON writes v to w as a line of JSON, in which <, > and & stand as they are.
+// PrintJSON writes v to w as a line of JSON, in which <, > and & stand as they are, and what does not print is escaped.
 func PrintJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(PrintableJSON(text.Bytes()))
+	return err
+}
+
+// PrintableJSON is a text of JSON in which what would move the cursor is escaped. It stays the same value: beside the spaces and the
+// ends of lines, such characters are in strings alone.
+func PrintableJSON(text []byte) []byte {
+	prints := func(r rune, size int) bool {
+		return r == '\n' || r == '\r' || r == '\t' || unicode.IsPrint(r) && (r != utf8.RuneError || size > 1)
+	}
+	var b []byte
+	done := 0 // what of text is in b
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if !prints(r, size) {
+			b = append(b, text[done:i]...)
+			for _, unit := range utf16.AppendRune(nil, r) {
+				b = fmt.Appendf(b, `\u%04x`, unit)
+			}
+			done = i + size
+		}
+		i += size
+	}
+	if done == 0 {
+		return text
+	}
+	return append(b, text[done:]...)
 }
 
 // Printable is text without what would move the cursor.
