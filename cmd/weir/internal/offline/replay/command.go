@@ -71,8 +71,8 @@ type report interface {
 	read(files []string, lines *lineCounts, failed error)
 }
 
-// run runs the files through one configuration, or through two. A log in which no line was a request is an error, so that a
-// script does not take it for one of which nothing is refused.
+// run runs the files through one configuration, or through two. A log in which no line was a request is wrong input, and its report
+// is not complete, so that a script does not take it for one of which nothing is refused.
 func run(cmd *cobra.Command, o *options, files []string) error {
 	configurations, err := o.configurations(cmd)
 	if err != nil {
@@ -82,11 +82,20 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	if err != nil {
 		return err
 	}
+	if o.chart != "" {
+		if err := chartPlace(o.chart); err != nil {
+			return err
+		}
+	}
 	start := time.Now()
 	lines := &lineCounts{}
 	c := newComparison(configurations...)
 	failed := c.run(cmd.Context(), lines, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
 	elapsed := time.Since(start)
+
+	if failed == nil {
+		failed = lines.unreadable()
+	}
 
 	r := c.report(o.top)
 	r.read(files, lines, failed)
@@ -99,9 +108,6 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s in %s, %s lines/s\n",
 		plural(lines.lines, "line"), seconds(elapsed.Seconds()),
 		terminal.Number(int64(float64(lines.lines)/max(elapsed.Seconds(), 1e-6))))
-	if failed == nil {
-		failed = lines.unreadable()
-	}
 	return failed
 }
 
@@ -173,8 +179,8 @@ With --config or --against there is, instead of what speaks of a limit:
   timeline_start, timeline_step when each timeline begins, and its steps
 
 The exit status is 0 even if lines were malformed or the log is empty, 1 if a
-log could not be read or has lines none of which is a request, 2 if a
-configuration has mistakes or is not there, and 130 after SIGINT; what was done
+log could not be read to its end, 2 if no line of it is a request, or if it or a
+configuration is not there or has mistakes, and 130 after SIGINT; what was done
 until then is printed.`
 
 const examples = `  weir replay access.log

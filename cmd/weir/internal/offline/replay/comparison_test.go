@@ -375,8 +375,17 @@ func TestChartOfTheCommand(t *testing.T) {
 			t.Errorf("%v: the picture is not whole, or does not say what is compared", args)
 		}
 	}
-	if _, _, err := runCommand(t.Context(), "--chart", filepath.Join(dir, "missing", "x.svg"), log); err == nil || !strings.Contains(err.Error(), "weir: chart: ") {
-		t.Errorf("a chart that cannot be written: %v", err)
+	if err := os.Mkdir(filepath.Join(dir, "directory.svg"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for chart, want := range map[string]string{
+		"directory.svg": "weir: chart: ", filepath.Join("missing", "x.svg"): "must be in a directory that is there",
+		filepath.Join("directory.svg", "x.svg", "y.svg"): "must be in a directory that is there",
+		filepath.Join("chart0.svg", "x.svg"):             "must be in a directory that is there",
+	} {
+		if _, _, err := runCommand(t.Context(), "--chart", filepath.Join(dir, chart), log); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s cannot be written: %v", chart, err)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -94,6 +93,6 @@ func (c *lineCounts) unreadable() error {
 	if c.malformed == 1 {
 		none = "the only line is no request"
 	}
-	return fmt.Errorf("weir: access log: %s: give a log in the common or combined format, or with a JSON object on each line; "+
+	return flags.Inputf("access log: %s: give a log in the common or combined format, or with a JSON object on each line; "+
 		"the malformed lines say what was expected", none)
 }

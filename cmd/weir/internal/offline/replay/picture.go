@@ -1,10 +1,13 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
@@ -24,6 +27,21 @@ func chartFile(name string) (string, error) {
 		return "", flags.Errorf("must be a file whose name ends in .svg")
 	}
 	return name, nil
+}
+
+// chartPlace is what is wrong with the directory of a chart, nil if it is there. A long log is not read for nothing then.
+func chartPlace(name string) error {
+	info, err := os.Stat(filepath.Dir(name))
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
+	}
+	if err != nil {
+		return flags.BadValue("chart", name, err.Error()+": must be in a directory that is there")
+	}
+	return nil
 }
 
 // draw writes a picture into a file.
