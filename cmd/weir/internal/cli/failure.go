@@ -151,16 +151,24 @@ func nearestFlag(cmd *cobra.Command, mistyped string) string {
 	return elsewhere(cmd, mistyped)
 }
 
-// elsewhere names the command beside cmd that has a flag, or is "".
+// elsewhere names the commands beside cmd that have a flag, or is "".
 func elsewhere(cmd *cobra.Command, name string) string {
+	var have []string
 	if cmd.HasParent() {
 		for _, other := range cmd.Parent().Commands() {
 			if f := other.Flags().Lookup(name); f != nil && !f.Hidden && other.IsAvailableCommand() {
-				return fmt.Sprintf("; %q has it", other.CommandPath())
+				have = append(have, strconv.Quote(other.CommandPath()))
 			}
 		}
 	}
-	return ""
+	switch last := len(have) - 1; {
+	case last < 0:
+		return ""
+	case last == 0:
+		return "; " + have[0] + " has it"
+	default:
+		return "; " + strings.Join(have[:last], ", ") + " and " + have[last] + " have it"
+	}
 }
 
 // didYouMean suggests a command below cmd, or one below that, or nothing.
