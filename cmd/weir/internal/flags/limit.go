@@ -102,12 +102,17 @@ func rateFlag(p *weir.Rate) *Value {
 		return r.String()
 	}
 	return Of("permits/period", p, text, func(s string) (weir.Rate, error) {
-		rate, err := weir.ParseRate(s)
-		if err != nil {
-			text := strings.TrimPrefix(err.Error(), "weir: ")
-			// The flag and the value stand before the text already.
-			return rate, errors.New(strings.TrimPrefix(text, fmt.Sprintf("rate %.40q: ", s)))
+		if err := RateMistake(s); err != nil {
+			return weir.Rate{}, err
 		}
-		return rate, nil
+		return weir.ParseRate(s)
 	})
+}
+
+// RateMistake is what is wrong with a rate, nil if nothing is. The text leaves out the rate, as that of a flag stands before it.
+func RateMistake(s string) error {
+	if _, err := weir.ParseRate(s); err != nil {
+		return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "weir: "), fmt.Sprintf("rate %.40q: ", s)))
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/policy"
@@ -55,6 +56,9 @@ func (q *Request) Describe() (*policy.Request, error) {
 	for _, h := range q.headers {
 		if err := AddHeader(r, h[0], h[1]); err != nil {
 			return nil, BadValue("header", h[0], err.Error())
+		}
+		if !httpguts.ValidHeaderFieldValue(h[1]) {
+			return nil, BadValue("header", h[0]+": "+h[1], "the value must have no control characters: no request has them")
 		}
 	}
 	if q.client != "" {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/config/yamlread"
@@ -213,6 +215,26 @@ func Text(p *string, shortest, longest int) *Value {
 			return "", fmt.Errorf("has %d bytes: must have from %d to %d", len(s), shortest, longest)
 		}
 		return s, nil
+	})
+}
+
+// Printed is [Text] that is shown in terminals: UTF-8, of characters that print.
+func Printed(p *string, shortest, longest int) *Value {
+	return TextOf("text", p, func(s string) (string, error) {
+		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return "", fmt.Errorf("must be %d to %d bytes of printable text in UTF-8", shortest, longest)
+		}
+		return s, Text(p, shortest, longest).Set(s)
+	})
+}
+
+// UTF8 is [Text] that a server gets as JSON, which has no other bytes than those of UTF-8.
+func UTF8(p *string, shortest, longest int) *Value {
+	return TextOf("text", p, func(s string) (string, error) {
+		if !utf8.ValidString(s) {
+			return "", fmt.Errorf("must be %d to %d bytes of text in UTF-8", shortest, longest)
+		}
+		return s, Text(p, shortest, longest).Set(s)
 	})
 }
 

@@ -18,6 +18,8 @@ func TestValues(t *testing.T) {
 	choice := flags.OneOf(&word, "text", "json")
 	listen := flags.Listen(&address)
 	free := flags.Text(new(string), 1, 5)
+	printed := flags.Printed(new(string), 1, 5)
+	text := flags.UTF8(new(string), 1, 5)
 	for _, c := range []struct {
 		value     pflag.Value
 		set, want string
@@ -39,6 +41,15 @@ func TestValues(t *testing.T) {
 		{free, "äöx", "äöx", ""},
 		{free, "", "", "has 0 bytes: must have from 1 to 5"},
 		{free, "äöü", "", "has 6 bytes: must have from 1 to 5"},
+		{printed, "ä ö", "ä ö", ""},
+		{printed, "", "", "has 0 bytes: must have from 1 to 5"},
+		{printed, "123456", "", "has 6 bytes: must have from 1 to 5"},
+		{printed, "a\nb", "", "must be 1 to 5 bytes of printable text in UTF-8"},
+		{printed, "\u202e", "", "must be 1 to 5 bytes of printable text in UTF-8"},
+		{printed, "\xff", "", "must be 1 to 5 bytes of printable text in UTF-8"},
+		{text, "a\nö", "a\nö", ""},
+		{text, "", "", "has 0 bytes: must have from 1 to 5"},
+		{text, "\xff", "", "must be 1 to 5 bytes of text in UTF-8"},
 		{choice, "json", "json", ""},
 		{choice, "JSON", "", `must be text or json; did you mean "json"?`},
 		{choice, "", "", "must be text or json"},

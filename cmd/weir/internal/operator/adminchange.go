@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -21,7 +23,7 @@ func reasonFlag(cmd *cobra.Command, reason *string, required bool) {
 	if !required {
 		usage = "why, for the audit log, in at most 1024 bytes (default: none)"
 	}
-	cmd.Flags().Var(flags.Text(reason, 1, MostReason), "reason", usage)
+	cmd.Flags().Var(flags.Printed(reason, 1, MostReason), "reason", usage)
 	if required {
 		_ = cmd.MarkFlagRequired("reason") // there is such a flag
 	}
@@ -125,12 +127,50 @@ func limitFlags(limits map[string]string) *flags.Value {
 		if limit == "" {
 			return nil, flags.Errorf("must be a limit such as '100/s, burst 200', or NAME=100/s")
 		}
-		if _, twice := limits[name]; twice {
-			return nil, flags.Errorf("%s: is given twice", flags.Quote(name))
+		if _, twice := limits[name]; twice && name == "" {
+			return nil, errors.New("the limit is given twice: must be given once, or as NAME=100/s for each")
+		} else if twice {
+			return nil, flags.Errorf("limit %s is given twice: must be given once", flags.Quote(name))
+		}
+		if err := limitMistake(limit); err != nil {
+			return nil, err
 		}
 		limits[name] = limit
 		return limits, nil
 	})
+}
+
+// limitMistake is what is wrong with a limit whatever it takes the place of, nil if some limit can be overridden by it.
+func limitMistake(text string) error {
+	algorithms := []weir.Algorithm{weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter}
+	_, err := weir.ParseLimit(text)
+	for _, a := range algorithms {
+		if err == nil {
+			return nil
+		}
+		if _, failed := weir.ParseLimit(a.String() + " " + text); failed == nil {
+			return nil
+		}
+	}
+	if n, number := strconv.ParseInt(text, 10, 64); number == nil {
+		err = weir.AtOnce(n).Check()
+		if err == nil {
+			return nil
+		}
+	}
+	rate, _, _ := strings.Cut(text, ",")
+	for _, a := range algorithms {
+		rate = strings.TrimPrefix(rate, a.String()+" ")
+	}
+	if strings.Contains(rate, "/") {
+		if err := flags.RateMistake(strings.TrimSpace(rate)); err != nil {
+			return err
+		}
+	}
+	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
+		return flags.Errorf("must be %s", wrong.Accepted)
+	}
+	return flags.Errorf("must be a limit such as '100/s, burst 200', 100/min, or a number of permits such as 100")
 }
 
 func overrideCommand() *cobra.Command {

@@ -115,7 +115,7 @@ func memberChange(cmd *cobra.Command, path, done string, arguments ...string) *c
 		})
 	}, arguments...)
 	q.clusterFlags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", `why, for the audit log, in at most 1024 bytes (default "": none)`)
+	reasonFlag(cmd, &reason, false)
 	return cmd
 }
 

@@ -115,12 +115,12 @@ func (q *question) moreFlags(cmd *cobra.Command, register func(*pflag.FlagSet)) 
 
 // somePolicy adds --policy, which may be left out.
 func (q *question) somePolicy(cmd *cobra.Command) {
-	cmd.Flags().Var(flags.Text(&q.policy, 1, MostKey), "policy", "only those of this policy (default: all)")
+	cmd.Flags().Var(flags.UTF8(&q.policy, 1, MostKey), "policy", "only those of this policy (default: all)")
 }
 
 // thePolicy adds --policy, which must be given.
 func (q *question) thePolicy(cmd *cobra.Command) {
-	cmd.Flags().Var(flags.Text(&q.policy, 1, MostKey), "policy", "the name of the policy (default: none, it is required)")
+	cmd.Flags().Var(flags.UTF8(&q.policy, 1, MostKey), "policy", "the name of the policy (default: none, it is required)")
 	_ = cmd.MarkFlagRequired("policy") // there is such a flag
 }
 

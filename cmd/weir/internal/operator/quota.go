@@ -45,7 +45,7 @@ not there.`
 // quotaFlags adds the flags of a question about a quota.
 func (q *question) quotaFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.Var(flags.AnyText(&q.policy), "policy",
+	fs.Var(flags.UTF8(&q.policy, 1, MostKey), "policy",
 		"policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
 	fs.Var(keyFlag(&q.key, 0), "key", `key whose quota it is (default "": that of a policy without keys)`)
 	q.server.Register(fs)
@@ -142,7 +142,10 @@ var quotaLimits = list[QuotaLimit]{
 	},
 }
 
-const mostPermits = 1_000_000_000_000_000
+const (
+	mostPermits = 1_000_000_000_000_000
+	mostSign    = 256 // bytes of who adjusts a quota, and of why
+)
 
 // permits returns a flag value that is how many permits are given or taken, 0 if it is not given.
 func permits(p *int64) *flags.Value {
@@ -195,8 +198,8 @@ with 0. If no answer comes in time it is not known whether it was done: see
 	q.quotaFlags(cmd)
 	fs := cmd.Flags()
 	fs.Var(permits(&n), "permits", "how many to give back or, with a minus, to take (default: none, it is required)")
-	fs.Var(flags.AnyText(&reason), "reason", "why, in at most 256 bytes (default: none, it is required)")
-	fs.Var(flags.AnyText(&by), "by", "who does it, in at most 256 bytes (default: the name of the user)")
+	fs.Var(flags.Printed(&reason, 1, mostSign), "reason", "why, in at most 256 bytes (default: none, it is required)")
+	fs.Var(flags.Printed(&by, 1, mostSign), "by", "who does it, in at most 256 bytes (default: the name of the user)")
 	_ = cmd.MarkFlagRequired("permits") // there are such flags
 	_ = cmd.MarkFlagRequired("reason")
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -157,8 +158,12 @@ func (s *Server) serverURLs(several bool) *flags.Value {
 		switch {
 		case err == nil && u.User != nil:
 			return nil, errors.New("must have no user and no password: what the server wants to see is in --token-file")
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "":
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.ContainsAny(text, "?#"):
 			return nil, errors.New("must be a URL such as http://127.0.0.1:7070 or https://weir.example.com")
+		case u.Port() != "":
+			if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+				return nil, fmt.Errorf("has the port %s: must be from 1 to 65535", u.Port())
+			}
 		}
 		text = strings.TrimRight(text, "/")
 		switch {

@@ -7,18 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
-	"github.com/weirhq/weir/policy"
 )
 
 const mostLast = 4096
@@ -69,7 +71,7 @@ rules match and which do not, and what each limit has left. It takes nothing.` +
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(flags.Text(&o.policy, 1, MostKey), "policy", "tell the state of a key of this policy (default: none)")
+	fs.Var(flags.UTF8(&o.policy, 1, MostKey), "policy", "tell the state of a key of this policy (default: none)")
 	fs.Var(keyFlag(&o.key, 0), "key", `the key, with --policy (default "": that of a policy without keys)`)
 	fs.Var(flags.Int(&o.last, 1, mostLast), "last", "with --policy, how many of the last refusals, from 1 to 4096")
 	o.request.Register(fs)
@@ -109,11 +111,11 @@ func (o *whyOptions) asked(cmd *cobra.Command, args []string) (asking, error) {
 	case o.policy != "":
 		return o.keyNow, nil
 	case o.request.Line() != "":
-		r, err := o.request.Describe()
+		d, err := o.described()
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context, c *Client, w io.Writer) error { return o.explain(ctx, c, w, r) }, nil
+		return func(ctx context.Context, c *Client, w io.Writer) error { return o.explain(ctx, c, w, d) }, nil
 	default:
 		return nil, flags.Errorf("why needs an ID, such as that of a field Weir-Refusal, or --policy, or --request")
 	}
@@ -273,29 +275,50 @@ func (o *whyOptions) advise(w io.Writer, out terminal.Output, k *Key) {
 	}
 }
 
-// explain tells what the server would say to a request.
-func (o *whyOptions) explain(ctx context.Context, c *Client, w io.Writer, r *policy.Request) error {
-	described := Described{
+// described is the request of the flags as a server is told of it: in JSON, so it has no text that is not UTF-8.
+func (o *whyOptions) described() (*Described, error) {
+	r, err := o.request.Describe()
+	if err != nil {
+		return nil, err
+	}
+	d := &Described{
 		Protocol: r.Protocol, Method: r.Method, Host: r.Host, Query: r.Query, Route: r.Route,
 		Path:       (&url.URL{Path: r.Path, RawPath: r.RawPath}).EscapedPath(),
 		Attributes: r.Attributes, Cost: r.Cost,
 	}
 	if h, ok := r.Header.(http.Header); ok {
-		described.Headers = h
+		d.Headers = h
 	}
 	if r.Client.IsValid() {
-		described.Client = r.Client.String()
+		d.Client = r.Client.String()
 	}
+	for _, of := range []struct {
+		flag  string
+		texts []string
+	}{
+		{"request", []string{d.Host, d.Query}}, {"protocol", []string{d.Protocol}}, {"route", []string{d.Route}},
+		{"header", slices.Concat(slices.Collect(maps.Values(d.Headers))...)},
+		{"attribute", slices.AppendSeq(slices.Collect(maps.Keys(d.Attributes)), maps.Values(d.Attributes))},
+	} {
+		if i := slices.IndexFunc(of.texts, func(s string) bool { return !utf8.ValidString(s) }); i >= 0 {
+			return nil, flags.BadValue(of.flag, of.texts[i], "must be UTF-8, as the server is asked in JSON")
+		}
+	}
+	return d, nil
+}
+
+// explain tells what the server would say to a request.
+func (o *whyOptions) explain(ctx context.Context, c *Client, w io.Writer, d *Described) error {
 	var e Answer[ExplanationJSON]
-	if err := c.Post(ctx, ExplainPath, &described, &e); err != nil {
+	if err := c.Post(ctx, ExplainPath, d, &e); err != nil {
 		return err
 	}
 	return o.print(w, e.JSON, func(w io.Writer, out terminal.Output) {
 		from := ""
-		if described.Client != "" {
-			from = " from " + described.Client
+		if d.Client != "" {
+			from = " from " + d.Client
 		}
-		fmt.Fprintf(w, "%s %s%s%s:\n", r.Method, r.Host, r.Path, from)
+		fmt.Fprintf(w, "%s %s%s%s:\n", d.Method, terminal.Printable(d.Host), d.Path, from)
 		WriteExplanation(w, out, &e.Value, "  ", true, time.Now())
 	})
 }
