@@ -13,6 +13,15 @@ import (
 // one. So the limits of both apply, a denial of one denies, and what is allowed to one alone is not allowed. A service that reads
 // the first field may read the last parameter.
 func TestRepeatedValuesPassNoLimit(t *testing.T) {
+	denyParameter := func(value string) *policy.Set {
+		return &policy.Set{Rules: []policy.Rule{{Name: "old", When: parameterIs(value), Deny: true}}}
+	}
+	exemptParameter := func(value string) *policy.Set {
+		return &policy.Set{
+			Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1))}},
+			Rules:    []policy.Rule{{Name: "free", When: parameterIs(value), Exempt: true}, {Name: "all", Limits: uses("one")}},
+		}
+	}
 	keyed := func(key policy.Text) *policy.Set {
 		return &policy.Set{
 			Policies: []policy.Policy{{Name: "one", Limits: one(perHour(1)), Key: key}},
@@ -63,14 +72,30 @@ func TestRepeatedValuesPassNoLimit(t *testing.T) {
 		"denied by the first field alone":        {denyBoth, "/?k=new&k=old", ends("old", "new"), []bool{false}},
 		"denied by the first parameter alone":    {denyBoth, "/?k=old&k=new", ends("new", "old"), []bool{false}},
 		"denied by neither of both":              {denyBoth, "/?k=new&k=new", ends("new", "old"), []bool{true}},
+		"key of a semicolon's, known":            {keyed(policy.QueryText("k")), "/?k=%d;&x;k=bob", nil, []bool{true, false}},
+		"key behind a semicolon":                 {keyed(policy.QueryText("k")), "/?k=%d&x=1;k=bob", nil, []bool{true, false}},
+		"key before a semicolon":                 {keyed(policy.QueryText("k")), "/?k=bob;x=%d&k=%d", nil, []bool{true, false}},
+		"key with a semicolon":                   {keyed(policy.QueryText("k")), "/?k=a;b&k=%d", nil, []bool{true, false}},
+		"key with a percent sign":                {keyed(policy.QueryText("k")), "/?k=100%%&k=%d", nil, []bool{true, false}},
+		"denied with a semicolon":                {denyParameter("old;"), "/?k=old;", nil, []bool{false}},
+		"denied before a semicolon":              {denyParameter("old"), "/?k=old;", nil, []bool{false}},
+		"denied behind a semicolon":              {denyParameter("old"), "/?x;k=old", nil, []bool{false}},
+		"denied by the first behind a semicolon": {denyParameter("old"), "/?x;k=old;k=new", nil, []bool{false}},
+		"denied by the last behind a semicolon":  {denyParameter("old"), "/?k=new;x;k=old", nil, []bool{false}},
+		"denied as it is skipped":                {denyParameter(""), "/?k=new;", nil, []bool{false}},
+		"denied with a percent sign":             {denyParameter("old%"), "/?k=old%%", nil, []bool{false}},
+		"denied with a percent sign, encoded":    {denyParameter("o%gld;"), "/?k=%%6f%%gld%%3b", nil, []bool{false}},
+		"not denied, a semicolon elsewhere":      {denyParameter("old"), "/?k=new&x=;old", nil, []bool{true}},
+		"not denied, an encoded semicolon":       {denyParameter("old"), "/?k=new%%3Bk=old", nil, []bool{true}},
+		"exempt with a semicolon alone":          {exemptParameter("free"), "/?k=free;", nil, []bool{true, false}},
+		"exempt behind a semicolon alone":        {exemptParameter("free"), "/?x;k=free", nil, []bool{true, false}},
+		"exempt with a semicolon elsewhere":      {exemptParameter("free"), "/?k=free&x=1;y", nil, []bool{true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t, x.set)
 			for i, want := range x.want {
 				target := x.target
-				if strings.Contains(target, "%d") {
-					target = fmt.Sprintf(target, i)
-				}
+				target = strings.ReplaceAll(strings.ReplaceAll(target, "%d", fmt.Sprint(i)), "%%", "%")
 				r := sent(t, target)
 				if x.values != nil {
 					r.Header = http.Header{"X-Key": x.values(i)}
@@ -151,6 +176,13 @@ func TestOnlyWhatRepeatsIsReadAgain(t *testing.T) {
 		{"/?k=a&k=b", []string{"a"}, 2},
 		{"/?k=a&k=b", []string{"a", "b"}, 4},
 		{"/?j=a&j=b", nil, 1},
+		{"/?k=a&x=1;y=2", []string{"a"}, 1},
+		{"/?k=a&x=%", []string{"a"}, 1},
+		{"/?k=a;", []string{"a"}, 3},
+		{"/?k=%", []string{"a"}, 2},
+		{"/?k=a;k=b;", []string{"a"}, 4},
+		{"/?k=a;k=b;", []string{"a", "b"}, 8},
+		{"/?k=c&k=a;k=b;", []string{"a", "b"}, 10},
 	} {
 		r := sent(t, x.target)
 		r.Header = http.Header{"X-Key": x.fields}

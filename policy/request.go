@@ -28,7 +28,9 @@ type Request struct {
 	// encoding of an encoding, rules are asked about each of them. What applies under any of them applies to the request. It is
 	// exempt only if it is under all.
 	RawPath string
-	// Query is what follows the "?" of the URL, as it was sent.
+	// Query is what follows the "?" of the URL, as it was sent. Services differ about a parameter with a semicolon, or with a
+	// percent sign without two hexadecimal digits: some leave it out, as [net/url.ParseQuery] does, and some take it as it stands
+	// or for two. Rules are asked about all of these, as about the ways to read a path.
 	Query string
 	// Route is the name that the server itself has for what is asked for, such as the pattern of [net/http.ServeMux].
 	Route string
@@ -63,7 +65,7 @@ func (r *Request) HeaderValue(name string) (string, bool) { return r.view().Valu
 
 // QueryValue is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
 // Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. While
-// an [Engine] asks about another way to read the request it can be the last value.
+// an [Engine] asks about another way to read the request it can be the last value, and skips none.
 func (r *Request) QueryValue(name string) string {
 	value, err := url.QueryUnescape(r.sentQueryValue(name))
 	if err != nil {
@@ -72,15 +74,23 @@ func (r *Request) QueryValue(name string) string {
 	return value
 }
 
-// QueryInOrder is the query for functions that look for the first value of a parameter. While an [Engine] asks about another way
-// to read the request its parameters can be in the reverse order.
+// QueryInOrder is the query for functions that look for the first value of a parameter, as [net/url.ParseQuery] reads it. While an
+// [Engine] asks about another way to read the request its parameters can be in the reverse order, and odd ones escaped.
 func (r *Request) QueryInOrder() string {
 	const most = 64 // parameters that are compared
-	parameters := strings.Split(r.Query, "&")
-	if len(parameters) == 1 {
-		return r.Query
-	}
 	v := r.view()
+	query := r.Query
+	if v.Last&match.Odd != 0 {
+		query = queryAs(v.Last, query)
+	} else if strings.IndexByte(query, ';') >= 0 {
+		v.Repeated |= match.Odd
+	} else if !isDecodable(query) {
+		v.Repeated |= match.Whole
+	}
+	parameters := strings.Split(query, "&")
+	if len(parameters) == 1 {
+		return query
+	}
 	for i := 0; i < len(parameters) && v.Repeated&match.Parameters == 0; i++ {
 		name, _, _ := strings.Cut(parameters[i], "=")
 		if i == most || slices.ContainsFunc(parameters[:i], func(before string) bool {
@@ -91,7 +101,7 @@ func (r *Request) QueryInOrder() string {
 		}
 	}
 	if v.Last&match.Parameters == 0 {
-		return r.Query
+		return query
 	}
 	slices.Reverse(parameters)
 	return strings.Join(parameters, "&")
@@ -99,20 +109,69 @@ func (r *Request) QueryInOrder() string {
 
 // sentQueryValue is QueryValue, still encoded.
 func (r *Request) sentQueryValue(name string) string {
-	var first, last string
+	v := r.view()
+	if v.Last&match.Odd != 0 {
+		first, last, _ := queryValues(queryAs(v.Last, r.Query), name)
+		return v.OneOf(match.Parameters, first, last)
+	}
+	first, last, odd := queryValues(r.Query, name)
+	if odd {
+		for _, way := range [...]match.Repeatable{match.Whole, match.Split} {
+			if a, b, _ := queryValues(queryAs(way, r.Query), name); a != first || b != last {
+				v.Repeated |= way
+			}
+			if strings.IndexByte(r.Query, ';') < 0 {
+				break // both ways are the same
+			}
+		}
+	}
+	return v.OneOf(match.Parameters, first, last)
+}
+
+// queryValues returns the first and the last value of a parameter, still encoded, and whether one that may be of that name was
+// skipped, as services read it differently.
+func queryValues(query, name string) (first, last string, odd bool) {
 	found := false
-	for query := r.Query; query != ""; {
+	for query != "" {
 		var parameter string
 		parameter, query, _ = strings.Cut(query, "&")
 		key, value, _ := strings.Cut(parameter, "=")
-		if parameter == "" || strings.IndexByte(parameter, ';') >= 0 || !decodesTo(key, name) || !isDecodable(value) {
+		switch {
+		case parameter == "":
+			continue
+		case strings.IndexByte(parameter, ';') >= 0:
+			odd = true
+			continue
+		case !decodesTo(key, name):
+			continue
+		case !isDecodable(value):
+			odd = true
 			continue
 		}
 		if last = value; !found {
 			first, found = value, true
 		}
 	}
-	return r.view().OneOf(match.Parameters, first, last)
+	return first, last, odd
+}
+
+// queryAs is a query of which [net/url.ParseQuery] reads what services do that read odd parameters in one of the other ways.
+func queryAs(way match.Repeatable, query string) string {
+	var b strings.Builder
+	b.Grow(len(query))
+	for i := range len(query) {
+		switch c := query[i]; {
+		case c == ';' && way&match.Split != 0:
+			b.WriteByte('&')
+		case c == ';':
+			b.WriteString("%3B")
+		case c == '%' && !isDecodable(query[i:min(i+3, len(query))]):
+			b.WriteString("%25")
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // CleanPath is the path as rules see it, for conditions and texts: Path without empty and dot segments. While an [Engine] asks
@@ -149,8 +208,8 @@ type reading struct {
 }
 
 // readAs makes what rules see that of a reading. 0 is the usual one, and those after it read the path, the method and the host as
-// the others. Then come the same with the last value of fields, the last of parameters, and the last of both. It forgets all that
-// was noted of an earlier request.
+// the others. Then come the same with the last value of fields, the last of parameters, and the last of both; and all of these
+// again for each of the other ways to read odd parameters. It forgets all that was noted of an earlier request.
 func (r *Request) readAs(at int, others []reading) {
 	if r.seen == nil {
 		r.seen = new(match.View)
@@ -181,7 +240,7 @@ func (r *Request) readAs(at int, others []reading) {
 
 // next returns the reading after another one that rules are to be asked about, 0 if there is none. Those with the last value of
 // fields are left out unless rules have looked at a field whose values differ: they see what they saw before. So are those with
-// the last value of parameters.
+// the last value of parameters, and those that read odd ones in another way.
 func (r *Request) next(at int, others []reading) int {
 	spellings := 1 + len(others)
 	switch at++; {
@@ -192,7 +251,7 @@ func (r *Request) next(at int, others []reading) int {
 	}
 	for ; ; at++ {
 		switch last := match.Repeatable(at / spellings); {
-		case last > match.Fields|match.Parameters:
+		case last >= match.Odd: // each way was looked at alone
 			return 0
 		case last&^r.seen.Repeated == 0:
 			return at

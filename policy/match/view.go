@@ -26,13 +26,14 @@ type View struct {
 	Header Header
 	// Client is the address of the client. The zero Addr is that of a client that is not known.
 	Client netip.Addr
-	// Last is of what the last value counts, and not the first.
+	// Last is of what the last value counts, and not the first, and how odd parameters are read.
 	Last Repeatable
-	// Repeated is of what anything has looked at a first and a last value that differ.
+	// Repeated is of what anything has looked at a first and a last value that differ, and the ways to read odd parameters that
+	// differ for it from the usual one.
 	Repeated Repeatable
 }
 
-// Repeatable is a set of what can come several times in a request.
+// Repeatable is a set of what can come several times in a request, and of the ways in which services read odd parameters.
 type Repeatable uint8
 
 const (
@@ -40,6 +41,14 @@ const (
 	Fields Repeatable = 1 << iota
 	// Parameters are those of the query.
 	Parameters
+	// Whole and Split are the ways to read parameters of the query that have a semicolon, or a percent sign without two
+	// hexadecimal digits. As usual, they are left out. Whole leaves a semicolon in the value. For Split it separates parameters,
+	// as "&" does. For both, such a percent sign stands for itself.
+	Whole
+	Split
+
+	// Odd are the ways to read odd parameters, of which one at a time counts.
+	Odd = Whole | Split
 )
 
 // notes are what a View keeps for one condition after the other.
