@@ -256,15 +256,48 @@ func TestHostsWithPorts(t *testing.T) {
 		},
 	})
 	for i, suffix := range []string{"", ":80", ":", ".", ".:80", ":80:80", "::", ".:80:80", ":a:b:c"} {
-		r := sent(t, "/")
-		r.Host = "API.example.com" + suffix
-		if v := take(e, r); v.Allowed != (i == 0) {
-			t.Errorf("%s: allowed %t", r.Host, v.Allowed)
+		oneOfHost(t, e, "API.example.com"+suffix, "other.example.com"+suffix, i == 0)
+	}
+}
+
+// TestEncodedHosts: a limit of a host applies however a client encodes it, as services that take the host for a part of a URL decode
+// it. One of the host as it was sent applies as well.
+func TestEncodedHosts(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "api", Limits: one(perHour(1))}, {Name: "hosts", Key: policy.HostText(), Limits: one(perHour(1))}},
+		Rules: []policy.Rule{
+			{Name: "api", Match: policy.Match{Hosts: []string{"*.example.com"}}, Limits: uses("api")},
+			{Name: "hosts", Match: policy.Match{Paths: []string{"/hosts"}}, Limits: uses("hosts")},
+		},
+	})
+	for i, hosts := range [][2]string{
+		{"api.example.com", "other.example.net"}, {"%61pi.example.com", "%6fther.example.net"}, {"api%2Eexample%2ecom", "other%2Eexample.net"},
+		{"%41PI.example.com:80", "%4FTHER.example.net."}, {"api.e%78ample.com:80:80", "other.e%78ample.net:80:80"},
+	} {
+		oneOfHost(t, e, hosts[0], hosts[1], i == 0)
+	}
+	for host, want := range map[string]int{
+		"%61.example.org": 2, "a%2.example.org": 1, "a.example.org": 1, "a%%61.example.org": 2, "[fe80::1%61]": 1, "fe80::1%61": 1,
+	} {
+		r := sent(t, "/hosts")
+		r.Host = host
+		var v policy.Verdict
+		e.Peek(&r, &v)
+		if len(v.Parts) != want {
+			t.Errorf("%s: %d keys, want %d", host, len(v.Parts), want)
 		}
-		r = sent(t, "/hosts")
-		r.Host = "other.example.com" + suffix
-		if v := take(e, r); v.Allowed != (i == 0) {
-			t.Errorf("%s: allowed %t", r.Host, v.Allowed)
+		v.Release()
+	}
+}
+
+// oneOfHost takes of the limit of a host, and of the limit that each host has.
+func oneOfHost(t *testing.T, e *policy.Engine, limited, each string, want bool) {
+	t.Helper()
+	for path, host := range map[string]string{"/": limited, "/hosts": each} {
+		r := sent(t, path)
+		r.Host = host
+		if v := take(e, r); v.Allowed != want {
+			t.Errorf("%s: allowed %t", host, v.Allowed)
 		}
 	}
 }

@@ -229,7 +229,7 @@ func (r *Request) readAs(at int, others []reading) {
 	}
 	one := &others[at-1]
 	if one.sent {
-		if v.Method = r.Method; keytext.HasSeveralPorts(r.Host) {
+		if v.Method = r.Method; keytext.HasSeveralNames(r.Host) {
 			v.ReadHostAs(keytext.WholeHost(r.Host))
 		}
 	}
@@ -262,7 +262,7 @@ func (r *Request) next(at int, others []reading) int {
 // readings returns the other ways to read the path, the method and the host, as far as rules, which were asked about the usual
 // one, have looked at them. It returns all where they may look at more, as another value of a field leads to other rules.
 func (r *Request) readings() []reading {
-	if r.seen.Repeated != 0 || r.seen.Method != r.Method || keytext.HasSeveralPorts(r.Host) {
+	if r.seen.Repeated != 0 || r.seen.Method != r.Method || keytext.HasSeveralNames(r.Host) {
 		return r.allReadings()
 	}
 	return ofPaths(nil, r.seen.Readings(r.RawPath), false)
@@ -287,7 +287,7 @@ func ofPaths(all []reading, paths []string, sent bool) []reading {
 
 // isRespelled reports whether services may take the method or the host for another one.
 func (r *Request) isRespelled() bool {
-	return keytext.CleanMethod(r.Method) != r.Method || keytext.HasSeveralPorts(r.Host)
+	return keytext.CleanMethod(r.Method) != r.Method || keytext.HasSeveralNames(r.Host)
 }
 
 // cost is Cost with its default.

@@ -78,8 +78,8 @@ func isUpper(m string) bool {
 	return true
 }
 
-// CleanHost is a host in lower case without port, brackets and the dot at its end. It allocates only if it is not in lower
-// case.
+// CleanHost is a host in lower case without port, brackets and the dot at its end, and without percent-encoding, which services
+// decode that take it for the host of a URL. It allocates only if it is not in lower case, or encoded.
 func CleanHost(h string) string {
 	if isCleanHost(h) {
 		return h
@@ -88,17 +88,40 @@ func CleanHost(h string) string {
 		if end := strings.IndexByte(h, ']'); end > 0 {
 			h = h[1:end]
 		}
-	} else if i := strings.IndexByte(h, ':'); i >= 0 && (i == strings.LastIndexByte(h, ':') || HasSeveralPorts(h)) {
-		h = h[:i] // also of a:80:80, which some services take for a
+	} else if hasSeveralPorts(h) {
+		h, _, _ = strings.Cut(h, ":") // some services take a:80:80 for a
+	} else {
+		h = withoutPort(h)
 	}
-	return WholeHost(h)
+	if strings.IndexByte(h, ':') < 0 && hasEscape(h) { // otherwise a percent sign begins a zone
+		h = withoutPort(decodeOnce(strings.TrimSuffix(h, ".")))
+	}
+	return strings.ToLower(strings.TrimSuffix(h, "."))
 }
 
-// WholeHost is CleanHost that cuts nothing off but the dot at the end.
-func WholeHost(h string) string { return strings.ToLower(strings.TrimSuffix(h, ".")) }
+// withoutPort cuts a single port off a host that is not in brackets.
+func withoutPort(h string) string {
+	if i := strings.IndexByte(h, ':'); i >= 0 && i == strings.LastIndexByte(h, ':') {
+		return h[:i]
+	}
+	return h
+}
 
-// HasSeveralPorts reports whether a host has several colons and is no IPv6 address: services differ about what it is.
-func HasSeveralPorts(h string) bool {
+// WholeHost is CleanHost of a host that [HasSeveralNames], as services read it that decode nothing, and cut nothing off but a
+// single port and the dot at the end.
+func WholeHost(h string) string { return strings.ToLower(strings.TrimSuffix(withoutPort(h), ".")) }
+
+// HasSeveralNames reports whether services differ about what a host is: it is encoded, or has several ports.
+func HasSeveralNames(h string) bool {
+	if strings.IndexByte(h, '%') >= 0 && !strings.HasPrefix(h, "[") && hasEscape(h) {
+		_, err := netip.ParseAddr(h)
+		return err != nil
+	}
+	return hasSeveralPorts(h)
+}
+
+// hasSeveralPorts reports whether a host has several colons and is no IPv6 address.
+func hasSeveralPorts(h string) bool {
 	i := strings.IndexByte(h, ':')
 	if i < 0 || h[0] == '[' || i == strings.LastIndexByte(h, ':') {
 		return false
@@ -117,7 +140,7 @@ func isCleanHost(h string) bool {
 		return some == 0 && h[len(h)-1] != '.'
 	}
 	for i := range len(h) {
-		if c := h[i]; c >= 'A' && c <= '[' || c == ':' || c >= 0x80 {
+		if c := h[i]; c >= 'A' && c <= '[' || c == ':' || c == '%' || c >= 0x80 {
 			return false
 		}
 	}
@@ -128,7 +151,7 @@ func isCleanHost(h string) bool {
 func mayChange(w uint64) uint64 {
 	low := w &^ high
 	letters := (low + (0x80-'A')*each) &^ (low + (0x80-'['-1)*each)
-	return (letters|w)&high | equal(w, ':')
+	return (letters|w)&high | equal(w, ':') | equal(w, '%')
 }
 
 // HasSeveralReadings reports whether a clean path has what servers read differently: see [Readings].

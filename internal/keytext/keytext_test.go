@@ -1,9 +1,11 @@
 package keytext_test
 
 import (
+	"encoding/hex"
 	"math/rand/v2"
 	"net/netip"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,7 +49,9 @@ func TestCleanHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"": "", "a": "a", "A.example.COM": "a.example.com", "a.": "a", "a:80": "a", "A.:80": "a", "[::1]": "::1", "[::1]:80": "::1", "::1": "::1",
 		"2001:DB8::1": "2001:db8::1", "[": "[", ":80": "",
-		"a:80:80": "a", "A.::": "a", "a:b:c": "a", "::1%eth0": "::1%eth0", "a.b:1:2:3:4:5:6:7": "a.b",
+		"%61": "a", "a%2e": "a", "%41%2E:80": "a", "a%3a80": "a", "%2561": "%61", "%": "%", "%6": "%6", "a%2e.": "a", "fe80::1%61": "fe80::1%61",
+		"[fe80::1%25a]": "fe80::1%25a",
+		"a:80:80":       "a", "A.::": "a", "a:b:c": "a", "::1%eth0": "::1%eth0", "a.b:1:2:3:4:5:6:7": "a.b",
 	} {
 		if got := keytext.CleanHost(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
@@ -123,5 +127,14 @@ func cleanHost(h string) string {
 	} else if _, err := netip.ParseAddr(h); err != nil {
 		h, _, _ = strings.Cut(h, ":")
 	}
-	return strings.ToLower(strings.TrimSuffix(h, "."))
+	if h = strings.TrimSuffix(h, "."); !strings.Contains(h, ":") && escape.MatchString(h) {
+		h = escape.ReplaceAllStringFunc(h, func(s string) string { b, _ := hex.DecodeString(s[1:]); return string(b) })
+		if strings.Count(h, ":") == 1 {
+			h, _, _ = strings.Cut(h, ":")
+		}
+		h = strings.TrimSuffix(h, ".")
+	}
+	return strings.ToLower(h)
 }
+
+var escape = regexp.MustCompile("%[0-9a-fA-F]{2}")

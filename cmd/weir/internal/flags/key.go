@@ -288,7 +288,7 @@ func appendPath(b, logged []byte) []byte {
 
 func appendHost(b, logged []byte) []byte {
 	for _, c := range logged {
-		if c == ':' || c == '[' || c >= 'A' && c <= 'Z' {
+		if c == ':' || c == '[' || c == '%' || c >= 'A' && c <= 'Z' {
 			return keytext.AppendPart(b, keytext.CleanHost(string(logged)))
 		}
 	}

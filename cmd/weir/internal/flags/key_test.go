@@ -312,6 +312,10 @@ func TestFromRecordEqualsFromRequest(t *testing.T) {
 			t.Errorf("%s: %q, want %q", by, got, want)
 		}
 	}
+	rec.Host = []byte("%65xample%2Ecom")
+	if got := string(key(t, "host").AppendRecord(nil, &rec)); got != "example.com" {
+		t.Errorf("an encoded host is %q", got)
+	}
 	if got := string(key(t, "client.ip").AppendRecord(nil, &accesslog.Record{})); got != "-" {
 		t.Errorf("a client that is not known is %q, want -", got)
 	}

@@ -100,7 +100,7 @@ func hostNames(s string) ([]string, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		name = strings.TrimSpace(name)
 		clean := keytext.CleanHost(name)
-		if clean == "" || len(clean) > longestName || strings.Trim(clean, nameBytes) != "" || strings.Contains(name, ":") {
+		if clean == "" || len(clean) > longestName || strings.Trim(clean, nameBytes) != "" || strings.ContainsAny(name, ":%") {
 			return nil, flags.Errorf(
 				"%s is not the name of a host: must be such as weir.internal, without a port, up to 253 bytes", flags.Quote(name))
 		}
