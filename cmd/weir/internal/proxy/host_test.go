@@ -16,7 +16,8 @@ import (
 )
 
 // TestHostsThatAreNone has hosts come by HTTP/2, of which the server checks none: the upstream would get them in Punycode, without
-// their zone, or none at all, so that limits go by another host than it does.
+// their zone, or none at all, so that limits go by another host than it does. So do services that make a URL of an encoded one: they
+// decode it, and take letters for others.
 func TestHostsThatAreNone(t *testing.T) {
 	pair, pool := certificate(t)
 	url, requests := recorder(t)
@@ -58,7 +59,8 @@ func TestHostsThatAreNone(t *testing.T) {
 	}
 	for _, host := range []string{
 		"bücher.example", "api.example.com/", "api.example.com/../x", "a b", "api.example.com?", "api.example.com#", `api.example.com\`,
-		"\xffapi.example.com", "[fe80::1%25en0]:80", "<a>",
+		"\xffapi.example.com", "[fe80::1%25en0]:80", "<a>", "%61pi.example.com", "api%2Eexample.com", "api%C2%AD.example.com",
+		"%EF%BD%81pi.example.com:443",
 	} {
 		if status := ask(host); status != "400" {
 			t.Errorf("%q: %s, want 400", host, status)
