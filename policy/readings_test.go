@@ -271,8 +271,11 @@ func TestEncodedHosts(t *testing.T) {
 		},
 	})
 	for i, hosts := range [][2]string{
-		{"api.example.com", "other.example.net"}, {"%61pi.example.com", "%6fther.example.net"}, {"api%2Eexample%2ecom", "other%2Eexample.net"},
-		{"%41PI.example.com:80", "%4FTHER.example.net."}, {"api.e%78ample.com:80:80", "other.e%78ample.net:80:80"},
+		{"api.example.com", "other.example.net"},
+		{"%61pi.example.com", "%6fther.example.net"},
+		{"api%2Eexample%2ecom", "other%2Eexample.net"},
+		{"%41PI.example.com:80", "%4FTHER.example.net."},
+		{"api.e%78ample.com:80:80", "other.e%78ample.net:80:80"},
 	} {
 		oneOfHost(t, e, hosts[0], hosts[1], i == 0)
 	}

@@ -74,17 +74,18 @@ func (r *Request) QueryValue(name string) string {
 	return value
 }
 
-// QueryInOrder is the query for functions that look for the first value of a parameter, as [net/url.ParseQuery] reads it. While an
-// [Engine] asks about another way to read the request its parameters can be in the reverse order, and odd ones escaped.
+// QueryInOrder is the query for functions that look for the first value of a parameter, as [net/url.ParseQuery] reads it. While
+// an [Engine] asks about another way to read the request its parameters can be in the reverse order, and odd ones escaped.
 func (r *Request) QueryInOrder() string {
 	const most = 64 // parameters that are compared
 	v := r.view()
 	query := r.Query
-	if v.Last&match.Odd != 0 {
+	switch {
+	case v.Last&match.Odd != 0:
 		query = queryAs(v.Last, query)
-	} else if strings.IndexByte(query, ';') >= 0 {
+	case strings.IndexByte(query, ';') >= 0:
 		v.Repeated |= match.Odd
-	} else if !isDecodable(query) {
+	case !isDecodable(query):
 		v.Repeated |= match.Whole
 	}
 	parameters := strings.Split(query, "&")

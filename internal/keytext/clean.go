@@ -84,13 +84,14 @@ func CleanHost(h string) string {
 	if isCleanHost(h) {
 		return h
 	}
-	if strings.HasPrefix(h, "[") {
+	switch {
+	case strings.HasPrefix(h, "["):
 		if end := strings.IndexByte(h, ']'); end > 0 {
 			h = h[1:end]
 		}
-	} else if hasSeveralPorts(h) {
+	case hasSeveralPorts(h):
 		h, _, _ = strings.Cut(h, ":") // some services take a:80:80 for a
-	} else {
+	default:
 		h = withoutPort(h)
 	}
 	if strings.IndexByte(h, ':') < 0 && hasEscape(h) { // otherwise a percent sign begins a zone

@@ -296,7 +296,8 @@ func parseHost(s string) (h hostPattern, accepted string) {
 		h.below, text = true, domain
 	}
 	clean := keytext.CleanHost(text)
-	if clean == "" || strings.IndexByte(text, '%') >= 0 || len(text) > maxHost || hasPort(text, clean) || clean[0] == '.' || strings.Contains(clean, "..") {
+	if clean == "" || len(text) > maxHost || strings.IndexByte(text, '%') >= 0 ||
+		hasPort(text, clean) || clean[0] == '.' || strings.Contains(clean, "..") {
 		return h, hostForm
 	}
 	for i := range len(clean) {

@@ -41,10 +41,10 @@ const (
 	Fields Repeatable = 1 << iota
 	// Parameters are those of the query.
 	Parameters
-	// Whole and Split are the ways to read parameters of the query that have a semicolon, or a percent sign without two
-	// hexadecimal digits. As usual, they are left out. Whole leaves a semicolon in the value. For Split it separates parameters,
-	// as "&" does. For both, such a percent sign stands for itself.
+	// Whole is a way to read parameters of the query that have a semicolon, or a percent sign without two hexadecimal digits:
+	// both stand for themselves. As usual, such parameters are left out.
 	Whole
+	// Split is Whole, but for a semicolon, which separates parameters as "&" does.
 	Split
 
 	// Odd are the ways to read odd parameters, of which one at a time counts.

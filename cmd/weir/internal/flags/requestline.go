@@ -44,10 +44,10 @@ func ParseRequest(line string, r *policy.Request) error {
 // nameBytes are the bytes of methods and of names of header fields (RFC 9110, 5.6.2).
 const nameBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// IsHost reports whether every server reads a host alike: it has the bytes that HTTP/1.1 allows, and no percent sign, as a zone of an
-// address and an encoded host have. Go's client sends other hosts in Punycode, or none in their place, and cuts a zone off; its
-// server does not check those of HTTP/2. Services that make a URL of an encoded host decode it, and take letters beyond ASCII for
-// others. The host of a request that has none is "".
+// IsHost reports whether every server reads a host alike: it has the bytes that HTTP/1.1 allows, and no percent sign, as a
+// zone of an address and an encoded host have. Go's client sends other hosts in Punycode, or none in their place, and cuts a
+// zone off; its server does not check those of HTTP/2. Services that make a URL of an encoded host decode it, and take
+// letters beyond ASCII for others. The host of a request that has none is "".
 func IsHost(h string) bool { return httpguts.ValidHostHeader(h) && strings.IndexByte(h, '%') < 0 }
 
 // AddHeader adds a field to the header of r, and sets the host if it is that.

@@ -163,8 +163,8 @@ func limitMistake(text string) error {
 		rate = strings.TrimPrefix(rate, a.String()+" ")
 	}
 	if strings.Contains(rate, "/") {
-		if err := flags.RateMistake(strings.TrimSpace(rate)); err != nil {
-			return err
+		if wrong := flags.RateMistake(strings.TrimSpace(rate)); wrong != nil {
+			return wrong
 		}
 	}
 	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {

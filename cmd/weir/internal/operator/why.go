@@ -296,7 +296,9 @@ func (o *whyOptions) described() (*Described, error) {
 		flag  string
 		texts []string
 	}{
-		{"request", []string{d.Host, d.Query}}, {"protocol", []string{d.Protocol}}, {"route", []string{d.Route}},
+		{"request", []string{d.Host, d.Query}},
+		{"protocol", []string{d.Protocol}},
+		{"route", []string{d.Route}},
 		{"header", slices.Concat(slices.Collect(maps.Values(d.Headers))...)},
 		{"attribute", slices.AppendSeq(slices.Collect(maps.Keys(d.Attributes)), maps.Values(d.Attributes))},
 	} {

@@ -44,8 +44,8 @@ func PrintJSON(w io.Writer, v any) error {
 	return err
 }
 
-// PrintableJSON is a text of JSON in which what would move the cursor is escaped. It stays the same value: beside the spaces and the
-// ends of lines, such characters are in strings alone.
+// PrintableJSON is a text of JSON in which what would move the cursor is escaped. It stays the same value: beside the spaces and
+// the ends of lines, such characters are in strings alone.
 func PrintableJSON(text []byte) []byte {
 	prints := func(r rune, size int) bool {
 		return r == '\n' || r == '\r' || r == '\t' || unicode.IsPrint(r) && (r != utf8.RuneError || size > 1)

@@ -14,7 +14,7 @@ import (
 func TestJSONMovesNoCursor(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a": 1}`:                           `{"a": 1}`,
-		"[\r\n\t\"ä 漢 \U0001f600\ufffd\"]\n": "[\r\n\t\"ä 漢 \U0001f600\ufffd\"]\n",
+		"[\r\n\t\"ä ж \U0001f600\ufffd\"]\n": "[\r\n\t\"ä ж \U0001f600\ufffd\"]\n",
 		"\"\u009b31m\"":                      `"\u009b31m"`,
 		"\"a\u202eb\u2066\u200fc\u061c\"":    `"a\u202eb\u2066\u200fc\u061c"`,
 		"\"\x7f\"":                           `"\u007f"`,

@@ -57,8 +57,8 @@ func tellDecision(w *resp.Writer, d *weir.Decision, held bool, name []byte) {
 	}
 }
 
-// answerTo is the decision on one of the requests of v by its own limits, with -1 for what remains where that is not known, as the
-// store of the limit was not asked. Held is false if no limit applies.
+// answerTo is the decision on one of the requests of v by its own limits, with -1 for what remains where that is not known, as
+// the store of the limit was not asked. Held is false if no limit applies.
 func answerTo(v *policy.Verdict, request int) (d weir.Decision, held bool) {
 	d, held = v.Answer(request)
 	if !d.Allowed {

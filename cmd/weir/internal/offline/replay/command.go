@@ -71,8 +71,8 @@ type report interface {
 	read(files []string, lines *lineCounts, failed error)
 }
 
-// run runs the files through one configuration, or through two. A log in which no line was a request is wrong input, and its report
-// is not complete, so that a script does not take it for one of which nothing is refused.
+// run runs the files through one configuration, or through two. A log in which no line was a request is wrong input, and its
+// report is not complete, so that a script does not take it for one of which nothing is refused.
 func run(cmd *cobra.Command, o *options, files []string) error {
 	configurations, err := o.configurations(cmd)
 	if err != nil {

@@ -57,7 +57,8 @@ rates of one second.` + operator.ExitStatus,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.Var(flags.OneOf(&o.pane, paneNames()...), "pane", "what to show first")
-	fs.Var(flags.UTF8(&o.policy, 1, operator.MostKey), "policy", "the policy whose keys are shown (default: the first one in the list)")
+	fs.Var(flags.UTF8(&o.policy, 1, operator.MostKey), "policy",
+		"the policy whose keys are shown (default: the first one in the list)")
 	fs.Var(flags.Text(&o.filter, 1, 1024), "filter", "show only the rows that have this text somewhere (default: all)")
 	fs.Var(flags.Text(&o.sort, 1, 64), "sort",
 		"the column to sort by, as its head says, with a minus before it the other way round (default: that of the pane)")
