@@ -145,10 +145,13 @@ type fuzzer struct {
 
 	programs string // a directory
 	inputs   string // where go test -fuzz keeps those that it has found interesting, in earlier runs, too
+
+	building sync.Mutex
 }
 
 // fuzz builds the tests of a package as a program, once for all of its targets, and reports whether these found nothing wrong.
-// Like go test, it leaves out what only debuggers need.
+// Like go test, it leaves out what only debuggers need. One is built at a time: go has all processors, and two would both compile
+// what they share.
 func (f *fuzzer) fuzz(ctx context.Context, out io.Writer, p *testPackage) bool {
 	var said bytes.Buffer
 
@@ -156,7 +159,11 @@ func (f *fuzzer) fuzz(ctx context.Context, out io.Writer, p *testPackage) bool {
 	build := goCommand(ctx, p.dir, []string{goTest, noVet, "-c", "-fuzz=.", "-ldflags=-s -w", "-o=" + program, "."})
 	build.Stdout, build.Stderr = &said, &said
 
-	if err := build.Run(); err != nil {
+	f.building.Lock()
+	err := build.Run()
+	f.building.Unlock()
+
+	if err != nil {
 		fmt.Fprintf(out, "FAIL  %s: %v\n%s", p.path, err, said.String())
 
 		return false
