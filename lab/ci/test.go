@@ -47,83 +47,70 @@ type testOptions struct {
 	contention bool
 }
 
-// pass is one `go test` over every module.
-type pass struct {
+// round is what runs after all tests of all modules: some of them again, in another way.
+type round struct {
 	title   string
-	args    []string
-	only    selection // of tests; nil for all
-	modules int       // at a time
+	only    selection
+	flags   []string // of the tests
+	atATime int      // packages
 }
 
-// passes lists what runs. As many modules are tested at a time as there are processors, and of each of them one package: with
-// more, tests of servers wait for a processor. The contention tests are those with Contention in their name, and those with
-// Million in it need as many of something. The race detector slows them down by an order of magnitude, so they run once more
-// without it, one package at a time so that nothing else competes for the processors. Tests that compute in one goroutine are
-// in files that are not built with the race detector: it finds nothing there, and they run only without. So do those again that
-// ask whether it is there: they look at allocations only without it, or do less with it.
-func passes(opts testOptions) []pass {
-	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
+// first returns how all tests run: what it is called, and the arguments of go test. As many modules are tested at a time as there
+// are processors, and of each of them one package: with more, tests of servers wait for a processor.
+func first(opts testOptions) (title string, args []string) {
+	title, args = "vet and test", []string{"-vet=all", "-shuffle=on", "-p=1"}
 
 	if opts.noVet {
-		first.title, first.args[0] = "test", noVet
+		title, args[0] = "test", noVet
 	}
 
 	if opts.race {
-		first.title += " with the race detector"
-		first.args = append(first.args, "-race")
+		title += " with the race detector"
+		args = append(args, "-race")
 	}
 
 	if opts.short {
-		first.title += ", short"
-		first.args = append(first.args, "-short")
+		title += ", short"
+		args = append(args, "-short")
 	}
 
-	all := []pass{first}
+	return title, args
+}
+
+// rounds lists what runs then, without the race detector. The contention tests are those with Contention in their name, and those
+// with Million in it need as many of something. The race detector slows them down by an order of magnitude, so they run once more
+// without it, one package at a time so that nothing else competes for the processors. Tests that compute in one goroutine are
+// in files that are not built with the race detector: it finds nothing there, and they run only without. So do those again that
+// ask whether it is there: they look at allocations only without it, or do less with it.
+func rounds(opts testOptions) []round {
+	var all []round
 
 	if opts.race {
-		all = append(all, pass{
+		all = append(all, round{
 			title:   "tests of one goroutine at full speed",
-			args:    []string{noVet, "-shuffle=on", "-p=1"},
 			only:    notWithRace,
-			modules: runtime.NumCPU(),
+			flags:   []string{"-test.shuffle=on"},
+			atATime: runtime.NumCPU(),
 		})
 	}
 
 	if opts.contention {
-		all = append(all, pass{
+		all = append(all, round{
 			title:   "contention tests and those with millions at full speed",
-			args:    []string{noVet}, // one package at a time, which all processors build
 			only:    named(contention),
-			modules: 1,
+			atATime: 1,
 		})
 	}
 
 	return all
 }
 
-// race reports whether the pass is with the race detector.
-func (p *pass) race() bool { return slices.Contains(p.args, "-race") }
-
-// runTests runs every pass over every module and ends with the line "N passed, N failed".
+// runTests runs all tests of every module, then the rounds, and ends with the line "N passed, N failed".
 func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []string) error {
 	passed, failed := 0, 0
-
-	files, end := testFiles(ctx)
-	defer end()
-
-	modules = longestFirst(modules)
-	all := passes(opts)
-
-	for i, p := range all {
-		if i == 0 || p.race() != all[i-1].race() {
-			compile(ctx, p.race(), modules)
-		}
-
-		headingf(out, "%s", p.title)
-
-		good, bad := p.run(ctx, &oneAtATime{out: out}, files, modules)
+	count := func(title string, good, bad int) {
 		if good+bad == 0 && ctx.Err() == nil {
-			fmt.Fprintln(out, "FAIL ", fmt.Errorf("%s: %w", p.title, errNoTests))
+			fmt.Fprintln(out, "FAIL ", fmt.Errorf("%s: %w", title, errNoTests))
 
 			bad++
 		}
@@ -132,10 +119,82 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 		failed += bad
 	}
 
+	files, end := testFiles(ctx)
+	defer end()
+
+	modules = longestFirst(modules)
+	title, args := first(opts)
+
+	compile(ctx, opts.race, modules)
+	headingf(out, "%s", title)
+
+	good, bad := runModules(ctx, &oneAtATime{out: out}, args, files, modules)
+	count(title, good, bad)
+
+	if err := runRounds(ctx, out, rounds(opts), files, modules, count); err != nil {
+		return err
+	}
+
 	fmt.Fprintf(out, "\n%d passed, %d failed\n", passed, failed)
 
 	if failed > 0 {
 		return errFailed
+	}
+
+	return nil
+}
+
+// runRounds builds the tests of all packages that the rounds need, once for all of them, and runs the rounds.
+func runRounds(ctx context.Context, out io.Writer, all []round, files func() []string, modules []string,
+	count func(title string, good, bad int),
+) error {
+	if len(all) == 0 {
+		return nil
+	}
+
+	events, err := goCommand(ctx, ".", []string{"tool", "-n", "test2json"}).Output()
+	if err != nil {
+		return fmt.Errorf("go tool -n test2json: %w", err)
+	}
+
+	built, err := newPrograms()
+	if err != nil {
+		return err
+	}
+
+	defer built.remove()
+
+	compile(ctx, false, modules)
+
+	found := make([][]testPackage, len(all))
+
+	for _, module := range modules {
+		var needed []string
+
+		for i := range all {
+			packages, err := all[i].only(ctx, module)
+			if err != nil {
+				fmt.Fprintf(out, "FAIL  find the tests: %v\n", err)
+				count(all[i].title, 0, 1)
+			}
+
+			found[i] = append(found[i], packages...)
+
+			for j := range packages {
+				if path := packages[j].path; !slices.Contains(needed, path) {
+					needed = append(needed, path)
+				}
+			}
+		}
+
+		built.build(ctx, out, module, needed)
+	}
+
+	for i := range all {
+		headingf(out, "%s", all[i].title)
+
+		good, bad := all[i].run(ctx, &oneAtATime{out: out}, strings.TrimSpace(string(events)), files, built, found[i])
+		count(all[i].title, good, bad)
 	}
 
 	return nil
@@ -205,10 +264,10 @@ func isModule(directory string) bool {
 	return err == nil
 }
 
-// testFiles returns the arguments of go test with which tests that begin have their files in memory, if there is room for them,
-// and what is to be done at the end. What go itself builds may be larger, and stays where it was: it goes by GOTMPDIR, and so
-// would tests if they saw it.
-func testFiles(ctx context.Context) (args func() []string, end func()) {
+// testFiles returns what runs tests that begin, so that they have their files in memory, if there is room for them, and what is
+// to be done at the end. What go itself builds may be larger, and stays where it was: it goes by GOTMPDIR, and so would tests if
+// they saw it.
+func testFiles(ctx context.Context) (files func() []string, end func()) {
 	directory, remove := memoryDirectory(ctx)
 	if directory == "" {
 		return func() []string { return nil }, func() {}
@@ -219,13 +278,17 @@ func testFiles(ctx context.Context) (args func() []string, end func()) {
 			return nil
 		}
 
-		return []string{execIn(directory)}
+		return filesIn(directory)
 	}, remove
 }
 
-// execIn is the argument of go test for that.
-func execIn(directory string) string {
-	return "-exec='" + strings.Join(filesIn(directory), "' '") + "'"
+// execBy is the argument of go test to run tests by another program, if there is one.
+func execBy(files []string) []string {
+	if len(files) == 0 {
+		return nil
+	}
+
+	return []string{"-exec='" + strings.Join(files, "' '") + "'"}
 }
 
 // filesIn is what runs a program that has its files in a directory.
@@ -233,26 +296,26 @@ func filesIn(directory string) []string {
 	return []string{"env", "-u", "GOTMPDIR", "TMPDIR=" + directory}
 }
 
-// run runs the tests of every module, as many modules at a time as the pass allows.
-func (p *pass) run(ctx context.Context, out io.Writer, files func() []string, modules []string) (passed, failed int) {
+// tasks does something for each of n things, some at a time in their order, and returns how many tests passed and failed.
+func tasks(n, atATime int, do func(i int) (passed, failed int)) (passed, failed int) {
 	var (
 		workers sync.WaitGroup
 		mu      sync.Mutex
 		next    int
 	)
 
-	for range p.modules {
+	for range atATime {
 		workers.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
 
-			for next < len(modules) {
-				module := modules[next]
+			for next < n {
+				i := next
 				next++
 
 				mu.Unlock()
 
-				good, bad := p.runModule(ctx, out, module, slices.Concat(p.args, files()))
+				good, bad := do(i)
 
 				mu.Lock()
 
@@ -267,35 +330,44 @@ func (p *pass) run(ctx context.Context, out io.Writer, files func() []string, mo
 	return passed, failed
 }
 
-// runModule runs those tests of a module that the pass is about.
-func (p *pass) runModule(ctx context.Context, out io.Writer, module string, args []string) (passed, failed int) {
-	if p.only == nil {
-		return testModule(ctx, out, module, append(args, "./..."))
-	}
-
-	packages, err := p.only(ctx, module)
-	if err != nil {
-		fmt.Fprintf(out, "FAIL  find the tests: %v\n", err)
-
-		return 0, 1
-	}
-
-	// Tests of the same name in two packages are of the same selection, or not: each package runs alone.
-	for i := range packages {
-		only := append(slices.Clone(args), "-run=^("+strings.Join(packages[i].names, "|")+")$", packages[i].path)
-		good, bad := testModule(ctx, out, module, only)
-		passed, failed = passed+good, failed+bad
-	}
-
-	return passed, failed
+// runModules runs the tests of every module.
+func runModules(ctx context.Context, out io.Writer, args []string, files func() []string, modules []string) (passed, failed int) {
+	return tasks(len(modules), runtime.NumCPU(), func(i int) (passed, failed int) {
+		return testModule(ctx, out, modules[i], slices.Concat(args, execBy(files()), []string{"./..."}))
+	})
 }
 
-// testModule runs go test in one module and writes what it reports, a package at a time. A failure that go test's exit code
-// shows and its report does not is one more.
+// run runs those tests of every package that the round is about, as go test does; events is the program that tells what they
+// print as events. A package whose tests did not build fails.
+func (r *round) run(ctx context.Context, out io.Writer, events string, files func() []string, built *programs,
+	packages []testPackage,
+) (passed, failed int) {
+	return tasks(len(packages), r.atATime, func(i int) (passed, failed int) {
+		p := &packages[i]
+
+		// A test that takes too long ends its program, if that is able to.
+		running, cancel := context.WithTimeout(ctx, testTimeout+time.Minute)
+		defer cancel()
+
+		return test(out, command(running, p.dir, events, slices.Concat([]string{"-t", "-p", p.path}, files(), []string{
+			built.of[p.path], "-test.paniconexit0", "-test.v=test2json", "-test.timeout=" + testTimeout.String(),
+			"-test.run=^(" + strings.Join(p.names, "|") + ")$",
+		}, r.flags)))
+	})
+}
+
+// testModule runs go test in one module.
 func testModule(ctx context.Context, out io.Writer, module string, args []string) (passed, failed int) {
+	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
+
+	return test(out, goCommand(ctx, module, args))
+}
+
+// test runs what runs tests, and writes what it reports of them, a package at a time. A failure that its exit code shows and its
+// report does not is one more.
+func test(out io.Writer, cmd *exec.Cmd) (passed, failed int) {
 	var said bytes.Buffer
 
-	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
 	t := newTally(&said)
 
 	tell := func() {
@@ -306,7 +378,7 @@ func testModule(ctx context.Context, out io.Writer, module string, args []string
 		said.Reset()
 	}
 
-	err := stream(ctx, out, module, args, func(e event) {
+	err := stream(out, cmd, func(e event) {
 		t.add(e)
 		tell()
 	})
@@ -316,7 +388,7 @@ func testModule(ctx context.Context, out io.Writer, module string, args []string
 	if err != nil && t.failed == 0 {
 		t.failed++
 
-		fmt.Fprintf(&said, "FAIL  go %s in %s: %v\n", strings.Join(args, " "), module, err)
+		fmt.Fprintf(&said, "FAIL  %s in %s: %v\n", strings.Join(cmd.Args, " "), cmd.Dir, err)
 	}
 
 	tell()
@@ -324,10 +396,8 @@ func testModule(ctx context.Context, out io.Writer, module string, args []string
 	return t.passed, t.failed
 }
 
-// stream runs go in a module and calls add for every event that it prints; a line that is no event is copied to out.
-func stream(ctx context.Context, out io.Writer, module string, args []string, add func(event)) error {
-	cmd := goCommand(ctx, module, args)
-
+// stream runs a command and calls add for every event that it prints; a line that is no event is copied to out.
+func stream(out io.Writer, cmd *exec.Cmd, add func(event)) error {
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("pipe: %w", err)

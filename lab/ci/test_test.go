@@ -229,10 +229,29 @@ func TestFilesIn(t *testing.T) {
 	var out bytes.Buffer
 
 	testModule(t.Context(), &out, module(t, map[string]string{"a_test.go": source}),
-		[]string{execIn(directory)})
+		execBy(filesIn(directory)))
 
 	if want := "files are in " + directory + string(filepath.Separator); !strings.Contains(out.String(), want) {
 		t.Errorf("want %q in:\n%s", want, out.String())
+	}
+}
+
+// TestRoundsBuildEveryPackage: two packages whose paths end alike have programs of their own, and one that does not build fails.
+func TestRoundsBuildEveryPackage(t *testing.T) {
+	source := "//go:build !race\n\npackage a\n\nimport \"testing\"\n\nfunc Test%(t *testing.T) { t.Log(t.Name()) }\n"
+	files := map[string]string{
+		"a_test.go":         "package a\n\nimport \"testing\"\n\nfunc TestAlways(t *testing.T) {}\n",
+		"one/a/a_test.go":   strings.Replace(source, "%", "One", 1),
+		"two/a/a_test.go":   strings.Replace(source, "%", "Two", 1),
+		"three/a/a_test.go": strings.Replace(source, "%", "Three", 1) + "\nvar _ = missing\n",
+	}
+
+	var out bytes.Buffer
+
+	err := runTests(t.Context(), &out, testOptions{race: true}, []string{module(t, files)})
+	if !errors.Is(err, errFailed) || lastLine(out.String()) != "3 passed, 1 failed" ||
+		!strings.Contains(out.String(), "undefined: missing") || !strings.Contains(out.String(), "FAIL  example.com/m/three/a") {
+		t.Errorf("error %v after:\n%s", err, out.String())
 	}
 }
 
