@@ -7,7 +7,7 @@ import (
 
 // Parse reads an address with or without a port, with or without brackets: "192.0.2.1", "192.0.2.1:443", "2001:db8::1",
 // "[2001:db8::1]", "[2001:db8::1]:443". An IPv6 address with a port needs the brackets, as the port could be a part of it. A port
-// is a number up to 65535; it is checked and dropped.
+// is a number up to 65535, with any number of zeros before it; it is checked and dropped.
 //
 // It returns one form of each address: an IPv4-mapped IPv6 address becomes the IPv4 address, and a zone is dropped. Everything
 // else is refused: names of hosts, empty text, spaces, and IPv4 addresses with leading zeros, which some programs read as octal.
@@ -49,8 +49,7 @@ func isPortOrNothing(s string) bool {
 	if s == "" {
 		return true
 	}
-	const digits = 5
-	if s[0] != ':' || len(s) < 2 || len(s) > 1+digits {
+	if s[0] != ':' || len(s) < 2 {
 		return false
 	}
 	port := 0
@@ -58,9 +57,11 @@ func isPortOrNothing(s string) bool {
 		if s[i] < '0' || s[i] > '9' {
 			return false
 		}
-		port = 10*port + int(s[i]-'0')
+		if port = 10*port + int(s[i]-'0'); port > 65535 {
+			return false
+		}
 	}
-	return port <= 65535
+	return true
 }
 
 // parseAddr reads an address without a port. The parser of the standard library makes an error of memory for each text that

@@ -104,7 +104,7 @@ func TestGuardNamesAreNotAddresses(t *testing.T) {
 func FuzzGuardEndpoint(f *testing.F) {
 	for _, seed := range []string{
 		"", "192.0.2.1", "192.0.2.1:80", "[2001:db8::1]:80", "2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "[fe80::1%]:1",
-		"/run/server.sock", "@abstract", "host:80", "[", "]:", ":", "::", "1.2.3", "01.2.3.4", "1.2.3.4:99999", "\x00", "\xff",
+		"/run/server.sock", "@abstract", "host:80", "[", "]:", ":", "::", "1.2.3", "01.2.3.4", "1.2.3.4:99999", "0.0.0.0:000000", "\x00", "\xff",
 	} {
 		f.Add(seed)
 	}
