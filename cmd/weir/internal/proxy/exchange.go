@@ -156,7 +156,9 @@ func (x *exchange) enter() bool {
 	case err != nil:
 		x.abort()
 	}
-	x.lease = lease
+	if x.lease = lease; x.proxy.stopped.Load() {
+		x.abort() // the place is that of a request that was cut, as this one is or will be in a moment
+	}
 	return true
 }
 
@@ -238,7 +240,7 @@ func (x *exchange) abort() {
 }
 
 func (x *exchange) goneOutcome() outcome {
-	if errors.Is(context.Cause(x.in.Context()), errStopped) {
+	if why := context.Cause(x.in.Context()); why == nil || errors.Is(why, errStopped) {
 		return cut
 	}
 	return aborted

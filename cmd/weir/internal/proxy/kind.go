@@ -174,7 +174,10 @@ const (
 // newServer returns the server of the proxy. Bodies take as long as they take.
 func (p *Proxy) newServer() *front.HTTP {
 	base, cancel := context.WithCancelCause(context.Background())
-	p.cut = func() { cancel(errStopped) }
+	p.cut = func() {
+		p.stopped.Store(true) // first: requests hear of the other one after the other
+		cancel(errStopped)
+	}
 	var handler http.Handler = p
 	if p.o.Traced != nil {
 		handler = p.o.Traced(p)

@@ -65,6 +65,7 @@ type Proxy struct {
 	headers     ratelimitfields.Headers
 	server      *front.HTTP
 	cut         func() // ends all requests
+	stopped     atomic.Bool
 	transport   transport
 	reverse     *httputil.ReverseProxy
 	faults      *slog.Logger
