@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -115,7 +116,8 @@ type crowd struct {
 	settings []http2.Setting
 	// cut is how many bytes of the end are not sent.
 	cut int
-	// stays says that the clients are served: a ping comes back. Otherwise they read nothing, and are cut off.
+	// stays says that the clients are served: a ping comes back. Otherwise they read nothing, and are cut off. Of those that have
+	// what is bounded for all together, as many are served as find room at a time.
 	stays bool
 	// each is how many KiB a client may cost the server in memory, beside what is bounded for all together.
 	each int64
@@ -232,6 +234,7 @@ func (c *crowd) attack(t *testing.T, n int) {
 	c.sent(f)
 	sent := f.all.Bytes()[:f.all.Len()-c.cut]
 	var all sync.WaitGroup
+	var served atomic.Int64
 	conns := make([]net.Conn, n)
 	for i := range conns {
 		conns[i] = connectSparingly(t, s.grpc)
@@ -243,12 +246,18 @@ func (c *crowd) attack(t *testing.T, n int) {
 			if err == nil {
 				err = readPing(conns[i])
 			}
-			if err != nil {
+			switch {
+			case err == nil:
+				served.Add(1)
+			case !c.together:
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
+	if least := min(n, room/2*1024/len(sent)); c.stays && served.Load() < int64(least) {
+		t.Errorf("%d of %d were served, want at least %d", served.Load(), n, least)
+	}
 	if !c.stays {
 		eventually(t, "they are cut off", func() bool {
 			<-time.After(time.Second / 4) // the status may not be asked for more often
