@@ -63,31 +63,11 @@ type faultCluster struct {
 	granted sync.Map // how many permits of a policy and key were granted
 }
 
-// faultPorts are those of clusters that run at the same time.
-var faultPorts struct {
-	sync.Mutex
-
-	bases []int
-}
-
-// freeTens is tens for clusters that run at the same time.
-func freeTens(t *testing.T) int {
-	t.Helper()
-	faultPorts.Lock()
-	defer faultPorts.Unlock()
-	base := tens(t)
-	for slices.ContainsFunc(faultPorts.bases, func(b int) bool { return max(b-base, base-b) < 3 }) {
-		base = tens(t)
-	}
-	faultPorts.bases = append(faultPorts.bases, base)
-	return base
-}
-
 // newFaultCluster starts the three nodes of the README, at other ports, with these policies. Their clocks can be set if the program is
 // one with such clocks.
 func newFaultCluster(t *testing.T, program string, stepped bool) *faultCluster {
 	t.Helper()
-	base := freeTens(t)
+	base := tens(t)
 	moved := strings.NewReplacer("127.0.0.1:708", fmt.Sprintf("127.0.0.1:%d", base+1), "127.0.0.1:709", fmt.Sprintf("127.0.0.1:%d", base+2))
 	c := &faultCluster{t: t, began: time.Now(), client: &http.Client{Timeout: 30 * time.Second}}
 	for i := 1; i <= 3; i++ {

@@ -42,11 +42,11 @@ func newRedis(t *testing.T, args ...string) *redisServer {
 	return s
 }
 
-// freePort is a port that no connection is given by the system: servers are started again on the same one.
+// freePort is a port that no connection is given by the system, and no cluster: servers are started again on the same one.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
-		port := 10_000 + rand.IntN(22_000)
+		port := 21_000 + rand.IntN(11_000)
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprint("127.0.0.1:", port))
 		if err == nil {
 			_ = l.Close()

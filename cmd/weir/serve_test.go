@@ -68,7 +68,8 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *server {
 	})
 	address, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		t.Fatalf("no address: %v", err)
+		said, _ := io.ReadAll(stderr)
+		t.Fatalf("no address: %v\n%s", err, said)
 	}
 	s.address = strings.TrimSpace(address)
 	return s

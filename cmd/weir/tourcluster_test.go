@@ -18,24 +18,36 @@ import (
 // threeNodes are the files of the section of docs/tour.md with three nodes.
 const threeNodes = "examples/cluster/node"
 
-// tens returns a number such that all ports from ten times the number on, and the 29 after them, are free now.
+// tens returns a number whose ten ports are free, as are those of the two numbers after it. The last of these ports is held until the
+// test ends: tests that run beside it, and look at all thirty, take others, also while its servers are down.
 func tens(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
-		n := 1100 + rand.IntN(2000) // below the ports that are given to those who do not care
-		free := true
-		for port := 10 * n; free && port < 10*n+30; port++ {
+		n := 3 * (370 + rand.IntN(330)) // below the ports of other servers, and those that are given to who does not care
+		var all []net.Listener
+		for port := 10*n + 29; port >= 10*n; port-- {
 			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if free = err == nil; free {
-				_ = l.Close()
+			if err != nil {
+				break
 			}
+			all = append(all, l)
 		}
-		if free {
-			return n
+		if len(all) < 30 {
+			closeAll(all)
+			continue
 		}
+		closeAll(all[1:])
+		t.Cleanup(func() { closeAll(all[:1]) })
+		return n
 	}
 	t.Fatal("there are no free ports")
 	return 0
+}
+
+func closeAll(all []net.Listener) {
+	for _, l := range all {
+		_ = l.Close()
+	}
 }
 
 var (

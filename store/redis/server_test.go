@@ -64,13 +64,13 @@ var (
 	ports     = make(map[int]bool) // that this process has given to servers
 )
 
-// freePort is a port that no connection is given by the system: servers are started again on the same one.
+// freePort is a port that no connection is given by the system, and no cluster: servers are started again on the same one.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	portsLock.Lock()
 	defer portsLock.Unlock()
 	for range 1000 {
-		port := 10_000 + rand.IntN(22_000)
+		port := 21_000 + rand.IntN(11_000)
 		if ports[port] {
 			continue
 		}

@@ -109,7 +109,7 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 		if len(ports) == n {
 			break
 		}
-		port := 10_000 + rand.IntN(22_000) //nolint:gosec // any will do
+		port := 21_000 + rand.IntN(11_000) //nolint:gosec // any will do
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
 			continue
@@ -118,7 +118,7 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 		ports = append(ports, port)
 	}
 	if len(ports) < n {
-		return nil, errors.New("no port is free from 10000 to 32000 of 127.0.0.1")
+		return nil, errors.New("no port is free from 21000 to 32000 of 127.0.0.1")
 	}
 	return ports, nil
 }
