@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// TestSealWhileWritten looks at databases that are written meanwhile, and grow: they are never damaged, and what is read of one that
-// rests is read again.
+// TestSealWhileWritten looks at databases that are written meanwhile, and grow: they are never damaged, and what is read of one
+// that rests is read again.
 func TestSealWhileWritten(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -23,13 +23,13 @@ func TestSealWhileWritten(t *testing.T) {
 		written := make(chan error, 1)
 		go func() { written <- writeAll(db) }()
 		for ended := false; !ended; {
-			if _, _, err := sealOf(path); err != nil {
-				t.Error(err)
+			if _, _, wrong := sealOf(path); wrong != nil {
+				t.Error(wrong)
 			}
 			select {
-			case err := <-written:
-				if ended = true; err != nil {
-					t.Error(err)
+			case failed := <-written:
+				if ended = true; failed != nil {
+					t.Error(failed)
 				}
 			default:
 			}
@@ -39,7 +39,7 @@ func TestSealWhileWritten(t *testing.T) {
 		if err != nil || wrong != nil || one == nil || again == nil || *one != *again || one.Index != 200 {
 			t.Errorf("%+v and %+v: %v, %v", one, again, err, wrong)
 		}
-		if err := db.Close(); err != nil {
+		if err = db.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -79,8 +79,8 @@ func TestSmallerFileIsNotOlder(t *testing.T) {
 	backend := s.etcd.Server.Backend()
 	put := func(key string) {
 		t.Helper()
-		if _, err := s.client.Put(t.Context(), key, "value"); err != nil {
-			t.Fatal(err)
+		if _, failed := s.client.Put(t.Context(), key, "value"); failed != nil {
+			t.Fatal(failed)
 		}
 		backend.ForceCommit()
 	}
@@ -89,8 +89,8 @@ func TestSmallerFileIsNotOlder(t *testing.T) {
 	}
 	died := func() string { // what is left on the disk, with what was sealed
 		left := t.TempDir()
-		if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
+		if failed := os.CopyFS(left, os.DirFS(dir)); failed != nil {
+			t.Fatal(failed)
 		}
 		return left
 	}
@@ -99,17 +99,17 @@ func TestSmallerFileIsNotOlder(t *testing.T) {
 		t.Fatal(sealed, err)
 	}
 	older := died()
-	if err := backend.Defrag(); err != nil {
+	if err = backend.Defrag(); err != nil {
 		t.Fatal(err)
 	}
 	smaller := died()
-	if err := sealed.write(smaller); err != nil {
+	if err = sealed.write(smaller); err != nil {
 		t.Fatal(err)
 	}
-	if now, _, err := sealOf(databaseOf(smaller)); err != nil || now.Tx >= sealed.Tx {
-		t.Fatalf("%+v, %v: it was not made anew", now, err)
+	if now, _, wrong := sealOf(databaseOf(smaller)); wrong != nil || now.Tx >= sealed.Tx {
+		t.Fatalf("%+v, %v: it was not made anew", now, wrong)
 	}
-	if err := verify(smaller, true); err != nil {
+	if err = verify(smaller, true); err != nil {
 		t.Error(err)
 	}
 	put("one more")
@@ -117,10 +117,10 @@ func TestSmallerFileIsNotOlder(t *testing.T) {
 	if err != nil || newer == nil {
 		t.Fatal(newer, err)
 	}
-	if err := newer.write(older); err != nil {
+	if err = newer.write(older); err != nil {
 		t.Fatal(err)
 	}
-	if err := verify(older, true); err == nil {
+	if err = verify(older, true); err == nil {
 		t.Error("an older database than what was sealed is used")
 	}
 }

@@ -51,8 +51,8 @@ type Server struct {
 	peers   map[string]string
 
 	directory string
-	repair    string // what to do about damage
-	sealed    *seal  // what was sealed last
+	repair    string      // what to do about damage
+	sealed    *seal       // what was sealed last
 	sealedIn  os.FileInfo // in which file
 	peerTLS   transport.TLSInfo
 	comparing atomic.Bool // what the others have

@@ -133,8 +133,8 @@ func verify(dir string, alone bool) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if sealed.Index > index {
-			return fmt.Errorf("%s: %w: it is older than what this node has written; after a backup was restored, which gives back "+
-				"what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
+			return fmt.Errorf("%s: %w: it is older than what this node has written; after a backup was restored, which gives "+
+				"back what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
 		}
 	}
 	if last, ok := lastIndex(dir); ok && last < index {
@@ -325,8 +325,8 @@ func (s *Server) sealOnce() error {
 	return nil
 }
 
-// sealOf goes through a database, and says in which file that is. It returns nil if it cannot be read, or is being written, and an
-// error if it is damaged.
+// sealOf goes through a database, and says in which file that is. It returns nil if it cannot be read, or is being written, and
+// an error if it is damaged.
 func sealOf(path string) (now *seal, file os.FileInfo, err error) {
 	now = new(seal)
 	p, changed, err := scan(path, func(bucket, key, value []byte) error {
@@ -336,7 +336,7 @@ func sealOf(path string) (now *seal, file os.FileInfo, err error) {
 		return nil
 	})
 	if changed || err != nil && !errors.Is(err, errPages) {
-		return nil, nil, nil //nolint:nilnil // it is looked at again
+		return nil, nil, nil
 	}
 	now.Tx, now.Sum = p.meta.tx, p.sum
 	now.Own = now.own()

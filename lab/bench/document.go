@@ -96,7 +96,8 @@ func (r Report) WriteMarkdown(w io.Writer) error {
 func (r Report) documentView() documentView {
 	v := documentView{
 		Report: r, MachineTable: r.machineTable(), Ratios: ratioTable(r.Rows), Every: everyTable(r.Rows),
-		Admission: r.admissionTable(), Goals: goalTable(r.Goals()), WhyMissed: whyMissed(r.Goals()), Peers: Peers(), Keyed: r.Keyed.view(),
+		Admission: r.admissionTable(), Goals: goalTable(r.Goals()), WhyMissed: whyMissed(r.Goals()), Peers: Peers(),
+		Keyed: r.Keyed.view(),
 		Rules: r.Rules.view(), Redis: r.redisView(), Durable: r.durableView(), Wire: r.wireView(),
 	}
 	for _, c := range r.Crowds {

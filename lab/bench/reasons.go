@@ -27,47 +27,49 @@ var reasons = []reason{
 	},
 	{
 		regexp.MustCompile(`, batches of 64, goroutines: 2, `),
-		"Two processors take the cache line of a shard from each other, for its lock, its counts and the place of its last search. " +
-			"With a limiter for each goroutine a key takes half as long. More shards, a lock in each slot, and loading the line for " +
-			"writing first did not help ([0022](../decisions/0022-batches-touch-their-slots.md)). The floor has neither lock nor " +
-			"count.",
+		"Two processors take the cache line of a shard from each other, for its lock, its counts and the place of its last " +
+			"search. With a limiter for each goroutine a key takes half as long. More shards, a lock in each slot, and " +
+			"loading the line for writing first did not help ([0022](../decisions/0022-batches-touch-their-slots.md)). The " +
+			"floor has neither lock nor count.",
 	},
 	{
 		regexp.MustCompile(`, batches of 64, goroutines: 1, `),
-		"With a thousand keys, all in cache, a key of a batch takes 39 ns and a search of the floor 9: the lock and the search take " +
-			"8, the arithmetic 7, finding the place 5, the hash 3, and the rest is the decision and its way. Where few keys are asked " +
-			"for most, or no state is written, waiting for memory hides less of that.",
+		"With a thousand keys, all in cache, a key of a batch takes 39 ns and a search of the floor 9: the lock and the " +
+			"search take 8, the arithmetic 7, finding the place 5, the hash 3, and the rest is the decision and its way. " +
+			"Where few keys are asked for most, or no state is written, waiting for memory hides less of that.",
 	},
 	{
 		regexp.MustCompile(`keys, zipf, goroutines: \d, .*table\+clock`),
-		"Most calls find their key in cache, so that the lock and the exact count of weir are seen, which the floor has not. Two " +
-			"processors take the lines of the frequent keys, and of their shards, from each other.",
+		"Most calls find their key in cache, so that the lock and the exact count of weir are seen, which the floor has not. " +
+			"Two processors take the lines of the frequent keys, and of their shards, from each other.",
 	},
 	{
 		regexp.MustCompile(`keys, (refuse|uniform), goroutines: 2, .*table\+clock`),
-		"Two processors take the cache line of a shard from each other, for its lock and its exact count. The floor has neither.",
+		"Two processors take the cache line of a shard from each other, for its lock and its exact count. The floor has " +
+			"neither.",
 	},
 	{
 		regexp.MustCompile(`^first sight of a key, `),
-		"The system has to provide memory: some 28 pages for a thousand keys, on virtual machines up to 16 µs each. A key of a " +
-			"table that grows is also moved two or three times. Using replaced parts of the table again took a sixth less time, but a " +
-			"server then needed twice the memory; large pages made batches 3 to 8 times as slow.",
+		"The system has to provide memory: some 28 pages for a thousand keys, on virtual machines up to 16 µs each. A key of " +
+			"a table that grows is also moved two or three times. Using replaced parts of the table again took a sixth less " +
+			"time, but a server then needed twice the memory; large pages made batches 3 to 8 times as slow.",
 	},
 	{
 		regexp.MustCompile(`^longest call while `),
-		"The call that moves 2048 slots writes to some twelve pages that the system has to provide first. `clock alone` shows how " +
-			"long the machine stops a goroutine that does nothing. Smaller parts of the table did not make the longest call shorter.",
+		"The call that moves 2048 slots writes to some twelve pages that the system has to provide first. `clock alone` shows " +
+			"how long the machine stops a goroutine that does nothing. Smaller parts of the table did not make the longest " +
+			"call shorter.",
 	},
 	{
 		regexp.MustCompile(`^3 limits, `),
-		"No part of it is slow by itself: finding the rules and making the keys takes 37 percent, the charges 22, the step with its " +
-			"clock 27, and counts and answers the rest; no function takes more than 5. The takes by hand look for no rule and make no " +
-			"key. A refusal also tells what the limits that did not refuse have left.",
+		"No part of it is slow by itself: finding the rules and making the keys takes 37 percent, the charges 22, the step " +
+			"with its clock 27, and counts and answers the rest; no function takes more than 5. The takes by hand look for no " +
+			"rule and make no key. A refusal also tells what the limits that did not refuse have left.",
 	},
 	{
 		regexp.MustCompile(`^redis, .*callers: 1, weir coherent`),
-		"A single caller and redis-server wait for each other to wake up: what a limiter does is a small part of that time, for " +
-			"all.",
+		"A single caller and redis-server wait for each other to wake up: what a limiter does is a small part of that time, " +
+			"for all.",
 	},
 	{
 		regexp.MustCompile(`^redis, .*weir coherent`),
@@ -76,8 +78,8 @@ var reasons = []reason{
 	},
 	{
 		regexp.MustCompile(`^redis, .*weir leased`),
-		"Leased limits decide in memory, as often as two processors can. The pipeline of the peer makes more decisions the more " +
-			"callers wait.",
+		"Leased limits decide in memory, as often as two processors can. The pipeline of the peer makes more decisions the " +
+			"more callers wait.",
 	},
 	{
 		regexp.MustCompile(`^wire, RESP, pipeline: 16, weir >= \d+ x GCRA script`),
@@ -85,14 +87,14 @@ var reasons = []reason{
 	},
 	{
 		regexp.MustCompile(`^wire, RESP, all keys resident, pipeline: 64, >= `),
-		"A million states are larger than the caches. All of a pipeline are loaded at once, and that still takes longer than to " +
-			"decide.",
+		"A million states are larger than the caches. All of a pipeline are loaded at once, and that still takes longer than " +
+			"to decide.",
 	},
 	{
 		regexp.MustCompile(`^wire, RLS, open loop, `),
-		"The machine stops both processors now and then: two that only read the clock lost 1.7 percent of the time in gaps, 61 of " +
-			"them over 1 ms in 20 s. The floor, a loop that decides nothing, has a p99.9 of 5.6 ms there, and the client is busy for " +
-			"87 to 100 percent of the time.",
+		"The machine stops both processors now and then: two that only read the clock lost 1.7 percent of the time in gaps, " +
+			"61 of them over 1 ms in 20 s. The floor, a loop that decides nothing, has a p99.9 of 5.6 ms there, and the " +
+			"client is busy for 87 to 100 percent of the time.",
 	},
 }
 

@@ -37,7 +37,9 @@ func TestMissedTargetsHaveReasons(t *testing.T) {
 
 func TestWhyMissed(t *testing.T) {
 	got := whyMissed([]Goal{
-		{"3 limits, 10 rules, goroutines: 1, <= 750 ns", false, "800"}, {"unheard of", false, "1"}, {"met", true, "1"},
+		{"3 limits, 10 rules, goroutines: 1, <= 750 ns", false, "800"},
+		{"unheard of", false, "1"},
+		{"met", true, "1"},
 		{"3 limits, 10k rules, goroutines: 1, <= 750 ns", false, "900"},
 	})
 	want := "- `3 limits, 10 rules, goroutines: 1, <= 750 ns`; `3 limits, 10k rules, goroutines: 1, <= 750 ns`: No part of it"
