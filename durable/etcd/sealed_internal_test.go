@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // TestSealWhileWritten looks at databases that are written meanwhile, and grow: they are never damaged, and what is read of one
@@ -122,5 +125,27 @@ func TestSmallerFileIsNotOlder(t *testing.T) {
 	}
 	if err = verify(older, true); err == nil {
 		t.Error("an older database than what was sealed is used")
+	}
+}
+
+// TestRevisionsAreChecked: etcd ends the process when it reads a revision below 0, also that of what was deleted.
+func TestRevisionsAreChecked(t *testing.T) {
+	t.Parallel()
+	value, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("key"), ModRevision: 17})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"", "t"} {
+		key := append([]byte("\x00\x00\x00\x00\x00\x00\x00\x11_\x00\x00\x00\x00\x00\x00\x00\x01"), end...)
+		if err = checkEntry(key, value, false); err != nil {
+			t.Errorf("%q: %v", key, err)
+		}
+		for _, at := range []int{0, 9} {
+			flipped := bytes.Clone(key)
+			flipped[at] ^= 0x80
+			if err = checkEntry(flipped, value, false); err == nil {
+				t.Errorf("%q is used", flipped)
+			}
+		}
 	}
 }

@@ -129,7 +129,7 @@ func verify(dir string, alone bool) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if sealed := readSeal(dir); sealed != nil {
-		if err := sealed.check(&seal{Tx: p.meta.tx, Sum: p.sum, Index: index}); err != nil {
+		if err := sealed.check(&seal{Tx: p.meta.tx, Sum: p.sum}); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if sealed.Index > index {
@@ -216,6 +216,10 @@ func checkEntry(key, value []byte, record bool) error {
 	if len(key) != revisionSize && !deleted || key[8] != '_' {
 		return errors.New("it is not a revision")
 	}
+	main, sub := int64(binary.BigEndian.Uint64(key)), int64(binary.BigEndian.Uint64(key[9:]))
+	if main < 0 || sub < 0 { // etcd ends the process
+		return fmt.Errorf("it is of revision %d, %d", main, sub)
+	}
 	kv := new(mvccpb.KeyValue)
 	if err := proto.Unmarshal(value, kv); err != nil || len(kv.GetKey()) == 0 {
 		return errors.New("it is not a key and a value")
@@ -223,7 +227,7 @@ func checkEntry(key, value []byte, record bool) error {
 	if deleted {
 		return nil
 	}
-	if main := int64(binary.BigEndian.Uint64(key)); kv.GetModRevision() != main {
+	if kv.GetModRevision() != main {
 		return fmt.Errorf("it is of revision %d, and says %d", main, kv.GetModRevision())
 	}
 	if !record {
