@@ -23,10 +23,15 @@ func quota(n int64) spectest.Request {
 	}
 }
 
-// take takes permits, and waits for an owner where there is none.
+// take takes permits once, and waits before that until there is an owner, and records can be written: where a node has just left,
+// etcd may have no leader.
 func take(t *testing.T, c *etcd.Cluster, n int64) weir.Reason {
 	t.Helper()
 	ready(t, c.Node())
+	other := spectest.Request{Policy: "other", Limit: weir.TokenBucket(weir.PerSecond(1000), 1000), N: 1}
+	eventually(t, "records can be written", func() bool {
+		return spectest.Acquire(t.Context(), c.Node(), other).Reason == weir.ReasonNone
+	})
 	a := spectest.Acquire(t.Context(), c.Node(), quota(n))
 	if a.Reason != weir.ReasonNone && a.Reason != weir.ReasonLimited {
 		t.Fatalf("%v %v", a.Reason, a.Err)
