@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/weirhq/weir/internal/programtest"
 )
 
 // redisServer is a redis-server of this test alone.
@@ -37,24 +38,9 @@ func startRedis(t *testing.T, args ...string) *redisServer {
 // newRedis is a server that is not started yet.
 func newRedis(t *testing.T, args ...string) *redisServer {
 	t.Helper()
-	s := &redisServer{t: t, port: freePort(t), dir: t.TempDir(), args: args}
+	s := &redisServer{t: t, port: programtest.FreePort(t), dir: t.TempDir(), args: args}
 	t.Cleanup(s.kill)
 	return s
-}
-
-// freePort is a port that no connection is given by the system, and no cluster: servers are started again on the same one.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 1000 {
-		port := 21_000 + rand.IntN(11_000)
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprint("127.0.0.1:", port))
-		if err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
 }
 
 func (s *redisServer) start() {

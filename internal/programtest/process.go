@@ -125,21 +125,27 @@ const (
 	mostPorts = 11_000
 )
 
-// FreeAddress is an address of this machine that is free, and stays free until the program that is started next listens there:
-// the system does not give its port to connections, nor to listeners that want any port. No cluster of package main has it, and
-// browsers do not refuse it, as they do 10080.
+// FreeAddress is an address of this machine with a FreePort.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
+	return fmt.Sprint("127.0.0.1:", FreePort(tb))
+}
+
+// FreePort is a port of this machine that is free, and stays free until the program that is started next listens there, also if
+// that is started again: the system does not give it to connections, nor to listeners that want any port. No cluster of package
+// main has it, and browsers do not refuse it, as they do 10080.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
 	for range mostPorts {
-		address := fmt.Sprint("127.0.0.1:", firstPort+lastPort.Add(1)%mostPorts)
-		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", address)
+		port := firstPort + int(lastPort.Add(1)%mostPorts)
+		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", fmt.Sprint("127.0.0.1:", port))
 		if err == nil {
 			_ = l.Close() // it had no connection
-			return address
+			return port
 		}
 	}
 	tb.Fatalf("no port is free from %d to %d of 127.0.0.1", firstPort, firstPort+mostPorts)
-	return ""
+	return 0
 }
 
 // Write writes a file of the test, and returns its path.

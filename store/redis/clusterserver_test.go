@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirhq/weir/internal/programtest"
 )
 
 // cluster is three masters that share the slots, and their replicas.
@@ -24,7 +26,7 @@ func startCluster(tb testing.TB, replicas int, args ...string) *cluster {
 	c := &cluster{tb: tb}
 	nodes := masters * (1 + replicas)
 	for range nodes {
-		bus := freePort(tb) // the nodes talk to each other at a port of its own
+		bus := programtest.FreePort(tb) // the nodes talk to each other at a port of its own
 		s := startServer(tb, append([]string{
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", "5000",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--cluster-replica-validity-factor", "0",

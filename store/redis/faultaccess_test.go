@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/programtest"
 	"github.com/weirhq/weir/store"
 )
 
@@ -98,7 +99,7 @@ func TestTLS(t *testing.T) {
 	})
 	_, pair := a.write(t.TempDir(), &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	for _, mutual := range []bool{false, true} {
-		port := freePort(t)
+		port := programtest.FreePort(t)
 		args := append([]string{"--tls-port", strconv.Itoa(port), "--tls-auth-clients", map[bool]string{false: "no", true: "yes"}[mutual]}, ofServer...)
 		server := startServer(t, args...)
 		at := fmt.Sprint("127.0.0.1:", port)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/internal/programtest"
 	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/store/redis/internal/resp"
@@ -49,7 +49,7 @@ func startServer(tb testing.TB, args ...string) *server {
 // newServer is a server that has not been started. It is killed when the test ends.
 func newServer(tb testing.TB, args ...string) *server {
 	tb.Helper()
-	s := &server{tb: tb, port: freePort(tb), dir: tb.TempDir(), args: args}
+	s := &server{tb: tb, port: programtest.FreePort(tb), dir: tb.TempDir(), args: args}
 	tb.Cleanup(func() {
 		if s.client != nil {
 			s.client.Close()
@@ -57,32 +57,6 @@ func newServer(tb testing.TB, args ...string) *server {
 		s.kill()
 	})
 	return s
-}
-
-var (
-	portsLock sync.Mutex
-	ports     = make(map[int]bool) // that this process has given to servers
-)
-
-// freePort is a port that no connection is given by the system, and no cluster: servers are started again on the same one.
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	portsLock.Lock()
-	defer portsLock.Unlock()
-	for range 1000 {
-		port := 21_000 + rand.IntN(11_000)
-		if ports[port] {
-			continue
-		}
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprint("127.0.0.1:", port))
-		if err == nil {
-			_ = l.Close()
-			ports[port] = true
-			return port
-		}
-	}
-	tb.Fatal("no port is free")
-	return 0
 }
 
 func (s *server) start() {
