@@ -36,15 +36,15 @@ type Stats struct {
 	// Limit is how many permits can be taken at once now: the burst of a token bucket, otherwise the limit. An
 	// overload.Adaptive finds it by itself. Of a limiter for keys it is that of the keys that have no other.
 	Limit int64
-	// Available is how many permits could be taken now. Of a limiter for keys it is 0, as each key has its own: see Peek.
-	Available int64
+	// Remaining is how many permits could be taken now. Of a limiter for keys it is 0, as each key has its own: see Peek.
+	Remaining int64
 	// Queued is how many permits callers that wait are waiting for, and Waiters how many callers they are.
 	Queued  int64
 	Waiters int
-	// Granted and Refused count the requests (not the permits) that were decided so far. One whose decision is on its
+	// Allowed and Refused count the requests (not the permits) that were decided so far. One whose decision is on its
 	// way may have taken its permits and not be counted yet. Probes and refusals because of misuse or an ended context
 	// are not counted.
-	Granted int64
+	Allowed int64
 	Refused int64
 	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt. It ends at the
 	// largest int64.

@@ -668,7 +668,7 @@ func (g *keyGate) lower() {
 }
 
 // counts implements word.
-func (g *keyGate) counts() (granted, refused int64) { return 0, 0 }
+func (g *keyGate) counts() (allowed, refused int64) { return 0, 0 }
 
 // arrive locks the gate for a call under the terms t, or under the latest ones of a plan if there is one, and returns the
 // time. It is not alive if the state has left it.
@@ -792,7 +792,7 @@ func (g *keyGate) endOverride(now int64) {
 }
 
 // counted implements keeper.
-func (g *keyGate) counted(granted bool) { g.k.count(granted) }
+func (g *keyGate) counted(allowed bool) { g.k.count(allowed) }
 
 // takenUnder implements keeper.
 func (g *keyGate) takenUnder() under { return g.k.under(g.hash, g.terms) }

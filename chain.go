@@ -39,7 +39,7 @@ type Chain struct {
 	links   int
 	clocked bool // some limiter has a Clock
 
-	granted, refused atomic.Int64
+	allowed, refused atomic.Int64
 
 	mu      sync.Mutex
 	closed  atomic.Bool
@@ -171,7 +171,7 @@ func (c *Chain) count(l *Lease) {
 	switch {
 	case l.permits <= 0:
 	case l.decision.Allowed:
-		c.granted.Add(1)
+		c.allowed.Add(1)
 	default:
 		c.refused.Add(1)
 	}
@@ -181,7 +181,7 @@ func (c *Chain) invalid(n int64) Lease {
 	return Lease{decision: Decision{Reason: ReasonInvalid, RetryAfter: Never, Policy: c.name}, permits: n}
 }
 
-// claim gives l a claim with a part for every link, which counts as reserved until the request is granted.
+// claim gives l a claim with a part for every link, which counts as reserved until the request is allowed.
 func (c *Chain) claim(l *Lease) {
 	of := l.bind(c, l.permits)
 	of.parts = slices.Grow(of.parts[:0], c.links)[:c.links]
@@ -518,19 +518,19 @@ func (c *Chain) unlock() {
 	}
 }
 
-// Stats implements [Acquirer]: Limit, Available and Idle are the least of the limiters, so that Idle is negative while any of
-// them is in use. Queued, Waiters and Forgiven are sums. Granted and Refused count the requests to the chain itself, not those
+// Stats implements [Acquirer]: Limit, Remaining and Idle are the least of the limiters, so that Idle is negative while any of
+// them is in use. Queued, Waiters and Forgiven are sums. Allowed and Refused count the requests to the chain itself, not those
 // that reach it as a part of another chain.
 func (c *Chain) Stats() Stats {
 	c.made()
 	s := Stats{
-		Limit: algo.MaxPermits, Available: algo.MaxPermits, Idle: Never, Granted: c.granted.Load(), Refused: c.refused.Load(),
+		Limit: algo.MaxPermits, Remaining: algo.MaxPermits, Idle: Never, Allowed: c.allowed.Load(), Refused: c.refused.Load(),
 	}
 	add := func(child Stats) {
 		if child.Limit > 0 { // that of another kind of limiter may be unknown
 			s.Limit = min(s.Limit, child.Limit)
 		}
-		s.Available = min(s.Available, child.Available)
+		s.Remaining = min(s.Remaining, child.Remaining)
 		s.Idle = min(s.Idle, child.Idle)
 		s.Queued += child.Queued
 		s.Waiters += child.Waiters
@@ -569,7 +569,7 @@ type sharer interface {
 	// mark is that of taking permits at time now, which would make the word next.
 	mark(next uint64, now int64) algo.Mark
 	// count counts a call that was decided.
-	count(granted bool)
+	count(allowed bool)
 }
 
 // swap is what a word is, what it would become, and the decision on that.

@@ -66,7 +66,7 @@ type bunch struct {
 func available(limiters ...weir.Acquirer) string {
 	var got []string
 	for _, l := range limiters {
-		got = append(got, fmt.Sprint(l.Stats().Available))
+		got = append(got, fmt.Sprint(l.Stats().Remaining))
 	}
 	return strings.Join(got, " ")
 }
@@ -270,7 +270,7 @@ func TestCancelInMidWaitGivesEverythingBack(t *testing.T) {
 				defer cancel()
 				call := s.wait(ctx, 2)
 				expect(t, "waiting", call)
-				if st := c.Stats(); st.Queued != 2 || st.Waiters != 1 || st.Available != 0 {
+				if st := c.Stats(); st.Queued != 2 || st.Waiters != 1 || st.Remaining != 0 {
 					t.Errorf("%+v", st)
 				}
 				time.Sleep(500 * time.Millisecond)
@@ -326,7 +326,7 @@ func TestClosedChainLeavesItsLimitersOpen(t *testing.T) {
 			}
 		}
 		held.Release()
-		if got := p.Stats().Available; got != 3 {
+		if got := p.Stats().Remaining; got != 3 {
 			t.Errorf("%d places are free", got)
 		}
 		if d := c.TryAcquire(1).Decision(); d.Reason != weir.ReasonClosed {
@@ -400,36 +400,36 @@ func TestStatsOfAChain(t *testing.T) {
 				t.Errorf("%T: Stats() = %+v, want %+v", l, got, want)
 			}
 		}
-		check(c, weir.Stats{Available: 3})
+		check(c, weir.Stats{Remaining: 3})
 		held := c.TryAcquire(3)
 		c.TryAcquire(1) // refused by the places
 		c.TryAcquire(4) // never
 		c.TryAcquire(0)
 		c.TryAcquire(-1)
-		check(c, weir.Stats{Granted: 1, Refused: 2})
+		check(c, weir.Stats{Allowed: 1, Refused: 2})
 		check(inner, weir.Stats{}) // nothing was asked of it itself
-		check(p, weir.Stats{Granted: 1, Refused: 2})
-		check(b, weir.Stats{Available: 7, Granted: 1})
+		check(p, weir.Stats{Allowed: 1, Refused: 2})
+		check(b, weir.Stats{Remaining: 7, Allowed: 1})
 
 		s := &subject{Acquirer: c, t: t}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		call := s.wait(ctx, 2)
 		other := s.begin(func() (weir.Lease, error) { return w.Acquire(t.Context(), 5) })
-		check(c, weir.Stats{Queued: 7, Waiters: 2, Granted: 1, Refused: 2})
-		check(p, weir.Stats{Queued: 2, Waiters: 1, Granted: 1, Refused: 2}) // a refusal that is no answer does not count
+		check(c, weir.Stats{Queued: 7, Waiters: 2, Allowed: 1, Refused: 2})
+		check(p, weir.Stats{Queued: 2, Waiters: 1, Allowed: 1, Refused: 2}) // a refusal that is no answer does not count
 		held.Release()
 		expect(t, "granted waiting", call, other)
-		check(c, weir.Stats{Queued: 5, Waiters: 1, Granted: 2, Refused: 2})
+		check(c, weir.Stats{Queued: 5, Waiters: 1, Allowed: 2, Refused: 2})
 		check(inner, weir.Stats{Queued: 5, Waiters: 1})
 
 		expect(t, "never", s.wait(ctx, 4))
 		short, cancelShort := context.WithTimeout(t.Context(), time.Second)
 		defer cancelShort()
 		expect(t, "deadline", s.wait(short, 2))
-		check(c, weir.Stats{Queued: 5, Waiters: 1, Granted: 2, Refused: 4})
-		check(p, weir.Stats{Available: 1, Granted: 2, Refused: 4})
-		check(w, weir.Stats{Queued: 5, Waiters: 1, Granted: 2, Refused: 3})
+		check(c, weir.Stats{Queued: 5, Waiters: 1, Allowed: 2, Refused: 4})
+		check(p, weir.Stats{Remaining: 1, Allowed: 2, Refused: 4})
+		check(w, weir.Stats{Queued: 5, Waiters: 1, Allowed: 2, Refused: 3})
 		s.waiting.Wait()
 		time.Sleep(time.Minute)
 
@@ -671,7 +671,7 @@ func TestChainsNeverOvercharge(t *testing.T) {
 		}{
 			{a, 500 - used(0, 2, 3)}, {b, 500 - used(0, 1, 3)}, {d, 500 - used(1, 2, 3)}, {p, 3},
 		} {
-			if st := c.limiter.Stats(); st.Available != c.want || st.Waiters != 0 || st.Queued != 0 {
+			if st := c.limiter.Stats(); st.Remaining != c.want || st.Waiters != 0 || st.Queued != 0 {
 				t.Errorf("%T: %+v, want %d available of what %v took", c.limiter, st, c.want, accepted)
 			}
 		}

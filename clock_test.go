@@ -156,7 +156,7 @@ func TestThoseWhoWaitAreServedWhenTheClockIsMoved(t *testing.T) {
 		expect(t, "granted", a)
 		c.Advance(2 * s.kind.regain)
 		expect(t, "granted", b)
-		s.TryAcquire(s.Stats().Available)
+		s.TryAcquire(s.Stats().Remaining)
 		gone := s.wait(ctx, 4)
 		time.Sleep(time.Second)
 		expect(t, "canceled", gone)

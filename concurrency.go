@@ -52,7 +52,7 @@ func (c *Concurrency) Limit() Limit { return AtOnce(c.limit.Load()) }
 // changes nothing. It takes effect before it returns (TestContentionSetLimitIsNeverExceeded):
 //
 //   - Raised, it serves callers that wait and now fit, in order.
-//   - Lowered, it revokes nothing. While more than n permits are out no caller gets any; Stats.Available is 0 then.
+//   - Lowered, it revokes nothing. While more than n permits are out no caller gets any; Stats.Remaining is 0 then.
 //   - Callers that wait for more than n permits are refused with ReasonNever, or they would stop all callers behind them.
 func (c *Concurrency) SetLimit(n int64) error {
 	a, err := algo.NewConcurrency(n)
@@ -102,7 +102,7 @@ func (p *pool) setUp(o gateOptions) error {
 //	bits 63..9  the permits that are free; below zero, how many more are out than the limit, which was lowered
 //	bit      8  permits have come back since watch looked
 //	bit      7  watched: it looks from time to time, and releases need not read the clock
-//	bits  6..1  how many requests were granted: see countedWord
+//	bits  6..1  how many requests were allowed: see countedWord
 //	bit      0  raised: the state is in the meter, under the lock
 //
 // That the word holds what is free, and not what is out, makes the limit a part of it: a call that exchanges it needs no limit,
@@ -227,7 +227,7 @@ func (f *free) lower() {
 	f.word.Store(next)
 }
 
-func (f *free) counts() (granted, refused int64) { return f.sum(), f.refused.Sum() }
+func (f *free) counts() (allowed, refused int64) { return f.sum(), f.refused.Sum() }
 
 // ask implements sharer.
 func (f *free) ask(d *Decision, _, n int64) (old, next uint64, v verdict) {
@@ -249,9 +249,9 @@ func (f *free) ask(d *Decision, _, n int64) (old, next uint64, v verdict) {
 // mark implements sharer.
 func (*free) mark(uint64, int64) algo.Mark { return algo.Mark{} }
 
-// count implements sharer. The word counts what is granted.
-func (f *free) count(granted bool) {
-	if !granted {
+// count implements sharer. The word counts what is allowed.
+func (f *free) count(allowed bool) {
+	if !allowed {
 		f.refused.Add()
 	}
 }
@@ -269,8 +269,8 @@ func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
 			if !p.fast.word.CompareAndSwap(old, next) {
 				continue
 			}
-			if p.grants != nil {
-				p.grants.granted(l.claim, l.decision)
+			if p.observer != nil {
+				p.observer.leased(l.claim, l.decision)
 			}
 			return true
 		case old == held:
@@ -359,10 +359,10 @@ type observed struct {
 	by   inside.Observer
 }
 
-// granted implements granter.
-func (o *observed) granted(c *claim, d Decision) {
+// leased implements leaseObserver.
+func (o *observed) leased(c *claim, d Decision) {
 	c.since = o.pool.now()
-	o.by.Granted(d.Limit - d.Remaining)
+	o.by.Leased(d.Limit - d.Remaining)
 }
 
 // settle implements settler.
@@ -376,6 +376,6 @@ func (o *observed) settle(c *claim, how settlement, actual int64) {
 
 func observe(c *Concurrency, by inside.Observer) (now int64) {
 	o := &observed{&c.pool, by}
-	c.owner, c.grants = o, o
+	c.owner, c.observer = o, o
 	return c.born
 }

@@ -60,7 +60,7 @@ func TestEveryEndOfALeaseReleasesIt(t *testing.T) {
 			}
 			end(l)
 		}
-		if st := c.Stats(); st.Available != 10 || st.Forgiven != 0 {
+		if st := c.Stats(); st.Remaining != 10 || st.Forgiven != 0 {
 			t.Errorf("%s: %+v", name, st)
 		}
 	}
@@ -139,7 +139,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 		}
 		all.Wait()
 		st := c.Stats()
-		if st.Available != 5 || st.Waiters != 0 || st.Queued != 0 || st.Granted != granted.Load() {
+		if st.Remaining != 5 || st.Waiters != 0 || st.Queued != 0 || st.Allowed != granted.Load() {
 			t.Errorf("%v: in the end %+v, %d granted", order, st, granted.Load())
 		}
 		if st.Idle < 0 {
@@ -210,7 +210,7 @@ func TestContentionStatsAreOfOneMoment(t *testing.T) {
 	var idle, used int
 	for idle < 100 || used < 100 {
 		switch st := c.Stats(); {
-		case st.Idle < 0 == (st.Available == 2):
+		case st.Idle < 0 == (st.Remaining == 2):
 			t.Errorf("%+v", st)
 			used, idle = 100, 100
 		case st.Idle < 0:

@@ -25,7 +25,7 @@ func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
 		t.Fatal("another goroutine uses the bucket")
 	}
 	counted := make(chan int64, 1)
-	go func() { counted <- b.Stats().Granted }()
+	go func() { counted <- b.Stats().Allowed }()
 	for b.mu.TryLock() { // until Stats holds the lock
 		b.mu.Unlock()
 		select {
@@ -35,12 +35,12 @@ func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	a.granted.Add(grantsPerWord) // and the rest
+	a.allowed.Add(grantsPerWord) // and the rest
 	a.folding.Add(-1)
 	if n := <-counted; n != grantsPerWord {
 		t.Errorf("%d are counted, want %d", n, grantsPerWord)
 	}
-	if n := b.Stats().Available; n != 100-grantsPerWord {
+	if n := b.Stats().Remaining; n != 100-grantsPerWord {
 		t.Errorf("%d are available", n)
 	}
 }

@@ -72,7 +72,7 @@ func (e *RefusedError) Error() string {
 	return b.String()
 }
 
-// refusal is the error of a call that may wait and was decided with d: nil if the permits were granted.
+// refusal is the error of a call that may wait and was decided with d: nil if the permits were taken.
 func refusal(d Decision, n int64, why error) error {
 	if d.Allowed {
 		return nil

@@ -116,7 +116,7 @@ func ExampleLease_Commit() {
 		defer lease.Cancel() // does nothing after Commit, and gives everything back if the call below fails
 		fmt.Println("reserved", lease.Permits())
 		lease.Commit(used)
-		fmt.Println("used", used, "left", tokens.Stats().Available)
+		fmt.Println("used", used, "left", tokens.Stats().Remaining)
 	}
 	ask(4000, 1500)
 	ask(4000, 9000) // more than reserved, and more than there is: the rest is owed
@@ -159,7 +159,7 @@ func ExampleChain() {
 		d := lease.Decision()
 		fmt.Println(d.Allowed, d.Policy, d.Remaining, d.RetryAfter)
 	}
-	fmt.Println("left of the day:", perDay.Stats().Available, "at a time:", atATime.Stats().Available)
+	fmt.Println("left of the day:", perDay.Stats().Remaining, "at a time:", atATime.Stats().Remaining)
 	// Output:
 	// true second 1 0s
 	// true second 0 0s
@@ -192,7 +192,7 @@ func ExampleLease_Cancel() {
 		lease.Cancel()
 		fmt.Println("come back after", max(request.Decision().RetryAfter, lease.Decision().RetryAfter))
 	}
-	fmt.Println("requests left:", requests.Stats().Available)
+	fmt.Println("requests left:", requests.Stats().Remaining)
 	// Output:
 	// ask for 7000
 	// come back after 6s
@@ -215,7 +215,7 @@ func ExampleConcurrency() {
 				return
 			}
 			defer lease.Release()
-			done <- 2 - limiter.Stats().Available // how many run now
+			done <- 2 - limiter.Stats().Remaining // how many run now
 		}()
 	}
 	for range 5 {

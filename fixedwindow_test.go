@@ -94,14 +94,14 @@ func TestFixedWindowRefundsIntoTheSameWindowOnly(t *testing.T) {
 		l := w.TryReserve(5)
 		time.Sleep(time.Second - 1)
 		l.Commit(2)
-		if got := w.Stats().Available; got != 3 {
+		if got := w.Stats().Remaining; got != 3 {
 			t.Errorf("%d permits are available in the window, want 3", got)
 		}
 		m := w.TryReserve(3)
 		time.Sleep(1)
 		w.TryAcquire(5)
 		m.Cancel()
-		if got := w.Stats().Available; got != 0 {
+		if got := w.Stats().Remaining; got != 0 {
 			t.Errorf("%d permits of the window before are available, want 0", got)
 		}
 	})
@@ -112,7 +112,7 @@ func TestDebtOfAFixedWindowIsCarried(t *testing.T) {
 		w := mustFixed(t, weir.FixedWindow(weir.PerSecond(5)), weir.Options{MaxDebt: 100, Clock: clock})
 		w.TryReserve(1).Commit(12) // as much as two windows and two permits of the third have
 		for i, want := range []int64{0, 0, 3, 5} {
-			if got := w.Stats().Available; got != want {
+			if got := w.Stats().Remaining; got != want {
 				t.Errorf("window %d has %d permits, want %d", i, got, want)
 			}
 			time.Sleep(time.Second)

@@ -16,14 +16,14 @@ import (
 
 // gate is what all limiters of this package share: a lock, a queue and its timer around an algorithm and its state.
 type gate struct {
-	mu     sync.Mutex
-	id     uint64 // gates are locked in this order
-	meter  meter  // what it limits by is set by the limiter that makes it
-	word   word   // nil: every call takes the lock
-	clock  *clock.Steady
-	policy string
-	owner  settler // of the leases
-	grants granter // nil: no one is told
+	mu       sync.Mutex
+	id       uint64 // gates are locked in this order
+	meter    meter  // what it limits by is set by the limiter that makes it
+	word     word   // nil: every call takes the lock
+	clock    *clock.Steady
+	policy   string
+	owner    settler       // of the leases
+	observer leaseObserver // nil: no one is told
 
 	limit      atomic.Int64 // changes only under the lock, and only that of a pool
 	queueLimit int64
@@ -42,7 +42,7 @@ type gate struct {
 	timer   *time.Timer
 	stop    func() bool // the timer of a clock that was given
 
-	granted, refused, forgiven int64
+	allowed, refused, forgiven int64
 
 	keeper keeper // of a key: what knows where it belongs
 	terms  *terms // the limit that the meter applies
@@ -51,14 +51,14 @@ type gate struct {
 // keeper knows where the state of a key belongs.
 type keeper interface {
 	// counted counts a decision with those on other keys.
-	counted(granted bool)
+	counted(allowed bool)
 	// takenUnder is what permits that are taken now are taken under.
 	takenUnder() under
 }
 
-// granter is told of every claim before its caller has it.
-type granter interface {
-	granted(c *claim, d Decision)
+// leaseObserver is told of every claim before its caller has it.
+type leaseObserver interface {
+	leased(c *claim, d Decision)
 }
 
 var gates atomic.Uint64
@@ -196,13 +196,13 @@ func reasonOf(r algo.Result) Reason {
 	}
 }
 
-func (g *gate) count(n int64, granted bool) {
+func (g *gate) count(n int64, allowed bool) {
 	switch {
 	case n == 0:
 	case g.keeper != nil:
-		g.keeper.counted(granted)
-	case granted:
-		g.granted++
+		g.keeper.counted(allowed)
+	case allowed:
+		g.allowed++
 	default:
 		g.refused++
 	}
@@ -235,8 +235,8 @@ func (g *gate) bind(l *Lease, m *algo.Mark, reserve bool, u *under) {
 	if l.decision.Allowed && l.permits > 0 && (reserve || g.returned) {
 		c := l.bind(g.owner, l.permits)
 		c.mark, c.under = *m, *u
-		if g.grants != nil {
-			g.grants.granted(l.claim, l.decision)
+		if g.observer != nil {
+			g.observer.leased(l.claim, l.decision)
 		}
 	}
 }
@@ -424,7 +424,7 @@ func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
 	return true
 }
 
-// tooLate reports whether a caller cannot be granted anything as of the time at: its context has ended, and not just by a
+// tooLate reports whether a caller cannot be allowed anything as of the time at: its context has ended, and not just by a
 // deadline after that time.
 func (g *gate) tooLate(ctx context.Context, now, at int64) bool {
 	err := ctx.Err()
@@ -451,7 +451,7 @@ const maxLate = int64(10 * time.Millisecond)
 // serve grants permits to callers that wait, strictly in order, and sets the timer for the next.
 //
 // Timers are late, by a millisecond where the operating system waits no finer. A limit that holds few permits would
-// lose those that come meanwhile, although a caller waits for them. So each is granted as of the time at which it
+// lose those that come meanwhile, although a caller waits for them. So each is allowed as of the time at which it
 // became available.
 func (g *gate) serve(now int64) {
 	at := now
@@ -608,17 +608,17 @@ func (g *gate) stats() Stats {
 	now := g.now()
 	s := Stats{
 		Limit:     g.limit.Load(),
-		Available: g.meter.peek(now, 0).Remaining,
+		Remaining: g.meter.peek(now, 0).Remaining,
 		Queued:    g.queue.Permits(),
 		Waiters:   g.queue.Len(),
-		Granted:   g.granted,
+		Allowed:   g.allowed,
 		Refused:   g.refused,
 		Forgiven:  g.forgiven,
 		Idle:      g.idle(now),
 	}
 	if g.word != nil {
-		granted, refused := g.word.counts()
-		s.Granted += granted
+		allowed, refused := g.word.counts()
+		s.Allowed += allowed
 		s.Refused += refused
 	}
 	return s
@@ -656,7 +656,7 @@ func (g *gate) Close() error {
 type word interface {
 	raise() // moves the state into the meter; nothing changes without the lock until lower
 	lower() // moves it back, if it fits
-	counts() (granted, refused int64)
+	counts() (allowed, refused int64)
 }
 
 // cameBack serves callers that wait, when permits have come in another way than by time.

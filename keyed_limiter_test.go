@@ -45,8 +45,8 @@ func (o oneKey) Stats() weir.Stats {
 		idle = 0
 	}
 	return weir.Stats{
-		Available: d.Remaining, Queued: s.Queued, Waiters: s.Waiters,
-		Granted: s.Granted, Refused: s.Refused, Forgiven: s.Forgiven, Idle: idle,
+		Remaining: d.Remaining, Queued: s.Queued, Waiters: s.Waiters,
+		Allowed: s.Allowed, Refused: s.Refused, Forgiven: s.Forgiven, Idle: idle,
 	}
 }
 

@@ -35,7 +35,7 @@ type keyed struct {
 	returned  atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
 	mostDebt  atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
 
-	granted             tally.Tally
+	allowed             tally.Tally
 	untracked, forgiven atomic.Int64 // in no line of the cache that calls for known keys read
 	refused             tally.Tally
 }
@@ -107,9 +107,9 @@ func (k *keyed) forgotten(state []uint64, tag uint16) {
 
 func (k *keyed) now() int64 { return k.clock.Now() }
 
-func (k *keyed) count(granted bool) {
-	if granted {
-		k.granted.Add()
+func (k *keyed) count(allowed bool) {
+	if allowed {
+		k.allowed.Add()
 	} else {
 		k.refused.Add()
 	}

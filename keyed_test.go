@@ -30,7 +30,7 @@ func TestEveryKeyHasItsOwnPermits(t *testing.T) {
 			t.Errorf("%q has not two permits", key)
 		}
 	}
-	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 2, Keys: 5, MaxKeys: 1_000_000, Granted: 10, Refused: 5}); got != want {
+	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 2, Keys: 5, MaxKeys: 1_000_000, Allowed: 10, Refused: 5}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 	d := k.Take("c", 1)
@@ -91,10 +91,10 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 				var want weir.Stats
 				for _, b := range buckets {
 					st := b.Stats()
-					want.Granted += st.Granted
+					want.Allowed += st.Allowed
 					want.Refused += st.Refused
 				}
-				if got := keyed.Stats(); got.Granted != want.Granted || got.Refused != want.Refused || got.Keys > 20 {
+				if got := keyed.Stats(); got.Allowed != want.Allowed || got.Refused != want.Refused || got.Keys > 20 {
 					t.Errorf("%+v, want %+v", got, want)
 				}
 			})
@@ -228,7 +228,7 @@ func TestFullTableThatAdmits(t *testing.T) {
 	if k.Allow("a") {
 		t.Error("a key that is tracked is not limited")
 	}
-	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 1, Keys: 1, MaxKeys: 1, Granted: 6, Refused: 1, Untracked: 5}); got != want {
+	if got, want := k.Stats(), (weir.Stats{Idle: -1, Limit: 1, Keys: 1, MaxKeys: 1, Allowed: 6, Refused: 1, Untracked: 5}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 }
@@ -329,7 +329,7 @@ func TestKeyedUnderLoad(t *testing.T) {
 			t.Errorf("key %d was granted %d permits, want %d", key, got, burst)
 		}
 	}
-	if st := k.Stats(); st.Granted != 100*burst || st.Granted+st.Refused != 8*5000 || st.Keys != 100 {
+	if st := k.Stats(); st.Allowed != 100*burst || st.Allowed+st.Refused != 8*5000 || st.Keys != 100 {
 		t.Errorf("%+v", st)
 	}
 }

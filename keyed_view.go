@@ -18,11 +18,11 @@ func (k *keys[K]) Stats() Stats {
 		// A caller that is about to find the table full is counted for a moment.
 		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys),
 		Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
-		Granted: k.granted.Sum(), Refused: k.refused.Sum(), Overridden: k.overrides.Load(),
+		Allowed: k.allowed.Sum(), Refused: k.refused.Sum(), Overridden: k.overrides.Load(),
 	}
 	for i := range k.busy {
 		shard := k.states.LockShard(i)
-		s.Granted += shard.Tally[tallied(true)]
+		s.Allowed += shard.Tally[tallied(true)]
 		s.Refused += shard.Tally[tallied(false)]
 		shard.Unlock()
 	}

@@ -233,7 +233,7 @@ func (s *subject) refuse(n int64, why weir.Reason) weir.Decision {
 // available checks how many permits the limiter has left.
 func (s *subject) available(want int64) {
 	s.t.Helper()
-	if got := s.Stats().Available; got != want {
+	if got := s.Stats().Remaining; got != want {
 		s.t.Fatalf("%d permits are available, want %d", got, want)
 	}
 }

@@ -68,14 +68,14 @@ func TestLateTimer(t *testing.T) {
 				}
 				synctest.Wait()
 				clock.advance(time.Millisecond + c.late)
-				if s := b.Stats(); s.Granted != 1+c.served {
-					t.Errorf("%v late: %d served, want %d", c.late, s.Granted-1, c.served)
+				if s := b.Stats(); s.Allowed != 1+c.served {
+					t.Errorf("%v late: %d served, want %d", c.late, s.Allowed-1, c.served)
 				}
 				// What was served counts: the next is due a millisecond after the last.
-				before := b.Stats().Granted
+				before := b.Stats().Allowed
 				clock.advance(time.Millisecond)
-				if s := b.Stats(); s.Granted != before+1 {
-					t.Errorf("%v late: then %d served, want 1", c.late, s.Granted-before)
+				if s := b.Stats(); s.Allowed != before+1 {
+					t.Errorf("%v late: then %d served, want 1", c.late, s.Allowed-before)
 				}
 				if err := b.Close(); err != nil {
 					t.Error(err)

@@ -27,7 +27,7 @@ type claim struct {
 	permits    int64
 	mark       algo.Mark
 	under      under   // of a Keyed: what they were taken under
-	since      int64   // when it was granted, for an observer
+	since      int64   // when it began, for an observer
 	parts      []Lease // of a Chain
 	reserved   bool    // of a Chain: commit and cancel count
 }

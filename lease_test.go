@@ -98,7 +98,7 @@ func TestLeaseIsReleasedOnceByManyAtATime(t *testing.T) {
 				}
 				all.Wait()
 			}
-			if got := l.Stats().Available; got < 500 || !k.timed && got != 500 {
+			if got := l.Stats().Remaining; got < 500 || !k.timed && got != 500 {
 				t.Errorf("%d permits are available, 500 are out", got)
 			}
 			others.Release()
@@ -325,7 +325,7 @@ func TestDebtBeyondTheLargestIsForgiven(t *testing.T) {
 			forEach(t, timed, setup{limit: 4, maxDebt: c.maxDebt}, func(t *testing.T, s *subject) {
 				s.TryReserve(4).Commit(c.actual)
 				st := s.Stats()
-				if want := (weir.Stats{Granted: 1, Forgiven: c.forgiven}); st != want && (c.maxDebt != 1e15 || st.Forgiven <= 0) {
+				if want := (weir.Stats{Allowed: 1, Forgiven: c.forgiven}); st != want && (c.maxDebt != 1e15 || st.Forgiven <= 0) {
 					t.Errorf("Stats() = %+v, want %+v", st, want)
 				}
 			})
@@ -336,11 +336,11 @@ func TestDebtBeyondTheLargestIsForgiven(t *testing.T) {
 func TestNoDebtChargesWhatIsAvailable(t *testing.T) {
 	forEach(t, timed, setup{limit: 8, maxDebt: weir.NoDebt}, func(t *testing.T, s *subject) {
 		s.TryReserve(2).Commit(5)
-		if got, want := s.Stats(), (weir.Stats{Available: 3, Granted: 1}); got != want {
+		if got, want := s.Stats(), (weir.Stats{Remaining: 3, Allowed: 1}); got != want {
 			t.Errorf("Stats() = %+v, want %+v", got, want)
 		}
 		s.TryReserve(2).Commit(5)
-		if got, want := s.Stats(), (weir.Stats{Granted: 2, Forgiven: 2}); got != want {
+		if got, want := s.Stats(), (weir.Stats{Allowed: 2, Forgiven: 2}); got != want {
 			t.Errorf("Stats() = %+v, want %+v", got, want)
 		}
 	})
@@ -399,9 +399,9 @@ func playCommits(t *testing.T, s *subject, rng *rand.Rand, limit, debt int64) {
 			if charged < 0 || charged > over {
 				t.Fatalf("of %d permits more %d are forgiven", over, forgiven)
 			}
-			if forgiven > 0 && (charged < before.Available || charged > before.Available+debt) {
+			if forgiven > 0 && (charged < before.Remaining || charged > before.Remaining+debt) {
 				t.Fatalf("of %d permits more %d are forgiven, though %d were available and %d may be owed",
-					over, forgiven, before.Available, debt)
+					over, forgiven, before.Remaining, debt)
 			}
 			charges[began[i]].n = min(actual, open[i].Permits())
 			charges = append(charges, charge{time.Since(start), charged})

@@ -124,7 +124,7 @@ func (a *arrival) collect() (ahead uint64, now int64) {
 	for i := range l.cells {
 		left += l.cells[i].permits.Swap(0)
 	}
-	a.granted.Add(l.taken - left)
+	a.allowed.Add(l.taken - left)
 	if a.busy = l.taken-left >= lentOften; a.busy {
 		a.endure(leastPatience)
 	} else {

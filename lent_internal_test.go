@@ -53,10 +53,10 @@ func TestLendingContention(t *testing.T) {
 			t.Errorf("%v: %+v", limit, b)
 		}
 		s := l.Stats()
-		if s.Granted != int64(len(events)) || s.Granted+s.Refused != goroutines*calls {
+		if s.Allowed != int64(len(events)) || s.Allowed+s.Refused != goroutines*calls {
 			t.Errorf("%v: %d granted of %d calls: %+v", limit, len(events), goroutines*calls, s)
 		}
-		if s.Available > limit.Permits() {
+		if s.Remaining > limit.Permits() {
 			t.Errorf("%v: %+v", limit, s)
 		}
 		t.Logf("%v: %d of %d, in %v", limit, len(events), goroutines*calls, time.Since(began))
@@ -83,7 +83,7 @@ func TestLendingBegins(t *testing.T) {
 		if l.fast.word.Load() == lent {
 			t.Error("permits are still lent")
 		}
-		if s := l.Stats(); s.Granted != calls || s.Available != 1e9 {
+		if s := l.Stats(); s.Allowed != calls || s.Remaining != 1e9 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -247,7 +247,7 @@ func (p *lentPair) others() {
 		}
 	case 1:
 		s := p.limiter.Stats()
-		if s.Available != total || s.Granted != p.granted || s.Refused != p.refused {
+		if s.Remaining != total || s.Allowed != p.granted || s.Refused != p.refused {
 			p.t.Fatalf("%+v, want %d available, %d granted, %d refused", s, total, p.granted, p.refused)
 		}
 	case 2:

@@ -140,7 +140,7 @@ func (l *Limiter) allowOther() bool {
 	if w := l.window; w != nil {
 		switch _, _, _, v := w.take(1); v {
 		case taken:
-			w.granted.Add()
+			w.allowed.Add()
 			return true
 		case short:
 			w.refused.Add()

@@ -20,7 +20,7 @@ func TestNewLimiterIsFull(t *testing.T) {
 				t.Errorf("Peek(%d) = %+v, want %+v", n, d, want)
 			}
 		}
-		if got, want := s.Stats(), (weir.Stats{Available: 4}); got != want {
+		if got, want := s.Stats(), (weir.Stats{Remaining: 4}); got != want {
 			t.Errorf("Stats() = %+v, want %+v", got, want)
 		}
 		s.take(4)
@@ -86,7 +86,7 @@ func TestProbe(t *testing.T) {
 		if d := s.Peek(0); d.Allowed {
 			t.Errorf("Peek(0) = %+v", d)
 		}
-		if got, want := s.Stats(), (weir.Stats{Granted: 2}); got != want {
+		if got, want := s.Stats(), (weir.Stats{Allowed: 2}); got != want {
 			t.Errorf("Stats() = %+v, want %+v: probes do not count", got, want)
 		}
 	})
@@ -152,7 +152,7 @@ func TestMoreThanTheLimitIsNever(t *testing.T) {
 		refused := int64(0)
 		for _, used := range []int64{0, 1, 3} {
 			s.drain(used)
-			left := s.Stats().Available
+			left := s.Stats().Remaining
 			for _, n := range []int64{5, 6, 1e15, 1<<63 - 1} {
 				check(n, left, s.Peek(n))
 				check(n, left, s.TryAcquire(n).Decision())
@@ -262,7 +262,7 @@ func TestEndedContextLosesEvenIfPermitsAreFree(t *testing.T) {
 				l.Cancel()
 			}
 		}
-		if got, want := s.Stats(), (weir.Stats{Available: 4}); got != want {
+		if got, want := s.Stats(), (weir.Stats{Remaining: 4}); got != want {
 			t.Errorf("Stats() = %+v, want %+v", got, want)
 		}
 	})
@@ -352,30 +352,30 @@ func TestStatsCountRequests(t *testing.T) {
 			}
 		}
 		s.drain(3)
-		check(weir.Stats{Available: 1, Granted: 3})
+		check(weir.Stats{Remaining: 1, Allowed: 3})
 		s.refuse(2, weir.ReasonLimited)
 		s.refuse(5, weir.ReasonNever)
-		check(weir.Stats{Available: 1, Granted: 3, Refused: 2})
+		check(weir.Stats{Remaining: 1, Allowed: 3, Refused: 2})
 		ctx, cancel := context.WithCancel(t.Context())
 		first, second := s.wait(ctx, 2), s.wait(t.Context(), 3) // the second finds the queue full
 		expect(t, "waiting queue-full", first, second)
-		check(weir.Stats{Available: 1, Queued: 2, Waiters: 1, Granted: 3, Refused: 3})
+		check(weir.Stats{Remaining: 1, Queued: 2, Waiters: 1, Allowed: 3, Refused: 3})
 		s.refuse(1, weir.ReasonLimited) // it would overtake
 		probe := s.wait(t.Context(), 0)
 		expect(t, "granted", probe)
-		check(weir.Stats{Available: 1, Queued: 2, Waiters: 1, Granted: 3, Refused: 4})
+		check(weir.Stats{Remaining: 1, Queued: 2, Waiters: 1, Allowed: 3, Refused: 4})
 		cancel()
-		check(weir.Stats{Available: 1, Granted: 3, Refused: 4}) // a call that gives up is not counted
+		check(weir.Stats{Remaining: 1, Allowed: 3, Refused: 4}) // a call that gives up is not counted
 		third, fourth := s.wait(t.Context(), 1), s.wait(t.Context(), 2)
 		expect(t, "granted waiting", third, fourth)
-		check(weir.Stats{Queued: 2, Waiters: 1, Granted: 4, Refused: 4})
+		check(weir.Stats{Queued: 2, Waiters: 1, Allowed: 4, Refused: 4})
 		s.free(2)
 		expect(t, "granted", fourth)
-		check(weir.Stats{Granted: 5, Refused: 4})
+		check(weir.Stats{Allowed: 5, Refused: 4})
 		fifth := s.wait(t.Context(), 1)
 		closeLimiter(t, s)
 		expect(t, "closed", fifth)
-		check(weir.Stats{Granted: 5, Refused: 5})
+		check(weir.Stats{Allowed: 5, Refused: 5})
 	})
 }
 
@@ -392,7 +392,7 @@ func TestAllowIsTryAcquireOfOne(t *testing.T) {
 		if want := []bool{true, true, true, false}; !slices.Equal(got, want) {
 			t.Errorf("Allow() is %v, want %v", got, want)
 		}
-		if st, want := s.Stats(), (weir.Stats{Granted: 3, Refused: 1}); st != want {
+		if st, want := s.Stats(), (weir.Stats{Allowed: 3, Refused: 1}); st != want {
 			t.Errorf("Stats() = %+v, want %+v", st, want)
 		}
 		s.wait(t.Context(), 2)
@@ -589,8 +589,8 @@ func TestLimiterOfAProgramIsUsedInBubbles(t *testing.T) {
 						granted += lease.Permits()
 						s.held = append(s.held, lease)
 					}
-					if granted > 4 || s.Stats().Available != 0 {
-						t.Errorf("%d of 4 permits are granted, %d left", granted, s.Stats().Available)
+					if granted > 4 || s.Stats().Remaining != 0 {
+						t.Errorf("%d of 4 permits are granted, %d left", granted, s.Stats().Remaining)
 					}
 					for _, lease := range s.held {
 						lease.Release()

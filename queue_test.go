@@ -158,7 +158,7 @@ func TestNewestFirstEvictsTheOldest(t *testing.T) {
 		}
 		s.free(5)
 		expect(t, "granted", e)
-		if st := s.Stats(); st.Granted != 6 || st.Refused != 4 {
+		if st := s.Stats(); st.Allowed != 6 || st.Refused != 4 {
 			t.Errorf("Stats() = %+v: who is evicted counts as refused", st)
 		}
 	})
@@ -272,7 +272,7 @@ func TestCanceledWaiterNeitherGetsNorLosesAPermit(t *testing.T) {
 		c.lease.Release()
 		c.lease.Cancel()
 		s.available(2)
-		if st := s.Stats(); st.Granted != 4 || st.Refused != 0 || st.Waiters != 0 {
+		if st := s.Stats(); st.Allowed != 4 || st.Refused != 0 || st.Waiters != 0 {
 			t.Errorf("Stats() = %+v", st)
 		}
 	})
@@ -313,7 +313,7 @@ func TestCloseAnswersEverybodyWhoWaits(t *testing.T) {
 						t.Errorf("caller %d: %s, %+v", i, c.state(), d)
 					}
 				}
-				if st, want := s.Stats(), (weir.Stats{Available: 1, Granted: 3, Refused: 10}); st != want {
+				if st, want := s.Stats(), (weir.Stats{Remaining: 1, Allowed: 3, Refused: 10}); st != want {
 					t.Errorf("Stats() = %+v, want %+v", st, want)
 				}
 				s.free(3)
@@ -375,7 +375,7 @@ func TestProbeWaitsUntilAPermitIsAvailable(t *testing.T) {
 			s.free(1)
 		}
 		expect(t, "granted granted", a, b)
-		if a.lease.Permits() != 0 || s.Stats().Available == 0 {
+		if a.lease.Permits() != 0 || s.Stats().Remaining == 0 {
 			t.Errorf("a probe has taken %d permits: %+v", a.lease.Permits(), s.Stats())
 		}
 	})
@@ -741,7 +741,7 @@ func playQueue(t *testing.T, order bool, rng *rand.Rand) {
 			}
 		}
 		st := s.Stats()
-		if st.Available != m.free || st.Queued != m.queued() || st.Waiters != len(m.waiting) {
+		if st.Remaining != m.free || st.Queued != m.queued() || st.Waiters != len(m.waiting) {
 			t.Fatalf("step %d: %+v, want %d free, %d permits queued by %d", step, st, m.free, m.queued(), len(m.waiting))
 		}
 	}

@@ -268,7 +268,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if sem.Stats().Available != 1 || bucket.Stats().Available != 1 || keyed.Stats().Granted != 0 {
+	if sem.Stats().Remaining != 1 || bucket.Stats().Remaining != 1 || keyed.Stats().Allowed != 0 {
 		t.Error("permits were taken for a nil function")
 	}
 	_, err = overload.NewShedder(overload.ShedderOptions{Sources: []overload.Pressure{(*nilPressure)(nil)}})
@@ -329,15 +329,15 @@ func TestDoReleasesWhateverHappens(t *testing.T) {
 		do   func(f func() error) error
 		left func() int64
 	}{
-		"concurrency": {func(f func() error) error { return sem.Do(t.Context(), 2, f) }, func() int64 { return sem.Stats().Available }},
+		"concurrency": {func(f func() error) error { return sem.Do(t.Context(), 2, f) }, func() int64 { return sem.Stats().Remaining }},
 		"adaptive": {
-			func(f func() error) error { return adaptive.Do(t.Context(), 2, f) }, func() int64 { return adaptive.Stats().Available },
+			func(f func() error) error { return adaptive.Do(t.Context(), 2, f) }, func() int64 { return adaptive.Stats().Remaining },
 		},
 		"keyed": {
 			func(f func() error) error { return keyed.Do(t.Context(), "k", 2, f) },
 			func() int64 { return keyed.Peek("k", 0).Remaining },
 		},
-		"chain": {func(f func() error) error { return chain.Do(t.Context(), 2, f) }, func() int64 { return pool.Stats().Available }},
+		"chain": {func(f func() error) error { return chain.Do(t.Context(), 2, f) }, func() int64 { return pool.Stats().Remaining }},
 	} {
 		inside := int64(-1)
 		if err := c.do(func() error { inside = c.left(); return failure }); !errors.Is(err, failure) || inside != 0 {

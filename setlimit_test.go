@@ -86,7 +86,7 @@ func TestSetLimitLoweredRevokesNothing(t *testing.T) {
 		if d.Allowed || d.Reason != weir.ReasonLimited || d.Limit != 2 || d.Remaining != 0 {
 			t.Errorf("after %d releases: %+v", released, d)
 		}
-		if st := c.Stats(); st.Available != 0 {
+		if st := c.Stats(); st.Remaining != 0 {
 			t.Errorf("after %d releases: %+v", released, st)
 		}
 		leases[released].Release()
@@ -120,7 +120,7 @@ func TestSetLimitRefusesThoseWhoWaitForMore(t *testing.T) {
 		if small.state() != "granted" || last.state() != "granted" {
 			t.Errorf("%s, %s", small.state(), last.state())
 		}
-		if st := c.Stats(); st.Available != 0 || st.Waiters != 0 || st.Refused != 1 || st.Granted != 3 {
+		if st := c.Stats(); st.Remaining != 0 || st.Waiters != 0 || st.Refused != 1 || st.Allowed != 3 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -155,7 +155,7 @@ func TestSetLimitAfterClose(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	l.Release()
-	if st := c.Stats(); st.Available != 5 {
+	if st := c.Stats(); st.Remaining != 5 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -251,7 +251,7 @@ func TestContentionSetLimitIsNeverExceeded(t *testing.T) {
 	if most.Load() > high {
 		t.Errorf("%d permits were out, of %d", most.Load(), high)
 	}
-	if st := c.Stats(); st.Available != high || st.Queued != 0 || st.Waiters != 0 {
+	if st := c.Stats(); st.Remaining != high || st.Queued != 0 || st.Waiters != 0 {
 		t.Errorf("permits were lost or made: %+v", st)
 	}
 }

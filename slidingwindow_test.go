@@ -116,7 +116,7 @@ func TestEverySegmentOfAStallIsMoved(t *testing.T) {
 					time.Sleep(length)
 				}
 				time.Sleep(length * time.Duration(stall))
-				if got, want := w.Stats().Available, int64(min(stall+1, segments)); got != want {
+				if got, want := w.Stats().Remaining, int64(min(stall+1, segments)); got != want {
 					t.Errorf("%d segments, %d passed: %d permits are back, want %d", segments, stall, got, want)
 				}
 			}

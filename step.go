@@ -757,7 +757,7 @@ func (s *step) end(p *stepPart, l *Lease, refused bool) {
 	case refused:
 		l.Cancel()
 		if l.Permits() > 0 {
-			p.k.granted.Undo() // the request was not
+			p.k.allowed.Undo() // the request was not
 			l.permits = 0
 		}
 		l.claim = nil
@@ -848,7 +848,7 @@ func (s *step) Debit() (binding int) {
 		}
 		p.k.forgive(p.forgiven)
 		if !p.full {
-			p.k.granted.Add()
+			p.k.allowed.Add()
 		}
 		if p.added {
 			p.of.offer(p.hash, p.key)

@@ -147,7 +147,7 @@ func TestLateTimerLosesNothingToThoseWhoCall(t *testing.T) {
 					if name == "Refund of 1" {
 						want++
 					}
-					if served := b.Stats().Granted - 1; served != want {
+					if served := b.Stats().Allowed - 1; served != want {
 						t.Errorf("%d are served, want %d", served, want)
 					}
 					if err := b.Close(); err != nil {
@@ -259,12 +259,12 @@ func TestWhoHearsTheTimerMayLeave(t *testing.T) {
 					}
 					time.Sleep(time.Millisecond)
 					synctest.Wait()
-					if s := b.Stats(); s.Waiters > 0 && s.Available > 0 {
-						t.Fatalf("seed %d, newest first %v, %d ms: %d wait, and %d permits are there", seed, newest, ms, s.Waiters, s.Available)
+					if s := b.Stats(); s.Waiters > 0 && s.Remaining > 0 {
+						t.Fatalf("seed %d, newest first %v, %d ms: %d wait, and %d permits are there", seed, newest, ms, s.Waiters, s.Remaining)
 					}
 				}
 				s := b.Stats()
-				if s.Waiters != 0 || s.Granted-1 != served.Load() || gone.Load() == 0 {
+				if s.Waiters != 0 || s.Allowed-1 != served.Load() || gone.Load() == 0 {
 					t.Errorf("seed %d: %+v, %d served, %d gone", seed, s, served.Load(), gone.Load())
 				}
 			})

@@ -161,17 +161,17 @@ func TestBucketAtTheEndsOfItsRange(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		time.Sleep(1)
-		if fast.Stats().Available != 1 || slow.Stats().Available != 0 {
-			t.Errorf("after 1 ns %d and %d are available", fast.Stats().Available, slow.Stats().Available)
+		if fast.Stats().Remaining != 1 || slow.Stats().Remaining != 0 {
+			t.Errorf("after 1 ns %d and %d are available", fast.Stats().Remaining, slow.Stats().Remaining)
 		}
 		time.Sleep(3660*day - 2)
 		slow.TryAcquire(1)
-		if fast.Stats().Available != 1e15 || slow.Stats().Available != 0 {
-			t.Errorf("just before 3660 days %d and %d are available", fast.Stats().Available, slow.Stats().Available)
+		if fast.Stats().Remaining != 1e15 || slow.Stats().Remaining != 0 {
+			t.Errorf("just before 3660 days %d and %d are available", fast.Stats().Remaining, slow.Stats().Remaining)
 		}
 		time.Sleep(1)
-		if slow.Stats().Available != 1 {
-			t.Errorf("after 3660 days %d are available", slow.Stats().Available)
+		if slow.Stats().Remaining != 1 {
+			t.Errorf("after 3660 days %d are available", slow.Stats().Remaining)
 		}
 	})
 }

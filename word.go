@@ -41,12 +41,12 @@ const (
 	taken
 )
 
-// countedWord is a word that counts what is granted from it, up to 63, in its bits 6 to 1: counting costs no second write.
+// countedWord is a word that counts what is allowed from it, up to 63, in its bits 6 to 1: counting costs no second write.
 type countedWord struct {
 	_       [64]byte
 	word    atomic.Uint64
-	granted atomic.Int64 // without those counted in the word
-	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
+	allowed atomic.Int64 // without those counted in the word
+	folding atomic.Int64 // how many callers are about to move a full count from the word to allowed
 
 	patience atomic.Int64 // how many exchanges may still fail before a bucket lends
 	undone   atomic.Bool  // permits have been given back since the word was raised
@@ -68,7 +68,7 @@ func (w *countedWord) load() (old uint64) {
 	return old
 }
 
-// fold is load if the count was full: it moves it to granted. A caller that stops in between holds back the count of
+// fold is load if the count was full: it moves it to allowed. A caller that stops in between holds back the count of
 // requests that were answered long before, so sum waits for it.
 //
 //go:noinline
@@ -76,7 +76,7 @@ func (w *countedWord) fold() (old uint64) {
 	w.folding.Add(1)
 	for old = w.word.Load(); old&grantBits == grantBits; old = w.word.Load() {
 		if w.word.CompareAndSwap(old, old&^grantBits) {
-			w.granted.Add(grantsPerWord)
+			w.allowed.Add(grantsPerWord)
 		}
 	}
 	w.folding.Add(-1)
@@ -86,7 +86,7 @@ func (w *countedWord) fold() (old uint64) {
 // seize raises the word, and returns what it was; not ok if it is raised already.
 func (w *countedWord) seize() (old uint64, ok bool) {
 	if old, ok = seize(&w.word); ok {
-		w.granted.Add(int64(old & grantBits / oneGrant))
+		w.allowed.Add(int64(old & grantBits / oneGrant))
 	}
 	return old, ok
 }
@@ -96,7 +96,7 @@ func (w *countedWord) sum() int64 {
 	for w.folding.Load() > 0 {
 		runtime.Gosched()
 	}
-	return w.granted.Load()
+	return w.allowed.Load()
 }
 
 // divisor divides numbers below 2^63 by one that is known long before, by a multiplication: a division would cost as much as the
@@ -126,7 +126,7 @@ func (v divisor) of(n uint64) uint64 {
 // algo.TokenBucketState calls Last + Ahead.
 //
 //	bits 63..7  the time in units of 1/num nanosecond, modulo 2^57
-//	bits  6..1  how many requests were granted: see countedWord
+//	bits  6..1  how many requests were allowed: see countedWord
 //	bit      0  raised: the state is in the meter, under the lock
 //
 // The time counts from an epoch that lies behind it by less than the 57 bits. The epoch moves only under the lock; a
@@ -269,7 +269,7 @@ func (a *arrival) lower() {
 	a.word.Store((last*num + ahead + part) << arrivalShift)
 }
 
-func (a *arrival) counts() (granted, refused int64) { return a.sum(), a.refused.Sum() }
+func (a *arrival) counts() (allowed, refused int64) { return a.sum(), a.refused.Sum() }
 
 // state is that of a bucket which is short of full by ahead at time now.
 func (a *arrival) state(ahead uint64, now, returned int64) algo.TokenBucketState {
@@ -379,9 +379,9 @@ func (a *arrival) undo(m algo.Mark, n int64) (ok bool) {
 	return a.word.CompareAndSwap(old, start+full|old&grantBits)
 }
 
-// count implements sharer. The word counts what is granted.
-func (a *arrival) count(granted bool) {
-	if !granted {
+// count implements sharer. The word counts what is allowed.
+func (a *arrival) count(allowed bool) {
+	if !allowed {
 		a.refused.Add()
 	}
 }
@@ -403,7 +403,7 @@ type windowWord struct {
 	limit   int64
 	owner   *gate
 	_       [24]byte
-	granted tally.Tally
+	allowed tally.Tally
 	refused tally.Tally
 }
 
@@ -507,7 +507,7 @@ func (a *windowWord) lower() {
 	a.word.Store(wordOfWindow(window, int64(used)))
 }
 
-func (a *windowWord) counts() (granted, refused int64) { return a.granted.Sum(), a.refused.Sum() }
+func (a *windowWord) counts() (allowed, refused int64) { return a.allowed.Sum(), a.refused.Sum() }
 
 // try is that of arrival. A nil windowWord is not ok.
 func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
@@ -564,9 +564,9 @@ func (a *windowWord) mark(next uint64, now int64) algo.Mark {
 }
 
 // count implements sharer.
-func (a *windowWord) count(granted bool) {
-	if granted {
-		a.granted.Add()
+func (a *windowWord) count(allowed bool) {
+	if allowed {
+		a.allowed.Add()
 	} else {
 		a.refused.Add()
 	}

@@ -305,10 +305,10 @@ func (p *pair[S]) step() {
 			}
 		}
 	default:
-		if st, want := p.limiter.Stats(), p.algorithm.Peek(p.state, now, 0).Remaining; st.Available != want {
-			p.t.Fatalf("%d permits are available, want %d", st.Available, want)
+		if st, want := p.limiter.Stats(), p.algorithm.Peek(p.state, now, 0).Remaining; st.Remaining != want {
+			p.t.Fatalf("%d permits are available, want %d", st.Remaining, want)
 		}
-		if st := p.limiter.Stats(); st.Granted != int64(p.granted) || st.Refused != int64(p.refused) {
+		if st := p.limiter.Stats(); st.Allowed != int64(p.granted) || st.Refused != int64(p.refused) {
 			p.t.Fatalf("%+v, want %d granted and %d refused", st, p.granted, p.refused)
 		}
 	}

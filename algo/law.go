@@ -231,7 +231,7 @@ type counterLaw struct {
 
 func (l *counterLaw) Grant(words []uint64, now int64) bool {
 	s := l.layout.load(words, now)
-	granted := l.algorithm.Grant(&s, now, 1)
+	allowed := l.algorithm.Grant(&s, now, 1)
 	l.layout.save(words, s)
-	return granted
+	return allowed
 }

@@ -274,7 +274,7 @@ func kinds() []kindOf {
 			lockoutTable.Kind, "lockout", "Lockout", "Locks out a key that is refused again and again.",
 			"{}", lockoutTable.About(), lockoutNeeds,
 		},
-		{ruleTable.Kind, "rule", "Rules", "Which limits hold for which requests.", ruleRules, ruleTable.About(), nil},
+		{ruleTable.Kind, "rule", "Rules", "Which limits apply to which requests.", ruleRules, ruleTable.About(), nil},
 		{
 			matchTable.Kind, "match", "Match",
 			"What can be told of a request without an expression. Each entry is one value or a list.", "{}",

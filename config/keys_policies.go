@@ -157,7 +157,7 @@ var limitTable = tableOf(yamlread.Kind{What: "a limit", Hints: map[string]string
 		Default: `10`, Examples: `[12]`,
 	}, func(l *placedLimit, n int64) { l.segments = int(n) }),
 	read(keyPermits, permitCount, yamlread.About{
-		Text:    "How many permits are out at a time, or granted in each window.",
+		Text:    "How many permits are out at a time, or can be taken in each window.",
 		Instead: "required with `concurrency` and `calendar-window`", Examples: `[10]`,
 	}, setPermits),
 	shown[*placedLimit](keyEvery, choice(unitNames(), unitHints).shape, yamlread.About{

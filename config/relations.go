@@ -164,7 +164,7 @@ func (d *decoder) exceeds(p, parent *placedPolicy) {
 	for _, l := range p.live.limits {
 		for _, above := range parent.live.limits {
 			if l.Rate().Period != above.Rate().Period || concurrent(l) != concurrent(above) ||
-				l.Calendar().Unit != above.Calendar().Unit || granted(l.Limit.Limit) <= granted(above.Limit.Limit) {
+				l.Calendar().Unit != above.Calendar().Unit || allowed(l.Limit.Limit) <= allowed(above.Limit.Limit) {
 				continue
 			}
 			d.Warn(l.at, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
@@ -232,8 +232,8 @@ func (d *decoder) unaffordable(v yamlread.Value, cost policy.Number, p *placedPo
 
 func concurrent(l placedLimit) bool { return l.Algorithm() == weir.AlgorithmConcurrency }
 
-// granted is how many permits a limit grants in its period.
-func granted(l weir.Limit) int64 {
+// allowed is how many permits a limit grants in its period.
+func allowed(l weir.Limit) int64 {
 	if l.Rate().Period == 0 {
 		return l.Permits()
 	}

@@ -32,7 +32,7 @@ type bucket struct {
 	revision   int64         // of the record in force, -1 if it is not known
 	generation int           // counts the changes of the limit
 
-	covered int64 // permits that can be granted before the next record
+	covered int64 // permits that can be taken before the next record
 	next    int64 // the same, once the record that is being written is in force
 	stale   bool  // the record in force must be written anew
 	asked   bool  // the writer has been asked
@@ -47,12 +47,12 @@ type bucket struct {
 	deadlines heap.Heap[*waiter]
 	timer     *time.Timer
 	timerAt   time.Time
-	retryAt   time.Time   // nothing is granted before, after a write has failed
+	retryAt   time.Time   // nothing is allowed before, after a write has failed
 	failure   error       // why it has
 	kept      int         // by how many calls it is needed
-	ended     weir.Reason // why nothing is granted from now on, 0 while it goes on
+	ended     weir.Reason // why nothing is allowed from now on, 0 while it goes on
 
-	granted int64 // permits
+	taken int64 // permits
 }
 
 // bring brings the state to now.
@@ -242,7 +242,7 @@ func (b *bucket) advance(now int64, l weir.Limit) error {
 	}
 	if changed {
 		b.generation++
-		b.uncover() // what records are ahead of the limit before would not stand for what is granted under this one
+		b.uncover() // what records are ahead of the limit before would not stand for what is taken under this one
 		b.ask()     // a smaller limit holds from now on, whatever happens
 	}
 	return nil
@@ -297,13 +297,13 @@ func (b *bucket) pass(w *waiter, after *answers) {
 func (b *bucket) spend(n int64) {
 	b.covered -= n
 	b.next -= n
-	b.granted += n
+	b.taken += n
 	if b.covered <= b.ahead.last/2 && b.ahead.last > 1 && !b.busy {
 		b.ask() // before they run out
 	}
 }
 
-// covers is how many permits can be granted whichever record is in force by now.
+// covers is how many permits can be taken whichever record is in force by now.
 func (b *bucket) covers() int64 {
 	if b.busy {
 		return min(b.covered, b.next)
@@ -312,7 +312,7 @@ func (b *bucket) covers() int64 {
 }
 
 // uncover has the next grant wait for a record. It comes with everything that gives back what the record in force still keeps,
-// as a reservation that was canceled: the next owner would give that back again, and what was granted of it meanwhile would not
+// as a reservation that was canceled: the next owner would give that back again, and what was taken of it meanwhile would not
 // be among the permits that it can burn.
 func (b *bucket) uncover() {
 	b.covered, b.next = 0, 0
@@ -481,7 +481,7 @@ func (b *bucket) withdraw(w *waiter, why weir.Reason, after *answers) {
 	b.refuse(w, why, result, after)
 }
 
-// undo takes back what was taken for a request that is not granted, or that was and is part of one that is not.
+// undo takes back what was taken for a request that is not allowed, or that was and is part of one that is not.
 func (b *bucket) undo(w *waiter) {
 	switch {
 	case w.stays: // what was done stays done, in memory, and is written with the next record
@@ -516,7 +516,7 @@ func (b *bucket) cancel(w *waiter) {
 	after.give()
 }
 
-// revoke takes back what a charge was granted of a request that was not, and serves the queue. It does not wait until that is
+// revoke takes back what a charge took for a request that was refused, and serves the queue. It does not wait until that is
 // durable: a crash before burns the permits.
 func (b *bucket) revoke(w *waiter) {
 	b.mu.Lock()
@@ -524,7 +524,7 @@ func (b *bucket) revoke(w *waiter) {
 	now := time.Now()
 	b.bring(now)
 	b.undo(w)
-	b.granted -= w.charge.N
+	b.taken -= w.charge.N
 	b.stale = true
 	if b.ended == 0 {
 		b.ask()

@@ -71,7 +71,7 @@ func (o *Owner) forget(b *bucket) bool {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	o.dropped += b.granted
+	o.dropped += b.taken
 	delete(o.buckets, b.name)
 	return true
 }

@@ -43,7 +43,7 @@ type OwnerOptions struct {
 // Owner decides about permits, for as long as its term lasts. What it allows is durable before the caller knows, and so survives
 // every crash that the engine survives: no permit is ever allowed twice. All methods are safe for concurrent use.
 //
-// A record has what was allowed, and how many permits may have been allowed since, up to K of them. So many requests need one
+// A record has what was allowed, and how many permits may have been taken since, up to K of them. So many requests need one
 // write, and run at the speed of memory in between. A new owner counts these permits as taken: a crash loses at most K - 1
 // permits of a key and adds none (TestCrashBurnsAtMostK). Requests that need a write at the same time share it, across keys.
 //
@@ -72,8 +72,8 @@ type Owner struct {
 
 	mu      sync.RWMutex
 	buckets map[string]*bucket
-	dropped int64       // permits that were granted by buckets which are not there any more
-	ended   weir.Reason // why nothing is granted any more, 0 while the term goes on
+	dropped int64       // permits that were taken by buckets which are not there any more
+	ended   weir.Reason // why nothing is allowed any more, 0 while the term goes on
 }
 
 // checked fills in the defaults.
@@ -293,7 +293,7 @@ func (o *Owner) warn(what string, err error) {
 	o.options.Logger.Warn(what, "epoch", o.term.Epoch(), "error", err.Error())
 }
 
-// depose ends the term because it has been lost: nothing is granted any more, and waiting calls are refused as unavailable.
+// depose ends the term because it has been lost: nothing is allowed any more, and waiting calls are refused as unavailable.
 func (o *Owner) depose(why error) {
 	first := o.finish(weir.ReasonUnavailable)
 	o.cut()

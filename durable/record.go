@@ -68,7 +68,7 @@ func CheckValue(name string, value []byte) error {
 	return err
 }
 
-// The body of a record says what was granted and, ahead, how many permits may have been granted since: a reader must take them
+// The body of a record says what was taken and, ahead, how many permits may have been taken since: a reader must take them
 // for granted at the moment of reading, which is the latest at which they can have been. It is ahead, and the state in the form
 // of package store.
 

@@ -270,7 +270,7 @@ func (s *session) send(m *Message) {
 }
 
 // leave ends the session because the node ends. The owner refuses all that wait with Stopping: these results, and
-// those of requests that it has granted a moment before, are sent first, within drainTime.
+// those of requests that it allowed a moment before, are sent first, within drainTime.
 func (s *session) leave(stream Stream) {
 	defer func() { _ = stream.Close() }()
 	late := time.AfterFunc(drainTime, func() { _ = stream.Close() })

@@ -19,9 +19,9 @@ type OwnerStats struct {
 	WaitingRequests int64 `json:"waiting_requests"`
 	// PermitsAhead is how many permits a crash would burn now, at most.
 	PermitsAhead int64 `json:"permits_ahead"`
-	// Granted is how many requests for permits were allowed, and GrantedPermits how many permits, those that were lent included.
+	// Allowed is how many requests for permits were allowed, and GrantedPermits how many permits, those that were lent included.
 	// Several charges of one request count one by one.
-	Granted        int64 `json:"allowed"`
+	Allowed        int64 `json:"allowed"`
 	GrantedPermits int64 `json:"granted_permits"`
 	// Refused counts the requests that were not.
 	Refused RefusedStats `json:"refused"`
@@ -81,7 +81,7 @@ func (o *Owner) Stats() OwnerStats {
 	c := &o.counts
 	of := func(why weir.Reason) int64 { return c.answered[why].Sum() }
 	s := OwnerStats{
-		Epoch: o.term.Epoch(), Granted: of(weir.ReasonNone), Writes: c.writes.Load(), Records: c.records.Load(),
+		Epoch: o.term.Epoch(), Allowed: of(weir.ReasonNone), Writes: c.writes.Load(), Records: c.records.Load(),
 		FailedWrites: c.failed.Load(), Rewound: c.rewound.Load(),
 		Refused: RefusedStats{
 			Refused: of(weir.ReasonLimited) + of(weir.ReasonTableFull), Never: of(weir.ReasonNever),
@@ -98,7 +98,7 @@ func (o *Owner) Stats() OwnerStats {
 		s.WaitingPermits += b.queue.Permits()
 		s.WaitingRequests += int64(b.queue.Len())
 		s.PermitsAhead += max(b.covered, b.inForce.left)
-		s.GrantedPermits += b.granted
+		s.GrantedPermits += b.taken
 		b.mu.Unlock()
 	}
 	return s
@@ -106,7 +106,7 @@ func (o *Owner) Stats() OwnerStats {
 
 // plus adds the counters of an earlier term.
 func (s OwnerStats) plus(t OwnerStats) OwnerStats {
-	s.Granted += t.Granted
+	s.Allowed += t.Allowed
 	s.GrantedPermits += t.GrantedPermits
 	s.Writes += t.Writes
 	s.Records += t.Records

@@ -34,13 +34,13 @@ func TestStats(t *testing.T) {
 		if !got.Owns || got.Owner != "a" || got.Terms != 1 || got.Epoch != 1 || o.Epoch != 1 {
 			t.Errorf("%+v", got)
 		}
-		if o.Granted != 5 || o.GrantedPermits != 10 || o.Refused != (durable.RefusedStats{Refused: 1, Never: 3}) || o.Keys != 3 {
+		if o.Allowed != 5 || o.GrantedPermits != 10 || o.Refused != (durable.RefusedStats{Refused: 1, Never: 3}) || o.Keys != 3 {
 			t.Errorf("%+v", o)
 		}
 		if o.WaitingPermits != 4 || o.WaitingRequests != 1 || o.Writes < 2 || o.Records < 3 || o.FailedWrites != 0 {
 			t.Errorf("%+v", o)
 		}
-		if other := c.nodes["b"].Stats(); other.Owns || other.Owner != "a" || other.Terms != 0 || other.Owned.Granted != 0 || other.WithoutOwner != 0 {
+		if other := c.nodes["b"].Stats(); other.Owns || other.Owner != "a" || other.Terms != 0 || other.Owned.Allowed != 0 || other.WithoutOwner != 0 {
 			t.Errorf("%+v", other)
 		}
 		text := string(must(json.Marshal(got)))
@@ -54,7 +54,7 @@ func TestStats(t *testing.T) {
 		c.engines["a"].Cut(true)
 		time.Sleep(5 * time.Second)
 		got, other := c.nodes["a"].Stats(), c.nodes["b"].Stats()
-		if got.Owns || got.Terms != 1 || got.Owned.Granted != 5 || got.Owned.Refused.Canceled != 1 {
+		if got.Owns || got.Terms != 1 || got.Owned.Allowed != 5 || got.Owned.Refused.Canceled != 1 {
 			t.Errorf("%+v", got)
 		}
 		if !other.Owns || other.Epoch != 2 || other.Owned.Epoch != 2 {

@@ -119,7 +119,7 @@ func (s *step) load(ctx context.Context) error {
 		select {
 		case w := <-read:
 			switch {
-			case w.granted():
+			case w.allowed():
 			case !s.owner.goesOn():
 				return errNotOwner
 			default:
@@ -285,12 +285,12 @@ func (s *step) offer(p *part, now time.Time, after *answers) (weir.Decision, err
 
 // durable waits until what was taken is durable. If a part of it cannot be, the others are given back.
 func (s *step) durable(ctx context.Context, result Result) Result {
-	var first *part // that was not granted
+	var first *part // that was not allowed
 	done := ctx.Done()
 	for waiting := len(s.parts); waiting > 0; {
 		select {
 		case p := <-s.ended:
-			if waiting--; !p.waiter.granted() && first == nil {
+			if waiting--; !p.waiter.allowed() && first == nil {
 				first = p
 				s.withdraw()
 			}
@@ -312,10 +312,10 @@ func (s *step) withdraw() {
 	}
 }
 
-// refused is the result of a call one part of which was not granted, after the others were given back.
+// refused is the result of a call one part of which was not allowed, after the others were given back.
 func (s *step) refused(ctx context.Context, failure *part) Result {
 	for i := range s.parts {
-		if p := &s.parts[i]; p.waiter != nil && p.waiter.granted() {
+		if p := &s.parts[i]; p.waiter != nil && p.waiter.allowed() {
 			p.bucket.revoke(p.waiter)
 		}
 	}
@@ -386,7 +386,7 @@ func (s *step) queue(ctx context.Context, deadline time.Time) Result {
 			w.cancel()
 			<-s.ended
 		}
-		if !w.granted() {
+		if !w.allowed() {
 			return s.refused(ctx, p)
 		}
 		result.Decisions[p.at] = w.decision[0]

@@ -232,7 +232,7 @@ func (p *StreamPeer) Call(ctx context.Context, c *Call) Result {
 	if !c.takes() {
 		return failed(fmt.Errorf("weir: it is not known whether it was done: %w", ctx.Err()))
 	}
-	withdraw() // which has a result too, or what was granted a moment ago would be lost
+	withdraw() // which has a result too, or what was taken a moment ago would be lost
 	timer := time.NewTimer(withdrawTime)
 	defer timer.Stop()
 	select {

@@ -45,8 +45,8 @@ func newWaiter(c *store.Charge, n int64, at time.Time, done func(*waiter)) *wait
 	return w
 }
 
-// granted reports whether it was done.
-func (w *waiter) granted() bool { return w.decision[0].Reason == weir.ReasonNone }
+// allowed reports whether it was done.
+func (w *waiter) allowed() bool { return w.decision[0].Reason == weir.ReasonNone }
 
 // refuse is the decision without permits.
 func (w *waiter) refuse(why weir.Reason) {
@@ -81,7 +81,7 @@ func (w *waiter) result() Result {
 	switch {
 	case w.err != nil:
 		return failed(w.err)
-	case w.granted() && w.hold > 0:
+	case w.allowed() && w.hold > 0:
 		return Result{Decisions: w.decision[:], Hold: store.Hold{ID: w.id, Expires: w.expires}}
 	}
 	return Result{Reason: w.decision[0].Reason, Decisions: w.decision[:]}

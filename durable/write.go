@@ -48,7 +48,7 @@ func (o *Owner) load(b *bucket) {
 	})
 }
 
-// recovered is the state that a record stands for, and how many permits it is ahead: what may have been granted since it was
+// recovered is the state that a record stands for, and how many permits it is ahead: what may have been taken since it was
 // written is taken for granted at the latest moment at which it can have been, which is when this term began. For records of
 // this term it is the moment at which they were written, so whatever is dropped from memory must not be ahead.
 func (o *Owner) recovered(name string, value []byte) (state *store.Record, ahead int64, err error) {
@@ -254,7 +254,7 @@ func (b *bucket) draw(reserve int64) []Write {
 }
 
 const (
-	// retryPause is how long nothing is granted after a write has failed.
+	// retryPause is how long nothing is allowed after a write has failed.
 	retryPause = 100 * time.Millisecond
 	// mostRetryShift bounds how long it takes until a record is written that no request waits for any more.
 	mostRetryShift = 6
@@ -317,7 +317,7 @@ func (b *bucket) confirm(after *answers) {
 		}
 		b.writing.Remove(&w.queued)
 		b.dropDeadline(w)
-		b.granted += w.charge.N
+		b.taken += w.charge.N
 		after.add(w)
 	}
 	if b.stale {

@@ -401,12 +401,12 @@ func TestStreamOfTheClientHoldsItsPermitUntilItEnds(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if left := limiter.Stats().Available; left != 2-out {
+				if left := limiter.Stats().Remaining; left != 2-out {
 					t.Errorf("%s: %d permits are free while it lasts", name, left)
 				}
 				end(stream, cancel)
 				synctest.Wait()
-				if left := limiter.Stats().Available; left != 2 {
+				if left := limiter.Stats().Remaining; left != 2 {
 					t.Errorf("%s: %d permits are free in the end", name, left)
 				}
 				cancel()
@@ -436,7 +436,7 @@ func TestStreamThatCannotBeOpenedHoldsNothing(t *testing.T) {
 				return nil, broken
 			})
 		want(t, err, codes.Unavailable)
-		if left := limiter.Stats().Available; left != 1 {
+		if left := limiter.Stats().Remaining; left != 1 {
 			t.Errorf("%d permits are free", left)
 		}
 	}
@@ -486,7 +486,7 @@ func TestSkippedCallsAreNotPaced(t *testing.T) {
 		want(t, call(t.Context(), client), codes.OK)
 		want(t, countMessages(t, client, 2), codes.OK)
 	}
-	if left := limiter.Stats().Available; left != 1 {
+	if left := limiter.Stats().Remaining; left != 1 {
 		t.Errorf("%d are left", left)
 	}
 }

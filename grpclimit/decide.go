@@ -70,7 +70,7 @@ func (s *Server) byLimiter(ctx context.Context, c *Call, cost int64, wait time.D
 	case d.Allowed:
 		h.lease = l
 		if s.o.Headers != nil && c.Protocol == ProtocolCall {
-			s.told.admitted(ctx, &s.o, a, s.told.one(&d, key))
+			s.told.allowed(ctx, &s.o, a, s.told.one(&d, key))
 		}
 		return nil
 	case d.Reason == weir.ReasonInvalid:
@@ -151,7 +151,7 @@ func (s *Server) byEngine(ctx context.Context, c *Call, wait time.Duration, h *h
 	case err == nil && v.Allowed:
 		h.verdict = v
 		if s.o.Headers != nil && c.Protocol == ProtocolCall {
-			s.told.admitted(ctx, &s.o, a, s.told.parts(v))
+			s.told.allowed(ctx, &s.o, a, s.told.parts(v))
 		}
 		return nil
 	case (wait > 0 || v.Decision().Reason == weir.ReasonCanceled) && ctx.Err() != nil:

@@ -230,7 +230,7 @@ func TestPermitIsHeldUntilTheCallEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limiter := slots(t, 1, 0)
 			s := &service{unary: func(context.Context) error {
-				if out := 1 - limiter.Stats().Available; out != 1 {
+				if out := 1 - limiter.Stats().Remaining; out != 1 {
 					t.Errorf("%d permits are out", out)
 				}
 				return end()
@@ -282,7 +282,7 @@ func TestCallThatHasEndedIsNotCharged(t *testing.T) {
 		_, err = s.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/x/y"}, handler)
 		want(t, err, code)
 	}
-	if left := limiter.Stats().Available; left != 5 {
+	if left := limiter.Stats().Remaining; left != 5 {
 		t.Errorf("%d are left", left)
 	}
 }
@@ -308,11 +308,11 @@ func TestOneCallIsChargedOnce(t *testing.T) {
 		grpc.ChainStreamInterceptor(s.Stream()), grpc.ChainStreamInterceptor(s.Stream()),
 	}}.dial(t)
 	want(t, call(t.Context(), client), codes.OK)
-	if left := limiter.Stats().Available; left != 9 {
+	if left := limiter.Stats().Remaining; left != 9 {
 		t.Errorf("%d are left after a call", left)
 	}
 	want(t, countMessages(t, client, 3), codes.OK)
-	if left := limiter.Stats().Available; left != 8 {
+	if left := limiter.Stats().Remaining; left != 8 {
 		t.Errorf("%d are left after a stream", left)
 	}
 }
@@ -471,7 +471,7 @@ func TestCostsOfCalls(t *testing.T) {
 	}{{0, 10, codes.OK}, {7, 3, codes.OK}, {7, 3, codes.ResourceExhausted}, {-1, 3, codes.Internal}, {3, 0, codes.OK}, {0, 0, codes.OK}} {
 		cost = c.cost
 		want(t, call(t.Context(), client), c.code)
-		if left := limiter.Stats().Available; left != c.left {
+		if left := limiter.Stats().Remaining; left != c.left {
 			t.Errorf("a cost of %d leaves %d, want %d", c.cost, left, c.left)
 		}
 	}

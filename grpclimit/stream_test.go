@@ -83,7 +83,7 @@ func TestStreamHoldsItsPermitUntilItEnds(t *testing.T) {
 			want(t, call(t.Context(), client), codes.ResourceExhausted)
 			end(stream, cancel)
 			synctest.Wait()
-			if left := limiter.Stats().Available; left != 1 {
+			if left := limiter.Stats().Remaining; left != 1 {
 				t.Errorf("%s: %d permits are free", name, left)
 			}
 			cancel()
@@ -142,7 +142,7 @@ func TestRequestOfAServerStreamIsPartOfItsOpening(t *testing.T) {
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	if left := limiter.Stats().Available; !errors.Is(err, io.EOF) || left != 4 {
+	if left := limiter.Stats().Remaining; !errors.Is(err, io.EOF) || left != 4 {
 		t.Errorf("%v, and %d are left", err, left)
 	}
 }
@@ -176,7 +176,7 @@ func TestMessageThatWaitsTooLongEndsTheStream(t *testing.T) {
 		}
 		lease.Release()
 		synctest.Wait()
-		if left := limiter.Stats().Available; left != 2 {
+		if left := limiter.Stats().Remaining; left != 2 {
 			t.Errorf("%d permits are free", left)
 		}
 	})
@@ -209,7 +209,7 @@ func TestMessageIsReleasedThoughItsReaderOutlivesTheHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if left := limiter.Stats().Available; left != 2 {
+		if left := limiter.Stats().Remaining; left != 2 {
 			t.Errorf("%d permits are free", left)
 		}
 	})
@@ -233,7 +233,7 @@ func TestStreamThatPanicsHoldsNothing(t *testing.T) {
 				if recover() != nil {
 					err = status.Error(codes.Internal, "panic")
 				}
-				if left := limiter.Stats().Available; left != 2 {
+				if left := limiter.Stats().Remaining; left != 2 {
 					t.Errorf("%d permits are free", left)
 				}
 			}()
@@ -259,7 +259,7 @@ func TestTwoServersLimitOpeningsAndMessagesApart(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x", "y")
 	want(t, call(ctx, client), codes.OK)
 	want(t, countMessages(t, client, 4), codes.OK)
-	if a, b := openings.Stats().Available, messages.Stats().Available; a != 3 || b != 1 {
+	if a, b := openings.Stats().Remaining, messages.Stats().Remaining; a != 3 || b != 1 {
 		t.Errorf("%d openings and %d messages are left", a, b)
 	}
 }

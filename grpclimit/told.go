@@ -161,8 +161,8 @@ func states(parts []part) []ratelimitfields.State {
 	return all
 }
 
-// admitted tells the state of the limits in the header of a call.
-func (t *told) admitted(ctx context.Context, o *ServerOptions, a answer, parts []part) {
+// allowed tells the state of the limits in the header of a call.
+func (t *told) allowed(ctx context.Context, o *ServerOptions, a answer, parts []part) {
 	if len(parts) == 0 {
 		return
 	}

@@ -99,7 +99,7 @@ func TestClientThatCancelsIsNotRefused(t *testing.T) {
 		defer cancel()
 		want(t, call(late, client), codes.DeadlineExceeded)
 		synctest.Wait()
-		if stats := limiter.Stats(); stats.Refused != 0 || stats.Waiters != 0 || stats.Granted != 1 || s.served.Load() != 0 {
+		if stats := limiter.Stats(); stats.Refused != 0 || stats.Waiters != 0 || stats.Allowed != 1 || s.served.Load() != 0 {
 			t.Errorf("the limiter counts %+v, and %d were served", stats, s.served.Load())
 		}
 		lease.Release()

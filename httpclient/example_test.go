@@ -146,7 +146,7 @@ func ExampleWithSettlement() {
 		panic(err)
 	}
 	fmt.Println(ask(context.Background(), &http.Client{Transport: transport}, server.URL))
-	fmt.Println(tokens.Stats().Available, "tokens are left")
+	fmt.Println(tokens.Stats().Remaining, "tokens are left")
 	// Output:
 	// 130 <nil>
 	// 5870 tokens are left

@@ -43,8 +43,8 @@ func TestSettlement(t *testing.T) {
 			if err != nil || resp.Body.Close() != nil {
 				t.Fatal(err)
 			}
-			if got := c.end(settlement); got != c.settled || own.Stats().Available != c.left {
-				t.Errorf("%s: settled is %v, %d are left, want %d", c.name, got, own.Stats().Available, c.left)
+			if got := c.end(settlement); got != c.settled || own.Stats().Remaining != c.left {
+				t.Errorf("%s: settled is %v, %d are left, want %d", c.name, got, own.Stats().Remaining, c.left)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestSettlementWithoutARequest(t *testing.T) {
 	if _, err := fetchFrom(ctx, rt, apiURL); !errors.Is(err, httpclient.ErrLimited) {
 		t.Errorf("error %v", err)
 	}
-	if settlement.Commit(5) || settlement.Cancel() || own.Stats().Available != 1000 {
+	if settlement.Commit(5) || settlement.Cancel() || own.Stats().Remaining != 1000 {
 		t.Errorf("it was settled, %+v", own.Stats())
 	}
 }
@@ -68,10 +68,10 @@ func TestSettlementOfSlots(t *testing.T) {
 	own := slots(t, 1, weir.Options{Name: "own"})
 	rt := transport(t, httpclient.Options{Limiter: own}, newScript(answering(200)).serve)
 	ctx, settlement := httpclient.WithSettlement(t.Context())
-	if _, err := fetchFrom(ctx, rt, apiURL); err != nil || own.Stats().Available != 0 {
+	if _, err := fetchFrom(ctx, rt, apiURL); err != nil || own.Stats().Remaining != 0 {
 		t.Errorf("%v, %+v", err, own.Stats())
 	}
-	if !settlement.Commit(1) || own.Stats().Available != 1 {
+	if !settlement.Commit(1) || own.Stats().Remaining != 1 {
 		t.Errorf("%+v", own.Stats())
 	}
 }

@@ -111,7 +111,7 @@ func TestTransportPacesItself(t *testing.T) {
 			if _, err := fetchFrom(ctx, rt, apiURL); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}
-			if n := own.Stats().Available; n != 2 {
+			if n := own.Stats().Remaining; n != 2 {
 				t.Errorf("%d permits are left, want 2", n)
 			}
 		})
@@ -130,22 +130,22 @@ func TestTransportHoldsSlotsUntilTheBodyEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if own.Stats().Available != 0 {
+		if own.Stats().Remaining != 0 {
 			t.Errorf("%s: the slot is free before the body ends", name)
 		}
 		if _, err := fetchFrom(t.Context(), rt, apiURL); !errors.Is(err, httpclient.ErrLimited) {
 			t.Errorf("%s: a second request: %v", name, err)
 		}
-		if err := end(resp.Body); err != nil || own.Stats().Available != 1 {
+		if err := end(resp.Body); err != nil || own.Stats().Remaining != 1 {
 			t.Errorf("%s: %v, the slot is not free", name, err)
 		}
 		_ = resp.Body.Close()
-		if own.Stats().Available != 1 {
+		if own.Stats().Remaining != 1 {
 			t.Errorf("%s: released twice", name)
 		}
 	}
 	failing := transport(t, httpclient.Options{Limiter: own}, func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
-	if _, err := fetchFrom(t.Context(), failing, apiURL); !errors.Is(err, io.ErrUnexpectedEOF) || own.Stats().Available != 1 {
+	if _, err := fetchFrom(t.Context(), failing, apiURL); !errors.Is(err, io.ErrUnexpectedEOF) || own.Stats().Remaining != 1 {
 		t.Errorf("without an answer: %v, %+v", err, own.Stats())
 	}
 	var wire bytes.Buffer
@@ -178,10 +178,10 @@ func TestTransportOfAChain(t *testing.T) {
 	}
 	rt := transport(t, httpclient.Options{Limiter: chain}, func(*http.Request) (*http.Response, error) { return says(200), nil })
 	resp, err := rt.RoundTrip(request(http.MethodGet))
-	if err != nil || one.Stats().Available != 0 {
+	if err != nil || one.Stats().Remaining != 0 {
 		t.Fatalf("%v, %+v", err, one.Stats())
 	}
-	if err := resp.Body.Close(); err != nil || one.Stats().Available != 1 {
+	if err := resp.Body.Close(); err != nil || one.Stats().Remaining != 1 {
 		t.Errorf("%v, %+v", err, one.Stats())
 	}
 }

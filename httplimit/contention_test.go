@@ -62,7 +62,7 @@ func TestGateContention(t *testing.T) {
 	if m := most.Load(); m > slots {
 		t.Errorf("%d at a time, want at most %d", m, slots)
 	}
-	if s := g.Stats(); s.Admitted != uint64(admitted.Load()) || s.Admitted+s.Refused != 800 {
+	if s := g.Stats(); s.Allowed != uint64(admitted.Load()) || s.Allowed+s.Refused != 800 {
 		t.Errorf("%+v", s)
 	}
 	if n := available(t, e, "slots", ""); n != slots {

@@ -288,7 +288,7 @@ func serveByRules(set *policy.Set, options policy.EngineOptions, mux *http.Serve
 	return gate.Handler(mux), nil
 }
 
-// Rules say which limits hold for a request. It is charged to all of them or to none, and told the one that binds first.
+// Rules say which limits apply to a request. It is charged to all of them or to none, and told the one that binds first.
 func ExampleNewGate() {
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", items)
@@ -307,7 +307,7 @@ func ExampleNewGate() {
 	// 200 "per-client/hour";r=0;t=3600, "all";r=997;t=11, "per-client/burst";r=17;t=18
 }
 
-// routes are handlers that say which policy holds for them.
+// routes are handlers that say which policy applies to them.
 func routes(set *policy.Set, options policy.EngineOptions, handler http.Handler) (http.Handler, error) {
 	mux, err := httplimit.NewMux(httplimit.MuxOptions{Set: set, Engine: options}) // Engine may be left out
 	if err != nil {

@@ -35,15 +35,15 @@ type Gate struct {
 	texts   memo.Table[quotaKey, *ratelimitfields.Policies]
 	passes  sync.Pool // of *pass
 
-	admitted, exempt atomic.Uint64
+	allowed, exempt atomic.Uint64
 }
 
 // GateStats counts what became of requests.
 type GateStats struct {
-	// Admitted counts the requests whose handler was called because their limits allowed them. Exempt counts those that a rule
+	// Allowed counts the requests whose handler was called because their limits allowed them. Exempt counts those that a rule
 	// has exempted from all limits.
-	Admitted uint64
-	Exempt   uint64
+	Allowed uint64
+	Exempt  uint64
 	// Refused counts those that were refused, by a limit or a rule, and Aborted those whose client went away while they waited.
 	// Failed counts those that could not be decided because an option is misused.
 	Refused uint64
@@ -75,7 +75,7 @@ func NewGate(o GateOptions) (*Gate, error) {
 // Stats returns the counts so far.
 func (g *Gate) Stats() GateStats {
 	return GateStats{
-		Admitted: g.admitted.Load(), Exempt: g.exempt.Load(), Refused: g.refused.Load(),
+		Allowed: g.allowed.Load(), Exempt: g.exempt.Load(), Refused: g.refused.Load(),
 		Aborted: g.aborted.Load(), Failed: g.failed.Load(),
 	}
 }
@@ -185,7 +185,7 @@ func (p *pass) admit(dst http.Header, r *http.Request) context.Context {
 	if p.verdict.Exempt {
 		g.exempt.Add(1)
 	} else {
-		g.admitted.Add(1)
+		g.allowed.Add(1)
 	}
 	a := &admission{Context: r.Context(), engine: g.options.Engine}
 	if g.options.Reserve && p.cost > 0 {

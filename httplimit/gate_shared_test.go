@@ -53,7 +53,7 @@ func TestGateOfAClientThatIsGone(t *testing.T) {
 		cancel()
 		w := httptest.NewRecorder()
 		g.Handler(ok).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
-		if s := g.Stats(); w.Code != httplimit.StatusClientClosedRequest || s.Aborted != 1 || s.Refused+s.Failed+s.Admitted != 0 {
+		if s := g.Stats(); w.Code != httplimit.StatusClientClosedRequest || s.Aborted != 1 || s.Refused+s.Failed+s.Allowed != 0 {
 			t.Errorf("status %d: %+v", w.Code, s)
 		}
 		if left := available(t, e, "local", ""); left != 5 || e.Report().Canceled != 1 {

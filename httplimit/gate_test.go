@@ -124,7 +124,7 @@ func TestMiddlewareTellsEveryPolicy(t *testing.T) {
 	if got := resp.header.Get("Retry-After"); got != "3600" {
 		t.Errorf("Retry-After: %s", got)
 	}
-	if s := g.Stats(); s != (httplimit.GateStats{Admitted: 2, Refused: 1}) {
+	if s := g.Stats(); s != (httplimit.GateStats{Allowed: 2, Refused: 1}) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -287,7 +287,7 @@ func TestMiddlewareClientAbortIsNotARejection(t *testing.T) {
 			t.Errorf("status %d, %v after %v", resp.status, resp.header, time.Since(start))
 		}
 		wait.Wait()
-		if s := g.Stats(); refused != 0 || served != 1 || s != (httplimit.GateStats{Admitted: 1, Aborted: 1}) {
+		if s := g.Stats(); refused != 0 || served != 1 || s != (httplimit.GateStats{Allowed: 1, Aborted: 1}) {
 			t.Errorf("%d refused, %d served, %+v", refused, served, s)
 		}
 		if e.Report().Refused != 0 {
@@ -461,7 +461,7 @@ func TestMiddlewareCost(t *testing.T) {
 	if resp := send(h, request(http.MethodGet, "/skip")); resp.status != 200 || resp.header.Get("Ratelimit") != "" {
 		t.Errorf("what is skipped: %d, %v", resp.status, resp.header)
 	}
-	if s := g.Stats(); s != (httplimit.GateStats{Admitted: 3, Refused: 1, Failed: 1}) {
+	if s := g.Stats(); s != (httplimit.GateStats{Allowed: 3, Refused: 1, Failed: 1}) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -550,7 +550,7 @@ func TestMiddlewareTellsCalendarWindows(t *testing.T) {
 	}
 }
 
-// TestMiddlewareTellsTheLowestOfSeveralKeys is about a policy that holds for two keys of a request.
+// TestMiddlewareTellsTheLowestOfSeveralKeys is about a policy that applies to two keys of a request.
 func TestMiddlewareTellsTheLowestOfSeveralKeys(t *testing.T) {
 	e := standing(t, &policy.Set{
 		Policies: []policy.Policy{hourly("p", 10, nil)},
@@ -628,7 +628,7 @@ func TestMiddlewareExemptRequests(t *testing.T) {
 			t.Errorf("%d, %v", resp.status, resp.header)
 		}
 	}
-	if s := g.Stats(); s.Exempt != 3 || s.Admitted != 0 || available(t, e, "a", "") != 1 {
+	if s := g.Stats(); s.Exempt != 3 || s.Allowed != 0 || available(t, e, "a", "") != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -676,7 +676,7 @@ func TestGateAllocations(t *testing.T) {
 	}
 }
 
-// limitsOf is an engine in which so many limits of the client hold for each request.
+// limitsOf is an engine in which so many limits of the client apply to each request.
 func limitsOf(tb testing.TB, n int) *policy.Engine {
 	tb.Helper()
 	set := &policy.Set{}

@@ -303,11 +303,11 @@ func TestSkip(t *testing.T) {
 		Limiter: limiter, Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" },
 	})(ok)
 	resp := send(handler, request(http.MethodGet, "/healthz"))
-	if resp.header.Get("Ratelimit") != "" || limiter.Stats().Granted != 0 {
+	if resp.header.Get("Ratelimit") != "" || limiter.Stats().Allowed != 0 {
 		t.Errorf("skipped: %v, %+v", resp.header, limiter.Stats())
 	}
 	get(handler)
-	if limiter.Stats().Granted != 1 {
+	if limiter.Stats().Allowed != 1 {
 		t.Errorf("not skipped: %+v", limiter.Stats())
 	}
 }
@@ -316,7 +316,7 @@ func TestARequestIsChargedOnce(t *testing.T) {
 	limiter, other := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "one"}), bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "other"})
 	one, two := limit(t, httplimit.Options{Limiter: limiter}), limit(t, httplimit.Options{Limiter: other})
 	resp := get(one(two(one(two(one(ok))))))
-	if a, b := limiter.Stats().Granted, other.Stats().Granted; a != 1 || b != 1 {
+	if a, b := limiter.Stats().Allowed, other.Stats().Allowed; a != 1 || b != 1 {
 		t.Errorf("charged %d and %d times", a, b)
 	}
 	want := `"one";r=19;t=1, "other";r=19;t=1`
@@ -324,7 +324,7 @@ func TestARequestIsChargedOnce(t *testing.T) {
 		t.Errorf("RateLimit: %s, want %s", got, want)
 	}
 	get(one(ok))
-	if n := limiter.Stats().Granted; n != 2 {
+	if n := limiter.Stats().Allowed; n != 2 {
 		t.Errorf("after another request: charged %d times", n)
 	}
 }
@@ -360,7 +360,7 @@ func TestLeaseIsReleased(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			limiter := slots(t, 1, weir.Options{Name: "slots"})
 			watch := func(w http.ResponseWriter, r *http.Request) {
-				if limiter.Stats().Available != 0 {
+				if limiter.Stats().Remaining != 0 {
 					t.Error("the handler runs without a permit")
 				}
 				c.handler(w, r)
@@ -374,7 +374,7 @@ func TestLeaseIsReleased(t *testing.T) {
 				}()
 				get(handler)
 			}()
-			if limiter.Stats().Available != 1 {
+			if limiter.Stats().Remaining != 1 {
 				t.Error("the permit was not given back")
 			}
 		})

@@ -81,12 +81,12 @@ func TestMiddlewareGlobalLimiterThenTheEndpointsPolicy(t *testing.T) {
 	if lost := send(h, request(http.MethodGet, "/nowhere")); lost.status != 429 {
 		t.Errorf("a request without a route has status %d: it must pass the global limiter too", lost.status)
 	}
-	if s := m.Gate().Stats(); s.Admitted != 100 || s.Refused != 3 {
+	if s := m.Gate().Stats(); s.Allowed != 100 || s.Refused != 3 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// policyOf tells which policies hold for a request.
+// policyOf tells which policies apply to a request.
 func policyOf(t *testing.T, h http.Handler, path string) string {
 	t.Helper()
 	resp := send(h, request(http.MethodGet, path))

@@ -233,7 +233,7 @@ func TestRefusalHasTheLimitAsItWasMade(t *testing.T) {
 		{window, limit(t, httplimit.Options{Limiter: chain})(ok), `The limit "window" is fixed-window 3/h, and has 0 remaining`},
 		{changed, atOnce, `The limit "slots" allows 2 requests at a time and has 0 remaining`},
 	} {
-		held := c.use.TryAcquire(c.use.Stats().Available)
+		held := c.use.TryAcquire(c.use.Stats().Remaining)
 		if got := problem(t, get(c.h)).Detail; !strings.HasPrefix(got, c.want) {
 			t.Errorf("%q, want it to begin with %q", got, c.want)
 		}

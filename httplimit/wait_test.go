@@ -52,7 +52,7 @@ func TestClientAbortIsNotARefusal(t *testing.T) {
 			if resp.status != httplimit.StatusClientClosedRequest || *served != 0 || len(resp.header) > 0 {
 				t.Errorf("status %d, %v, served %d", resp.status, resp.header, *served)
 			}
-			if s := limiter.Stats(); s.Refused != 0 || s.Waiters != 0 || s.Granted != 1 {
+			if s := limiter.Stats(); s.Refused != 0 || s.Waiters != 0 || s.Allowed != 1 {
 				t.Errorf("the limiter counts %+v", s)
 			}
 			release()
@@ -205,7 +205,7 @@ func TestAbortOverARealConnection(t *testing.T) {
 	}
 	<-done
 	release()
-	if s := limiter.Stats(); *served != 0 || s.Refused != 0 || s.Available != 1 || s.Waiters != 0 {
+	if s := limiter.Stats(); *served != 0 || s.Refused != 0 || s.Remaining != 1 || s.Waiters != 0 {
 		t.Errorf("served %d, %+v", *served, s)
 	}
 }

@@ -157,10 +157,10 @@ func TestChargesCountOnce(t *testing.T) {
 		} else if l, b := keyset.TryAcquireAll(nil, charges...); l[b].Allowed() {
 			t.Fatal(l)
 		}
-		if s := other.Stats(); s.Granted != 0 || s.Refused != 0 {
+		if s := other.Stats(); s.Allowed != 0 || s.Refused != 0 {
 			t.Errorf("wait %v: other %+v", wait, s)
 		}
-		if s := k.Stats(); s.Granted != 0 || s.Refused != 1 {
+		if s := k.Stats(); s.Allowed != 0 || s.Refused != 1 {
 			t.Errorf("wait %v: %+v", wait, s)
 		}
 	}

@@ -92,10 +92,10 @@ func TestChargesAreAllOrNothing(t *testing.T) {
 	if r := leftOf(a, "x"); r != 3 {
 		t.Errorf("a has %d permits left, want 3: only the two grants", r)
 	}
-	if s := a.Stats(); s.Granted != 2 || s.Refused != 0 {
+	if s := a.Stats(); s.Allowed != 2 || s.Refused != 0 {
 		t.Errorf("a counts %+v", s)
 	}
-	if s := b.Stats(); s.Granted != 2 || s.Refused != 2 {
+	if s := b.Stats(); s.Allowed != 2 || s.Refused != 2 {
 		t.Errorf("b counts %+v", s)
 	}
 	if top := keyset.Of(b).Top(1); len(top) != 1 || top[0].Key != "y" || top[0].Refused != 2 {
@@ -555,8 +555,8 @@ func TestChargesWithGatesAreOneStep(t *testing.T) {
 		case <-done:
 			cancel()
 			waiters.Wait()
-			if s, u := a.Stats(), b.Stats(); s.Granted != u.Granted {
-				t.Errorf("%d granted by one, %d by the other", s.Granted, u.Granted)
+			if s, u := a.Stats(), b.Stats(); s.Allowed != u.Allowed {
+				t.Errorf("%d granted by one, %d by the other", s.Allowed, u.Allowed)
 			}
 			return
 		default:
@@ -729,7 +729,7 @@ func TestMisusedChargesSayWhatIsWrong(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if other.Stats().Granted != 0 {
+	if other.Stats().Allowed != 0 {
 		t.Error("charged")
 	}
 }

@@ -40,7 +40,7 @@ func TestDebitsAreOwed(t *testing.T) {
 	if d := ds[2]; d.Allowed || d.RetryAfter != 3*time.Second || d.ResetAfter != 7*time.Second || d.Limit != 5 {
 		t.Errorf("9 permits of 5 and a debt of 2: %+v", d)
 	}
-	if s, u := a.Stats(), b.Stats(); s.Forgiven != 0 || u.Forgiven != 2 || s.Granted != 2 || u.Granted != 1 || s.Refused+u.Refused != 0 {
+	if s, u := a.Stats(), b.Stats(); s.Forgiven != 0 || u.Forgiven != 2 || s.Allowed != 2 || u.Allowed != 1 || s.Refused+u.Refused != 0 {
 		t.Errorf("%+v, %+v", s, u)
 	}
 	clock.Advance(4*time.Second - 1)
@@ -97,7 +97,7 @@ func TestDebitsOnFullTables(t *testing.T) {
 			if d := ds[1]; d.Allowed != when || !d.Allowed && d.Reason != weir.ReasonTableFull {
 				t.Errorf("the key without room: %+v", d)
 			}
-			if s := full.Stats(); s.Forgiven != 7 || s.Granted != 2 || s.Keys != 1 {
+			if s := full.Stats(); s.Forgiven != 7 || s.Allowed != 2 || s.Keys != 1 {
 				t.Errorf("%+v", s)
 			}
 			clock.Advance(10 * time.Hour) // then the first is forgotten for the second
@@ -151,7 +151,7 @@ func TestDebitsMakeOthersWait(t *testing.T) {
 		if got := <-served; got != 6*time.Second {
 			t.Errorf("served after %v, want 6s: 1 s for the permit, 5 s for the largest debt", got)
 		}
-		if s := k.Stats(); s.Forgiven != 99 || s.Granted != 1+4+1 {
+		if s := k.Stats(); s.Forgiven != 99 || s.Allowed != 1+4+1 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -296,7 +296,7 @@ func BenchmarkFirstSight(b *testing.B) {
 		longest := ask(0)
 		cost = min(cost, float64(time.Since(start).Nanoseconds())/keys)
 		came, gone = min(came, float64(longest)), min(gone, float64(ask(keys)))
-		if s := k.Stats(); s.Granted != 2*keys {
+		if s := k.Stats(); s.Allowed != 2*keys {
 			b.Fatalf("%+v", s)
 		}
 	}

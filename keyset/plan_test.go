@@ -51,7 +51,7 @@ func TestPlanCalls(t *testing.T) {
 	if top := keyset.Of(k).Top(1); len(top) != 1 || top[0].Key != "a" {
 		t.Errorf("the name of a key has changed with the bytes of the caller: %+v", top)
 	}
-	if s := k.Stats(); s.Granted != 2 || s.Refused != 2 || s.Keys != 1 {
+	if s := k.Stats(); s.Allowed != 2 || s.Refused != 2 || s.Keys != 1 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -176,7 +176,7 @@ func PeekAll(decisions []weir.Decision, charges ...Charge) (all []weir.Decision,
 // the last one afterwards. A key that finds no room in a full table is not tracked, and its cost forgiven: the decision is
 // that of AdmitWhenFull. A limit of a key that cannot be used, because keys have 65,534 others, leaves the key the one that it
 // has. A limiter that is closed is charged, too, and returns ReasonClosed. Each charge of more than 0 permits that was not
-// forgiven as a whole for want of room counts as Granted in Stats.
+// forgiven as a whole for want of room counts as Allowed in Stats.
 //
 // Nothing is charged, and all decisions are ReasonInvalid, if there are more than MostCharges, an N is negative, a plan is
 // one of another limiter, or an N of more than 0 is of a [weir.KeyedConcurrency], whose permits would never come back. Nothing is

@@ -152,7 +152,7 @@ type Adaptive struct {
 		end     atomic.Int64 // the window is not shorter than up to here
 		ended   atomic.Int64 // requests that began in it and have ended
 		dropped atomic.Int64 // of these
-		peak    atomic.Int64 // the most permits that were out in it when one was granted
+		peak    atomic.Int64 // the most permits that were out in it when one was leased
 		_       [24]byte
 	}
 	latencies []atomic.Int64 // of the last requests, 0: none, or dropped
@@ -214,8 +214,8 @@ func (a *Adaptive) begin(now int64) {
 // observer sees the leases of an Adaptive.
 type observer struct{ *Adaptive }
 
-// Granted implements [inside.Observer].
-func (o observer) Granted(out int64) {
+// Leased implements [inside.Observer].
+func (o observer) Leased(out int64) {
 	peak := &o.learned.peak
 	for old := peak.Load(); out > old && !peak.CompareAndSwap(old, out); {
 		old = peak.Load()

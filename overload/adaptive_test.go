@@ -61,7 +61,7 @@ func TestAdaptiveOptions(t *testing.T) {
 		{overload.AdaptiveOptions{InitialLimit: 1000}, 1000},
 	} {
 		a := mustAdaptive(t, c.o)
-		if n := a.Limit().Permits(); n != c.want || a.Stats().Limit != c.want || a.Stats().Available != c.want {
+		if n := a.Limit().Permits(); n != c.want || a.Stats().Limit != c.want || a.Stats().Remaining != c.want {
 			t.Errorf("%+v: limit %d, %+v, want %d", c.o, n, a.Stats(), c.want)
 		}
 	}
@@ -142,7 +142,7 @@ func TestAdaptiveLimitFollowsTheService(t *testing.T) {
 				t.Errorf("%d workers: %+v, want a limit from %d to %d", c.workers, e, c.low, c.high)
 			}
 		}
-		if st := a.Stats(); st.Available != st.Limit || st.Refused == 0 {
+		if st := a.Stats(); st.Remaining != st.Limit || st.Refused == 0 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -237,7 +237,7 @@ func TestAdaptiveLearnsNothingFromCancel(t *testing.T) {
 	if e := a.Estimate(); e.Windows != 0 || e.Limit != 20 {
 		t.Errorf("%+v", e)
 	}
-	if st := a.Stats(); st.Available != 20 || st.Granted != 2000 {
+	if st := a.Stats(); st.Remaining != 20 || st.Allowed != 2000 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -258,7 +258,7 @@ func TestAdaptiveInAChain(t *testing.T) {
 	if e := a.Estimate(); e.Windows != 0 {
 		t.Errorf("canceled: %+v", e)
 	}
-	if st := bucket.Stats(); st.Available > 10_000-400 {
+	if st := bucket.Stats(); st.Remaining > 10_000-400 {
 		t.Errorf("what was not reserved was given back: %+v", st)
 	}
 	rounds(chain, clock, 20, 10*time.Millisecond, weir.Lease.Release)
@@ -269,7 +269,7 @@ func TestAdaptiveInAChain(t *testing.T) {
 	if e := a.Estimate(); e.Dropped != 1 {
 		t.Errorf("dropped: %+v", e)
 	}
-	if st := a.Stats(); st.Available != st.Limit {
+	if st := a.Stats(); st.Remaining != st.Limit {
 		t.Errorf("%+v", st)
 	}
 }
@@ -284,7 +284,7 @@ func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 		l := c.TryAcquire(2)
 		l.Drop()
 		l.Drop()
-		if st := c.Stats(); st.Available != 2 {
+		if st := c.Stats(); st.Remaining != 2 {
 			t.Errorf("%+v", st)
 		}
 		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{})
@@ -292,7 +292,7 @@ func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.TryReserve(2).Drop()
-		if st := b.Stats(); st.Available != 0 {
+		if st := b.Stats(); st.Remaining != 0 {
 			t.Errorf("%+v", st)
 		}
 		weir.Lease{}.Drop()
@@ -400,7 +400,7 @@ func TestContentionAdaptive(t *testing.T) {
 	}
 	all.Wait()
 	st := a.Stats()
-	if st.Available != st.Limit || st.Queued != 0 || st.Waiters != 0 || st.Granted != granted.Load() || st.Refused != refused.Load() {
+	if st.Remaining != st.Limit || st.Queued != 0 || st.Waiters != 0 || st.Allowed != granted.Load() || st.Refused != refused.Load() {
 		t.Errorf("%+v, %d granted, %d refused", st, granted.Load(), refused.Load())
 	}
 	if n := different(); n < 3 {

@@ -207,7 +207,7 @@ type Shedder struct {
 	next     atomic.Int64  // when to read again
 	pressure atomic.Uint64 // the bits of the float
 
-	admitted, shed [priorities]tally.Tally
+	allowed, shed [priorities]tally.Tally
 
 	mu       sync.Mutex // of a reading; calls that find it locked go on
 	last     int64
@@ -273,7 +273,7 @@ func (s *Shedder) decide(p Priority) (share float64, shed bool) {
 	if shed = share > 0 && s.random() < share; shed {
 		s.shed[i].Add()
 	} else {
-		s.admitted[i].Add()
+		s.allowed[i].Add()
 	}
 	return share, shed
 }
@@ -363,8 +363,8 @@ type ShedderStats struct {
 // PriorityStats are the counts of a priority.
 type PriorityStats struct {
 	Priority Priority
-	// Admitted and Shed count the requests that were allowed and refused so far.
-	Admitted, Shed int64
+	// Allowed and Shed count the requests that were allowed and refused so far.
+	Allowed, Shed int64
 	// Share is how many are shed now, from 0 to 1.
 	Share float64
 }
@@ -379,7 +379,7 @@ func (s *Shedder) Stats() ShedderStats {
 	}
 	for i := range st.Priorities {
 		st.Priorities[i] = PriorityStats{
-			Priority: PriorityBackground + Priority(i), Admitted: s.admitted[i].Sum(), Shed: s.shed[i].Sum(),
+			Priority: PriorityBackground + Priority(i), Allowed: s.allowed[i].Sum(), Shed: s.shed[i].Sum(),
 			Share: s.share(i, st.Pressure),
 		}
 	}

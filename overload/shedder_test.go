@@ -325,7 +325,7 @@ func TestContentionShedder(t *testing.T) {
 	}
 	all.Wait()
 	for i, p := range s.Stats().Priorities {
-		if p.Priority != allPriorities[i] || p.Admitted != admitted[i].Load() || p.Shed != shed[i].Load() {
+		if p.Priority != allPriorities[i] || p.Allowed != admitted[i].Load() || p.Shed != shed[i].Load() {
 			t.Errorf("%+v, admitted %d, shed %d", p, admitted[i].Load(), shed[i].Load())
 		}
 	}

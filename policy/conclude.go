@@ -23,7 +23,7 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict) {
 		counts := it.policy.state.counts
 		if v.Allowed || !v.some(it, (*Part).refuses) {
 			if v.Allowed {
-				counts.granted.Add()
+				counts.allowed.Add()
 				if it.policy.Lockout != nil {
 					it.policy.state.lockouts.allowed(w.key(it), it.policy.Lockout)
 				}
@@ -64,7 +64,7 @@ func (it *item) waved() bool { return it.lifted() && it.failed == nil && it.poli
 
 // waved counts a request that a policy has let pass whatever it asks for.
 func (p *livePolicy) waved(key []byte) {
-	p.state.counts.granted.Add()
+	p.state.counts.allowed.Add()
 	if p.Lockout != nil {
 		p.state.lockouts.allowed(key, p.Lockout)
 	}
@@ -82,7 +82,7 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 			switch {
 			case !v.Allowed:
 			case it.lifted():
-				it.policy.state.counts.granted.Add()
+				it.policy.state.counts.allowed.Add()
 			case it.policy.shared:
 				e.shadowShared(ctx, w, it)
 			default:
@@ -174,11 +174,11 @@ func (w *work) shadow(it *item) {
 }
 
 // noteShadow counts what a policy that is not enforced has answered.
-func (w *work) noteShadow(it *item, granted bool) {
+func (w *work) noteShadow(it *item, allowed bool) {
 	d, counts := it.policy.state.difference, it.policy.state.counts
 	d.requests.Add()
-	if granted {
-		counts.granted.Add()
+	if allowed {
+		counts.allowed.Add()
 		return
 	}
 	counts.refused.Add()
@@ -187,14 +187,14 @@ func (w *work) noteShadow(it *item, granted bool) {
 }
 
 // measure asks the candidate of a policy that has allowed the request, or is the only one that has not.
-func (w *work) measure(it *item, admitted bool) {
+func (w *work) measure(it *item, allowed bool) {
 	d := it.policy.state.difference
 	d.requests.Add()
 	would := w.try(it, it.policy.candidate, &it.policy.measured)
 	switch {
-	case would == admitted:
+	case would == allowed:
 	case would:
-		d.admitted.Add()
+		d.allowed.Add()
 		d.grants.note(w.key(it))
 	default:
 		d.refused.Add()
@@ -205,7 +205,7 @@ func (w *work) measure(it *item, admitted bool) {
 // try takes the permits of limits that refuse no request.
 func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 	if it.joined >= 0 {
-		return w.items[it.joined].granted
+		return w.items[it.joined].allowed
 	}
 	for i := range limits {
 		w.step.Add(x.plans[i], w.key(it), it.total(), nil)
@@ -214,7 +214,7 @@ func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 	var binding int
 	w.leases, binding = w.step.TryAll(w.leases, false)
 	own := w.leases[before:]
-	if it.granted = own[binding].Allowed(); it.granted {
+	if it.allowed = own[binding].Allowed(); it.allowed {
 		for i := range own {
 			if limits[i].returns {
 				w.extra = append(w.extra, own[i])
@@ -222,5 +222,5 @@ func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
 		}
 	}
 	w.leases = w.leases[:before]
-	return it.granted
+	return it.allowed
 }

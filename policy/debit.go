@@ -109,7 +109,7 @@ func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	w := &v.work
 	for i := range w.items {
 		if it := &w.items[i]; it.first >= 0 && !v.some(it, (*Part).missed) || it.waved() {
-			it.policy.state.counts.granted.Add()
+			it.policy.state.counts.allowed.Add()
 		}
 	}
 	switch {

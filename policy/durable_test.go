@@ -380,7 +380,7 @@ func TestDurableWithoutOwner(t *testing.T) {
 			v.Release()
 			e.Peek(&policy.Request{Path: "/open"}, &v)
 			r := e.Report().Policies
-			if n := uint64(i + 1); r[1].Unavailable != n || r[1].Refused != n || r[2].Unavailable != n || r[2].Granted != n || r[0].Unavailable != 0 {
+			if n := uint64(i + 1); r[1].Unavailable != n || r[1].Refused != n || r[2].Unavailable != n || r[2].Allowed != n || r[0].Unavailable != 0 {
 				t.Errorf("%s, %d: %+v", kind, i, r)
 			}
 		}
@@ -409,7 +409,7 @@ func TestDurableShadow(t *testing.T) {
 		}
 		v.Release()
 	}
-	if r := e.Report().Policies[0]; r.Granted != 1 || r.Refused != 2 || r.Difference == nil || r.Difference.NewlyRefused != 2 {
+	if r := e.Report().Policies[0]; r.Allowed != 1 || r.Refused != 2 || r.Difference == nil || r.Difference.NewlyRefused != 2 {
 		t.Errorf("%+v", r)
 	}
 	wantStored(t, e, "p", "", "", 0)
@@ -452,7 +452,7 @@ func TestDurableReloads(t *testing.T) {
 		if e.Peek(&policy.Request{}, &v); !slices.Equal(got, c.state) || v.Parts[0].Decision.Remaining != c.left {
 			t.Errorf("%q, %d are left; want %q, %d", got, v.Parts[0].Decision.Remaining, c.state, c.left)
 		}
-		if n := e.Report().Policies[0].Granted; n != 1 {
+		if n := e.Report().Policies[0].Allowed; n != 1 {
 			t.Errorf("%d were granted", n)
 		}
 	}

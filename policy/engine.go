@@ -180,7 +180,7 @@ func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 // has no room for is forgiven.
 //
 // Limits of this process are charged in one atomic step, then those in a store, in one step if they are all of one kind and
-// [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and candidates
+// [Consistency]. The [Report] counts requests and what policies were charged, which is Allowed; policies in shadow and candidates
 // are asked as by TakeAll.
 func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decide(ctx, requests, ask{verb: debit}, v)

@@ -114,12 +114,12 @@ func TestEngineEverythingAtOnceContention(t *testing.T) {
 	load(t, e, set(1))
 	keyset.Of(e.Limiter("use", "")).Restore("")
 	wantLeft(t, e, "use", "", inUse)
-	if s := e.Limiter("use", "").Stats(); s.Waiters != 0 || s.Queued != 0 || s.Granted != granted.Load() {
+	if s := e.Limiter("use", "").Stats(); s.Waiters != 0 || s.Queued != 0 || s.Allowed != granted.Load() {
 		t.Errorf("%d granted: %+v", granted.Load(), s)
 	}
 	r := e.Report()
 	if r.Requests != uint64(asked.Load()) || r.Requests-r.Refused-r.Canceled != uint64(granted.Load()) ||
-		r.Policies[0].Granted != uint64(granted.Load()) || r.Policies[1].Granted != uint64(granted.Load()) {
+		r.Policies[0].Allowed != uint64(granted.Load()) || r.Policies[1].Allowed != uint64(granted.Load()) {
 		t.Errorf("%d asked and %d granted: %+v", asked.Load(), granted.Load(), r)
 	}
 	if m := r.Rules[0].Matched; m != r.Requests {

@@ -121,8 +121,8 @@ func TestDebitAllPermitsThatComeBack(t *testing.T) {
 		if p.Mode == policy.ModeShadow {
 			granted, refused = 3, 1 // as Take would count them
 		}
-		if p.Granted != granted || p.Refused != refused || p.Unavailable != 0 {
-			t.Errorf("%s: %d granted, %d refused", p.Name, p.Granted, p.Refused)
+		if p.Allowed != granted || p.Refused != refused || p.Unavailable != 0 {
+			t.Errorf("%s: %d granted, %d refused", p.Name, p.Allowed, p.Refused)
 		}
 	}
 	for _, name := range []string{"stored", "watching-store"} {
@@ -170,7 +170,7 @@ func TestDebitAllWithoutStore(t *testing.T) {
 			}
 		}
 		r := e.Report()
-		if r.Requests != 5 || r.Refused != 3 || r.Canceled != 1 || r.Policies[0].Granted != 5 || r.Policies[1].Granted != 1 ||
+		if r.Requests != 5 || r.Refused != 3 || r.Canceled != 1 || r.Policies[0].Allowed != 5 || r.Policies[1].Allowed != 1 ||
 			r.Policies[1].Unavailable != 3 {
 			t.Errorf("%+v", r)
 		}
@@ -225,7 +225,7 @@ func TestDebitAllIsNoRefusal(t *testing.T) {
 	for range 5 {
 		debitAll(t, e, &policy.Request{Method: "GET", Path: "/a", Client: netip.MustParseAddr("192.0.2.1")})
 	}
-	if r := e.Report(); r.Policies[0].LockedOut != 0 || r.Policies[0].Locked != 0 || r.Refused != 0 || r.Policies[0].Granted != 5 {
+	if r := e.Report(); r.Policies[0].LockedOut != 0 || r.Policies[0].Locked != 0 || r.Refused != 0 || r.Policies[0].Allowed != 5 {
 		t.Errorf("%+v", r)
 	}
 	for range 2 {

@@ -137,7 +137,7 @@ func TestReloadOfAnInvalidSetKeepsTheOldOne(t *testing.T) {
 	}
 	wantLeft(t, e, "p", "", 9)
 	load(t, e, setOf(perHour(10)))
-	if r := e.Report(); r.Version != 2 || r.LastError != "" || r.Policies[0].Granted != 1 || r.Rules[0].Matched != 1 {
+	if r := e.Report(); r.Version != 2 || r.LastError != "" || r.Policies[0].Allowed != 1 || r.Rules[0].Matched != 1 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -395,7 +395,7 @@ func TestEngineShadowRefusesNobody(t *testing.T) {
 		}
 	}
 	p := e.Report().Policies[1]
-	if d := p.Difference; p.Granted != 1 || p.Refused != 3 || d.Requests != 4 || d.NewlyRefused != 3 || d.NewlyAdmitted != 0 ||
+	if d := p.Difference; p.Allowed != 1 || p.Refused != 3 || d.Requests != 4 || d.NewlyRefused != 3 || d.NewlyAdmitted != 0 ||
 		len(d.RefusedKeys) != 1 || d.RefusedKeys[0] != (policy.KeyCount{Key: "GET", Count: 3}) {
 		t.Errorf("%+v, %+v", p, p.Difference)
 	}

@@ -276,7 +276,7 @@ func keyFrom(p *livePolicy, rule *Rule) string {
 	return p.Key.String()
 }
 
-// tierOf is the tier whose limits hold for a request, "" if there is none or its key has limits of its own.
+// tierOf is the tier whose limits apply to a request, "" if there is none or its key has limits of its own.
 func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	p := it.policy
 	if p.keys[key] != nil || p.TierBy == nil || it.override != nil {

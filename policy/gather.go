@@ -36,7 +36,7 @@ type work struct {
 	uncounted  int          // how many requests are not counted yet, and
 	counted    []*ruleCount // of the rules that they match, and
 	first      int          // the first of these of the one that is gathered, whose readings can match a rule several times
-	limited    int          // how many of them some policy holds for
+	limited    int          // how many of them some policy applies to
 	exempted   uint64       // which of them rules have freed
 	unknown    uint64       // which of them name a policy that there is not
 	denied     []denied
@@ -55,7 +55,7 @@ type work struct {
 	sharing sharing
 }
 
-// item is a policy that holds for a request.
+// item is a policy that applies to a request.
 type item struct {
 	policy   *livePolicy
 	rule     int32 // noRule if the caller has named the policy
@@ -64,13 +64,13 @@ type item struct {
 	joined   int32 // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
 	keyless  bool  // failed is why there is no key
 	named    bool  // the caller has named the policy and the key
-	granted  bool  // by a candidate, or in shadow
+	allowed  bool  // by a candidate, or in shadow
 	why      weir.Reason
 	from, to int // of the key in work.keys
 	cost     int64
 	more     int64 // that of the items that have joined
 	variant  *variant
-	override *override // that holds for the key, nil if there is none
+	override *override // that applies to the key, nil if there is none
 	first    int       // of its parts in Verdict.Parts, -1 if there are none
 	at       int       // the place of its first charge among those of its kind, -1 if there are none
 	failed   error     // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
@@ -95,7 +95,7 @@ func borrow(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // b does not change meanwhile
 }
 
-// gather finds the policies that hold for requests. An engine that is counting counts them, and its rules what they match.
+// gather finds the policies that apply to requests. An engine that is counting counts them, and its rules what they match.
 func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 	w := &v.work
 	v.begin(s)
@@ -171,7 +171,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	return false
 }
 
-// holds reports whether the When of a rule whose Match holds for a request holds as well, and whether that can be told.
+// holds reports whether the When of a rule whose Match applies to a request holds as well, and whether that can be told.
 func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told bool) {
 	rule := &s.set.Rules[n]
 	s.index.Bind(r.seen, n)
@@ -220,7 +220,7 @@ func (v *Verdict) begin(s *snapshot) {
 	w.sharing.reset()
 }
 
-// add adds a policy and its parents. A policy that holds for the request already, with the same key, holds once.
+// add adds a policy and its parents. A policy that applies to the request already, with the same key, holds once.
 func (w *work) add(s *snapshot, r *Request, rule int32, u *use) {
 	p := &s.live[u.policy]
 	key, cost := p.Key, p.Cost
@@ -401,7 +401,7 @@ func (w *work) chooseTier(it *item, r *Request) (err error) {
 // denied is a request that a rule denies.
 type denied struct{ request, rule int32 }
 
-// gatherDenied looks for a rule that denies a request, among those whose Match holds for one reading of its path. It reports
+// gatherDenied looks for a rule that denies a request, among those whose Match applies to one reading of its path. It reports
 // whether there is one. Rules in shadow are counted.
 func (v *Verdict) gatherDenied(s *snapshot, r *Request, earlier int, counting *Engine) bool {
 	w := &v.work

@@ -123,7 +123,7 @@ func (e *Engine) limitOf(ctx context.Context, p *livePolicy, i int, key string, 
 	return l, err
 }
 
-// untracked is the state of a key of which nothing is kept under the limit that would hold for it.
+// untracked is the state of a key of which nothing is kept under the limit that would apply to it.
 func (p *livePolicy) untracked(i int, key string, s keyset.State[string]) keyset.State[string] {
 	s.Held = p.keyed(key).at(i)
 	s.Limit = s.Held.Permits()

@@ -97,7 +97,7 @@ func TestLimitBy(t *testing.T) {
 		if v := take(e, policy.Request{Method: "A", Host: "error"}); !v.Allowed || len(v.Parts) != 0 {
 			t.Errorf("%s: %+v", name, v.Decision())
 		}
-		if r := e.Report().Policies[0]; r.Failed != 6 || r.Granted != 9 {
+		if r := e.Report().Policies[0]; r.Failed != 6 || r.Allowed != 9 {
 			t.Errorf("%s: %+v", name, r)
 		}
 		x := e.Explain(&policy.Request{Method: "B", Host: "ten"})

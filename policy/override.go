@@ -345,7 +345,7 @@ func (e *Engine) carryOverride(was, p *livePolicy, x *override) {
 
 var errOtherLimits = errors.New("the policy has other limits now")
 
-// adopt makes the limits of a policy hold for an override of the one before it.
+// adopt makes the limits of a policy apply to an override of the one before it.
 func (p *livePolicy) adopt(x *override, now int64) error {
 	if !x.Unlimited {
 		limits, ok := p.pair(x.Limits)
@@ -440,7 +440,7 @@ func (t *tellings) leave(k tellingKey, one *telling) {
 	}
 }
 
-// tellStore tells the store of a policy which limits hold for a key, as it goes on under those of the last request, and returns
+// tellStore tells the store of a policy which limits apply to a key, as it goes on under those of the last request, and returns
 // when it knows of the change of that number. It does so one after the other for each key, with the limits that hold when
 // its turn comes: of changes that are made at the same time the store keeps the last.
 func (e *Engine) tellStore(change uint64, policy, key string) {

@@ -315,7 +315,7 @@ func TestOverridesContention(t *testing.T) {
 	if n := charged.Load(); n < permits || n > permits+1 || a > 1 || b < 2*permits-n || b > 2*permits-n+1 {
 		t.Errorf("%d permits were charged of %d: %d and %d are left", n, permits, a, b)
 	}
-	if granted := e.Report().Policies[0].Granted; granted != uint64(charged.Load()+lifted.Load()) {
+	if granted := e.Report().Policies[0].Allowed; granted != uint64(charged.Load()+lifted.Load()) {
 		t.Errorf("the report has %d, charged were %d, let pass %d", granted, charged.Load(), lifted.Load())
 	}
 }

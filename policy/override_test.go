@@ -136,7 +136,7 @@ func TestUnlimitedCountsAndTakesNothing(t *testing.T) {
 	if !v.Allowed || v.Binding != -1 || len(v.Parts) != 0 || v.Exempt || !v.Decision().Allowed {
 		t.Errorf("%+v", v)
 	}
-	if p := e.Report().Policies[0]; p.Granted != 12 || p.Refused != 0 || e.Report().Unlimited != 0 {
+	if p := e.Report().Policies[0]; p.Allowed != 12 || p.Refused != 0 || e.Report().Unlimited != 0 {
 		t.Errorf("%+v", p)
 	}
 	if !takeKey(context.Background(), e, "login", ann, 1e9, v) || !v.Allowed || len(v.Parts) != 0 {
@@ -159,7 +159,7 @@ func TestUnlimitedCountsAndTakesNothing(t *testing.T) {
 	}
 	e.Restore("login", ann)
 	wantTakes(t, e, ann, 5, 1)
-	if p := e.Report().Policies[0]; p.Granted != 18 {
+	if p := e.Report().Policies[0]; p.Allowed != 18 {
 		t.Errorf("%+v", p)
 	}
 }

@@ -41,7 +41,7 @@ func (x *override) end() {
 	}
 }
 
-// of is the override that holds for a key now, or nil.
+// of is the override that applies to a key now, or nil.
 func (o *overrides) of(key []byte) *override {
 	t := o.table.Load()
 	if t == nil {
@@ -137,7 +137,7 @@ func (o *overrides) remove(x *override) {
 // lifted reports whether an override exempts the key of an item from the policy.
 func (it *item) lifted() bool { return it.override != nil && it.override.Unlimited }
 
-// keyed are the limits that hold for a key without an override, unless a tier says otherwise.
+// keyed are the limits that apply to a key without an override, unless a tier says otherwise.
 func (p *livePolicy) keyed(key string) *variant {
 	if x := p.keys[key]; x != nil {
 		return x
@@ -145,7 +145,7 @@ func (p *livePolicy) keyed(key string) *variant {
 	return &p.usual
 }
 
-// limitsFor are the limits that hold for a key unless a tier says otherwise.
+// limitsFor are the limits that apply to a key unless a tier says otherwise.
 func (p *livePolicy) limitsFor(key string) *variant {
 	if x := p.overrides.of([]byte(key)); x != nil && !x.Unlimited {
 		return &x.variant

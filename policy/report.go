@@ -48,9 +48,9 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Consistency Consistency `json:"consistency"`
 	// Durability is that of the policy.
 	Durability Durability `json:"durability,omitzero"`
-	// Granted and Refused count requests that it applied to. Refused counts those that it has refused itself, or would have in
+	// Allowed and Refused count requests that it applied to. Refused counts those that it has refused itself, or would have in
 	// shadow.
-	Granted uint64 `json:"allowed"`
+	Allowed uint64 `json:"allowed"`
 	Refused uint64 `json:"refused"`
 	// LockedOut counts the refusals of keys that are locked out. Failed counts the requests for which its key, tier or cost could
 	// not be evaluated, or the limit that they bring not be used.
@@ -144,7 +144,7 @@ func (e *Engine) Report() Report {
 func (p *livePolicy) report(now int64) PolicyReport {
 	c := p.state.counts
 	r := PolicyReport{
-		Name: p.Name, Mode: p.Mode, Granted: uint64(c.granted.Sum()), Refused: uint64(c.refused.Sum()),
+		Name: p.Name, Mode: p.Mode, Allowed: uint64(c.allowed.Sum()), Refused: uint64(c.refused.Sum()),
 		LockedOut: uint64(c.lockedOut.Sum()),
 		Failed:    uint64(c.failed.Sum()), Consistency: p.Consistency, Durability: p.Durability,
 		Unavailable: uint64(c.unavailable.Sum()), Expired: uint64(c.expired.Sum()), Unsettled: uint64(c.unsettled.Sum()),
@@ -159,7 +159,7 @@ func (p *livePolicy) report(now int64) PolicyReport {
 	}
 	if d := p.state.difference; d != nil {
 		r.Difference = &Difference{
-			Requests: uint64(d.requests.Sum()), NewlyRefused: uint64(d.refused.Sum()), NewlyAdmitted: uint64(d.admitted.Sum()),
+			Requests: uint64(d.requests.Sum()), NewlyRefused: uint64(d.refused.Sum()), NewlyAdmitted: uint64(d.allowed.Sum()),
 			RefusedKeys: d.refusals.top(mostReported), AdmittedKeys: d.grants.top(mostReported),
 		}
 	}

@@ -129,7 +129,7 @@ func (v *Verdict) giveBack() {
 	w.step.Peek()
 	v.fillLocal()
 	for i := range v.Parts {
-		if p := &v.Parts[i]; !p.shared { // it was granted, also if others have come since
+		if p := &v.Parts[i]; !p.shared { // it was allowed, also if others have come since
 			p.Decision.Allowed, p.Decision.Reason, p.Decision.RetryAfter = true, weir.ReasonNone, 0
 		}
 	}
@@ -211,7 +211,7 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 	case x.unknown || e.closed.Load():
 		return
 	case it.joined >= 0:
-		w.noteShadow(it, w.items[it.joined].granted)
+		w.noteShadow(it, w.items[it.joined].allowed)
 		return
 	}
 	x.side = appendStored(x.side[:0], w.storedKey(it), it)
@@ -227,7 +227,7 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 		a.Hold = it.policy.hold
 	}
 	reservation, err := e.ask(ctx, a, x.side, x.sideDecisions)
-	it.granted = true
+	it.allowed = true
 	for i := range x.sideDecisions {
 		if err != nil || x.sideDecisions[i].Reason == weir.ReasonUnavailable {
 			x.unknown = true // nor are others asked, which would hold up the request
@@ -236,13 +236,13 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 			}
 			return
 		}
-		it.granted = it.granted && x.sideDecisions[i].Allowed
+		it.allowed = it.allowed && x.sideDecisions[i].Allowed
 	}
 	if reservation.ID != "" {
 		x.engine = e
 		x.extra = append(x.extra, heldExtra{it.policy, reservation})
 	}
-	w.noteShadow(it, it.granted)
+	w.noteShadow(it, it.allowed)
 }
 
 // RefundDurable gives back what the parts of a verdict cost whose limits have an owner, in a cluster or in a file, whatever was
@@ -284,7 +284,7 @@ type sharing struct {
 	unknown   bool          // some limit could not tell, so it is not known what it was charged
 
 	engine      *Engine
-	open        bool // the request was granted, and is not settled
+	open        bool // the request was allowed, and is not settled
 	reserved    bool // by the caller
 	expired     bool // what the store held had come back when it was told of the end
 	reservation store.Hold

@@ -78,7 +78,7 @@ func TestSharedReloads(t *testing.T) {
 			if v := take(e, policy.Request{Cost: 4}); !v.Allowed {
 				t.Fatalf("%+v", v)
 			}
-			before := e.Report().Policies[0].Granted
+			before := e.Report().Policies[0].Allowed
 			var got []string
 			for _, c := range load(t, e, &policy.Set{Policies: []policy.Policy{c.to}, Rules: rules}) {
 				got = append(got, fmt.Sprintf("%s: %s -> %s (%s)", c.Path, c.Old, c.New, c.State))
@@ -93,7 +93,7 @@ func TestSharedReloads(t *testing.T) {
 					t.Errorf("%d are left of limit %d, want %d", got, i, c.left[i])
 				}
 			}
-			if len(v.Parts) != len(c.left) || e.Report().Policies[0].Granted != before {
+			if len(v.Parts) != len(c.left) || e.Report().Policies[0].Allowed != before {
 				t.Errorf("%+v", v)
 			}
 		})
@@ -249,7 +249,7 @@ func TestSharedKeysNeedPolicies(t *testing.T) {
 		t.Error(err)
 	}
 	r := e.Report()
-	if r.Requests != r.Refused+2 || r.Policies[0].Granted != 1 || r.Policies[2].Granted != 1 || r.Policies[0].Refused != 2 {
+	if r.Requests != r.Refused+2 || r.Policies[0].Allowed != 1 || r.Policies[2].Allowed != 1 || r.Policies[0].Refused != 2 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -186,7 +186,7 @@ func enginesAreOneLimiter(
 					wantStored(t, engines[0], "p", "", "GET", back)
 					wantStored(t, engines[0], "p", "", "PUT", n)
 					report := engines[0].Report()
-					if p := report.Policies[0]; p.Granted != n/2 || p.Refused != 2 || p.Keys != 0 || p.Expired+p.Unsettled+p.Unavailable != 0 ||
+					if p := report.Policies[0]; p.Allowed != n/2 || p.Refused != 2 || p.Keys != 0 || p.Expired+p.Unsettled+p.Unavailable != 0 ||
 						p.Consistency != set.Policies[0].Consistency || p.Durability != set.Policies[0].Durability {
 						t.Errorf("%+v", p)
 					}
@@ -295,7 +295,7 @@ func TestSharedReservationThatExpired(t *testing.T) {
 	}
 	wantStored(t, e, "p", "", "", 2)
 	for _, p := range e.Report().Policies {
-		if p.Expired != 1 || p.Unsettled != 0 || p.Granted != 2 {
+		if p.Expired != 1 || p.Unsettled != 0 || p.Allowed != 2 {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -393,7 +393,7 @@ func TestSharedShadowAndOff(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	r := other.Report().Policies
-	if d := r[0].Difference; r[0].Granted != 1 || r[0].Refused != 2 || d == nil || d.Requests != 3 || d.NewlyRefused != 2 {
+	if d := r[0].Difference; r[0].Allowed != 1 || r[0].Refused != 2 || d == nil || d.Requests != 3 || d.NewlyRefused != 2 {
 		t.Errorf("%+v", r[0])
 	}
 	if d := r[1].Difference; r[1].Refused != 3 || d == nil || d.NewlyRefused != 3 {

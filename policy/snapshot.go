@@ -147,7 +147,7 @@ type policyState struct {
 
 // policyCounts counts for a policy.
 type policyCounts struct {
-	granted, refused, lockedOut, failed tally.Tally
+	allowed, refused, lockedOut, failed tally.Tally
 	unavailable, expired, unsettled     tally.Tally
 	full                                tally.Tally
 	warned, storeWarned                 atomic.Int64
@@ -156,7 +156,7 @@ type policyCounts struct {
 
 // difference counts what a candidate, or a policy in shadow, would have changed.
 type difference struct {
-	requests, refused, admitted tally.Tally
+	requests, refused, allowed tally.Tally
 
 	refusals, grants *countedKeys // that it would have refused, or allowed
 }

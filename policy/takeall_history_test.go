@@ -44,7 +44,7 @@ type batches struct {
 	granted                                               map[string]uint64
 }
 
-// enforced are the policies that hold for a path, and what each of them is keyed by. All of them count for "total".
+// enforced are the policies that apply to a path, and what each of them is keyed by. All of them count for "total".
 var enforced = map[string][]string{
 	"/local": {"local"}, "/stored": {"local", "stored"}, "/owned": {"owned"}, "/all": {"local", "stored", "owned"},
 }
@@ -261,8 +261,8 @@ func (b *batches) compareReport(name string) {
 		b.Errorf("%s: %+v, want %d requests, %d refused, %d denied, %d exempt, %d unlimited", name, r, b.requests, b.refused, b.denied, b.exempt, b.unlimited)
 	}
 	for _, p := range r.Policies {
-		if p.Mode == policy.ModeEnforce && p.Granted != b.granted[p.Name] {
-			b.Errorf("%s: %s has granted %d, want %d", name, p.Name, p.Granted, b.granted[p.Name])
+		if p.Mode == policy.ModeEnforce && p.Allowed != b.granted[p.Name] {
+			b.Errorf("%s: %s has granted %d, want %d", name, p.Name, p.Allowed, b.granted[p.Name])
 		}
 		if p.Mode == policy.ModeShadow && p.Difference.Requests != b.watched {
 			b.Errorf("%s: %s was asked %d times, want %d", name, p.Name, p.Difference.Requests, b.watched)

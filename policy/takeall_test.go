@@ -200,7 +200,7 @@ func TestTakeAllLockouts(t *testing.T) {
 			t.Errorf("refusal %d: %+v, and %+v was foreseen", i, d, peeked)
 		}
 	}
-	if r := e.Report().Policies[0]; r.LockedOut != 4 || r.Locked != 1 || r.Refused != 2*3+3*2 || r.Granted != 2 {
+	if r := e.Report().Policies[0]; r.LockedOut != 4 || r.Locked != 1 || r.Refused != 2*3+3*2 || r.Allowed != 2 {
 		t.Errorf("%+v", r)
 	}
 	wantLeft(t, e, "p", "/b", 2)

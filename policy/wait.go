@@ -258,7 +258,7 @@ func (w *waiter) wake() {
 	w.cancel()
 }
 
-// add adds what a request waits for. It wakes the request if another limit holds for the key since it was gathered.
+// add adds what a request waits for. It wakes the request if another limit applies to the key since it was gathered.
 func (a *waiting) add(it *item, key []byte, by *waiter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

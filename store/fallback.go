@@ -95,8 +95,8 @@ func (f *fallback) decide(ask Ask, charges []Charge, decisions []weir.Decision, 
 			return Hold{}, err
 		}
 	}
-	granted := f.fill(charges, decisions, retry, takes)
-	if !granted || !takes {
+	allowed := f.fill(charges, decisions, retry, takes)
+	if !allowed || !takes {
 		return Hold{}, nil
 	}
 	for i := range charges {
@@ -136,8 +136,8 @@ func (f *fallback) collect(charges []Charge, all bool) (closed bool) {
 }
 
 // fill makes the decisions on all charges of those on f.charges, and reports whether all are allowed.
-func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.Duration, counted bool) (granted bool) {
-	granted = true
+func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.Duration, counted bool) (allowed bool) {
+	allowed = true
 	local := 0
 	for i := range charges {
 		c, d, counter := &charges[i], &decisions[i], &f.closed
@@ -159,15 +159,15 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 		default:
 			*d = weir.Decision{Reason: weir.ReasonUnavailable, Limit: t.most, RetryAfter: retry, Policy: c.Policy}
 		}
-		granted = granted && d.Allowed
+		allowed = allowed && d.Allowed
 		if counted {
 			counter.Add(1)
 		}
 	}
-	if !granted {
+	if !allowed {
 		nothingOpen(charges, decisions)
 	}
-	return granted
+	return allowed
 }
 
 // divide is the limit of one process. The fallback must be locked.
@@ -285,7 +285,7 @@ func sharedOut(c *Charge) bool {
 	return c.Fail == FailLocal && c.N > 0 && c.Limit.Algorithm() != weir.AlgorithmConcurrency
 }
 
-// onlyNow corrects the decision on a charge that asks for more than a share of the limit: it can be granted after retry.
+// onlyNow corrects the decision on a charge that asks for more than a share of the limit: it can be allowed after retry.
 func onlyNow(d *weir.Decision, c *Charge, t *terms, retry time.Duration) {
 	if d.Reason == weir.ReasonNever && c.N <= t.most {
 		d.Reason, d.RetryAfter = weir.ReasonUnavailable, retry
@@ -301,7 +301,7 @@ func (f *fallback) unpass(charges []Charge, since int64) {
 	f.giveBack(since)
 }
 
-// debit takes what was granted elsewhere, if all charges are of FailLocal.
+// debit takes what was taken elsewhere, if all charges are of FailLocal.
 func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, err error) {
 	for i := range charges {
 		if charges[i].Fail != FailLocal {
@@ -360,10 +360,10 @@ func (f *fallback) stats() FallbackStats {
 	}
 }
 
-// debt is what was granted for a key without the store, which has not been told. It is never more than what is lacking in the
+// debt is what was taken for a key without the store, which has not been told. It is never more than what is lacking in the
 // memory of the fallback: permits that have come back there have come back in the store.
 type debt struct {
-	charge  Charge // with the limit that is not divided, and N as what was granted
+	charge  Charge // with the limit that is not divided, and N as what was taken
 	telling *telling
 	alone   bool // the store could not be told of it with others
 }
@@ -376,13 +376,13 @@ type telling struct {
 
 // claim is a debt that one caller tells the store of.
 type claim struct {
-	key     memoryKey
-	charge  Charge // with N as what is owed
-	granted int64  // what it was granted
-	alone   bool   // the store is told of it in a call of its own
+	key    memoryKey
+	charge Charge // with N as what is owed
+	taken  int64  // what it took
+	alone  bool   // the store is told of it in a call of its own
 }
 
-// owe says that the store must be told that n permits of a charge were granted. The fallback must be locked.
+// owe says that the store must be told that n permits of a charge were taken. The fallback must be locked.
 func (f *fallback) owe(c *Charge, n int64) {
 	if n == 0 || c.Limit.Algorithm() == weir.AlgorithmConcurrency { // what is out there, is until it is settled here
 		return
@@ -501,7 +501,7 @@ func (f *fallback) told(claims []claim, err error) {
 		}
 		d.telling = nil
 		if d.alone = err != nil; err == nil {
-			d.charge.N = max(d.charge.N-c.granted, 0)
+			d.charge.N = max(d.charge.N-c.taken, 0)
 		}
 		if never || d.charge.N == 0 {
 			f.drop(c.key)

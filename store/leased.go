@@ -290,7 +290,7 @@ type leasedKey struct {
 	// forgotten is until when blocks were spent that are not kept any more.
 	forgotten int64
 
-	// spent is how many permits were granted since the time since; before, in as long a time until then.
+	// spent is how many permits were taken since the time since; before, in as long a time until then.
 	spent, before, since int64
 	low                  int64 // with no more left than that, a block is asked for in advance; -1 for never
 	lentAt, lentN        int64 // when the last block came, and of how many permits

@@ -282,7 +282,7 @@ func (e *leasedKey) refuses(n, now int64) bool {
 	return e.plan.steady && more+e.queued > muldiv(rate.Permits, max(now-r.sent, 0), int64(rate.Period))
 }
 
-// allowed is the decision about a request that was granted, after which so many permits are in hand.
+// allowed is the decision about a request that was allowed, after which so many permits are in hand.
 func (e *leasedKey) allowed(d *weir.Decision, policy string, left, now int64) {
 	*d = weir.Decision{
 		Allowed: true, Limit: e.plan.most, Remaining: e.remaining(left), ResetAfter: e.resetAfter(now), Policy: policy,

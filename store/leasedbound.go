@@ -74,7 +74,7 @@ type leasePlan struct {
 	next    *leasePlan    // for another term
 	lowered weir.Limit    // as the inner store is asked
 	bound   LeasedBound
-	most    int64 // permits that can be granted at once
+	most    int64 // permits that can be taken at once
 	span    int64 // how long permits may be held, at most
 	longest int64 // how long a refusal is believed, at most
 	segment int64 // segments of a window, if it has any

@@ -226,7 +226,7 @@ func (e *leasedKey) refuse(d *weir.Decision, least, now int64) {
 	e.serve(now)
 }
 
-// at is the time that counts for w when the reply to a Lend comes. Requests that waited when it was sent count as granted while
+// at is the time that counts for w when the reply to a Lend comes. Requests that waited when it was sent count as allowed while
 // it was under way, which is between their beginning and their end: it makes no difference to them that a block is too old when
 // the reply is late.
 func (w *leasedPart) at(sent, now int64) int64 {

@@ -228,11 +228,11 @@ func (c *call) leave() error {
 
 // reserve reserves the permits of all charges or none.
 func (c *call) reserve(charges []Charge, decisions []weir.Decision, expiry time.Duration) (Hold, error) {
-	granted, err := c.judge(charges, decisions, true)
+	allowed, err := c.judge(charges, decisions, true)
 	if err != nil {
 		return Hold{}, err
 	}
-	if !granted {
+	if !allowed {
 		return Hold{}, c.adopt()
 	}
 	id, expires := rand.Text(), int64(0)

@@ -54,7 +54,7 @@ func (c *call) undo(id string, keys []lockedKey) {
 	}
 }
 
-// finish tells the other keys that the request was granted, and the first that they know, as far as it can: for those that
+// finish tells the other keys that the request was allowed, and the first that they know, as far as it can: for those that
 // it does not reach, the next call that finds them does.
 func (c *call) finish(id, first string, others []lockedKey) {
 	ctx, cancel := c.afterwards(c.ctx)
@@ -76,7 +76,7 @@ func (c *call) finish(id, first string, others []lockedKey) {
 	c.tell(c.ctx, first, id, told)
 }
 
-// tell notes at the first key of a request how many more keys know that it was granted. If that fails the note stays for
+// tell notes at the first key of a request how many more keys know that it was allowed. If that fails the note stays for
 // longer than it has to, which is no harm.
 func (s *Locked) tell(ctx context.Context, first, id string, told int64) {
 	ctx, cancel := s.afterwards(ctx)
@@ -156,10 +156,10 @@ func (s *Locked) changeOnce(ctx context.Context, name string, overwrite bool, f 
 // heal settles a hold whose caller did not, as the record that decides about it says. ErrLocked says that the caller may be
 // about to.
 func (s *Locked) heal(ctx context.Context, u *undecidedError) error {
-	granted := false
+	allowed := false
 	err := s.changeOnce(ctx, u.of, false, func(k *lockedKey) bool {
 		if k.rec != nil {
-			_, granted = k.rec.isFinished(u.id)
+			_, allowed = k.rec.isFinished(u.id)
 		}
 		return false
 	})
@@ -167,7 +167,7 @@ func (s *Locked) heal(ctx context.Context, u *undecidedError) error {
 		return err
 	}
 	how := (*record).cancel
-	if granted {
+	if allowed {
 		how = (*record).keep
 	}
 	ended := false
@@ -175,7 +175,7 @@ func (s *Locked) heal(ctx context.Context, u *undecidedError) error {
 		ended = s.end(k, u.id, how)
 		return ended
 	})
-	if err == nil && granted && ended {
+	if err == nil && allowed && ended {
 		s.tell(ctx, u.of, u.id, 1)
 	}
 	return err

@@ -369,7 +369,7 @@ func (m *Memory) debit(charges []Charge, decisions []weir.Decision, now int64) {
 		c := &charges[i]
 		probe := Charge{Policy: c.Policy}
 		e, t, ok := m.entry(c, now)
-		if !ok { // what was granted elsewhere cannot be kept
+		if !ok { // what was taken elsewhere cannot be kept
 			decisions[i] = DecisionOf(probe, t.most, m.view(nil, t, now).peek(0))
 			m.refuseFull(&decisions[i], m.untilRoom(now))
 			continue

@@ -88,7 +88,7 @@ type nearKey[K any] struct {
 	next        *nearKey[K] // of the same hash
 	slot        int         // its place in the ring
 	kept        *K          // of which this is a part
-	used        int64       // when permits were granted last
+	used        int64       // when permits were taken last
 	due         int64       // when the sweeper will look at it; never if it will not
 	pins        int         // requests on their way that come back to it: it is not forgotten
 	copied      *nearCopy[K]

@@ -129,7 +129,7 @@ type Optimistic struct {
 	o    OptimisticOptions
 	keep int64 // how old a view may be
 	// passing is how many calls about keys that are not kept are under way, in each shard. These keys are not added meanwhile, as
-	// what is granted from memory must be known to the calls that ask the store.
+	// what is taken from memory must be known to the calls that ask the store.
 	passing []map[memoryKey]int
 	workers atomic.Int32
 	sync    optimisticSync

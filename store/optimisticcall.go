@@ -61,7 +61,7 @@ func (o *Optimistic) begin(ask Ask, charges []Charge, decisions []weir.Decision)
 // run makes the decisions. It has the locks of all its shards while it looks at keys, in one order, and none while it waits.
 //
 // A call that needs an answer about a key waits for the call under way, with nothing in its hands, or begins one: then nothing is
-// granted for that key until it has ended, so that the answer is exact.
+// allowed for that key until it has ended, so that the answer is exact.
 func (c *optimisticCall) run(ctx context.Context) (Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return Hold{}, notTaken(err)
@@ -157,7 +157,7 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) (v verd
 	}
 	k.used = now
 	if mine == nil && k.owed+k.sent > 0 && k.terms.text != p.terms.text {
-		return verdictAsk, nil // what was granted under the limit before is told under it
+		return verdictAsk, nil // what was taken under the limit before is told under it
 	}
 	k.hold(c.o, p.terms)
 	if c.always {

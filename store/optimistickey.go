@@ -27,13 +27,13 @@ type optimisticKey struct {
 	full           int64 // the store has no room for the key, until then
 
 	// What the store does not know.
-	owed int64  // permits that were granted
+	owed int64  // permits that were taken
 	held int64  // those of them that requests on their way may give back: the store is told of them when they have ended
 	told uint64 // counts how often it was told of them nevertheless
 	sent int64  // those of a call under way
 
 	flight *optimisticFlight // the call under way, or nil
-	alone  bool              // nothing may be granted until it has ended
+	alone  bool              // nothing may be allowed until it has ended
 	doubt  bool              // its answer may be from before permits were given back
 	single bool              // calls with others have failed
 	unsure bool              // the store may have heard of what is owed
@@ -134,7 +134,7 @@ func (k *optimisticKey) decision(n int64, r algo.Result) weir.Decision {
 	return d
 }
 
-// may reports whether n permits may be granted without the store knowing, as part of the call mine.
+// may reports whether n permits may be taken without the store knowing, as part of the call mine.
 func (k *optimisticKey) may(n int64, mine *optimisticFlight) bool {
 	return (!k.alone || k.flight == mine) && n <= k.drift-k.owed-k.sent
 }

@@ -51,7 +51,7 @@ type hold struct {
 	of string
 }
 
-// done says that a request of several records was granted, which those of them that still hold permits for it do not know yet.
+// done says that a request of several records was allowed, which those of them that still hold permits for it do not know yet.
 type done struct {
 	id    string
 	until int64 // when no record has to know any more
@@ -282,7 +282,7 @@ func (r *record) takeBack(n, lent int64) {
 // noPart makes a mark of a bucket one that says only when the permits were taken.
 const noPart = -1
 
-// debit takes n permits that were granted elsewhere. The record must be ready.
+// debit takes n permits that were taken elsewhere. The record must be ready.
 func (r *record) debit(n int64) algo.Result {
 	r.terms.law.Charge(r.state, r.at, n, r.terms.most)
 	return r.peek(0)
@@ -346,18 +346,18 @@ func (r *record) commit(i int, actual int64) {
 // keep ends the hold at i, the permits of which stay taken.
 func (r *record) keep(i int) { r.held = slices.Delete(r.held, i, i+1) }
 
-// finished says that the request id was granted, for as long as a record may ask: until then, or until left records know.
+// finished says that the request id was allowed, for as long as a record may ask: until then, or until left records know.
 func (r *record) finished(id string, until, left int64) {
 	at, _ := slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
 	r.done = slices.Insert(r.done, at, done{id, min(until, latest), left})
 }
 
-// isFinished is where the request id is noted as granted.
+// isFinished is where the request id is noted as allowed.
 func (r *record) isFinished(id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
 }
 
-// known says that some more records know that the request id was granted, and reports whether that is news.
+// known says that some more records know that the request id was allowed, and reports whether that is news.
 func (r *record) known(id string, records int64) bool {
 	at, ok := r.isFinished(id)
 	if !ok || records == 0 {

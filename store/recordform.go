@@ -20,7 +20,7 @@ const recordVersion = 2
 var errMalformed = errors.New("weir: not a record of this version")
 
 // The binary form of a record: the version, the limit with its length before it, the time, the words of the state, the
-// reservations and the requests that were granted, each with their number before them, what is known of loans, and of clocks.
+// reservations and the requests that were allowed, each with their number before them, what is known of loans, and of clocks.
 // Numbers are variable-length integers; what has the wrong order, lies out of range, or is longer than it needs to be is refused.
 
 // encode is the binary form.
@@ -274,7 +274,7 @@ func (d *decoder) holds(r *record) {
 	}
 }
 
-// mostDone is how many requests a record remembers as granted.
+// mostDone is how many requests a record remembers as allowed.
 const mostDone = MostReservations
 
 func (d *decoder) dones(r *record) {

@@ -19,7 +19,7 @@ type terms struct {
 	limit  weir.Limit
 	law    algo.Law          // windows begin at multiples of their length since 1970
 	bucket *algo.TokenBucket // nil for all other algorithms
-	most   int64             // permits that can be granted at once
+	most   int64             // permits that can be taken at once
 	text   string            // the binary form of the limit: equal for equal limits
 	leases atomic.Pointer[leasePlan]
 }

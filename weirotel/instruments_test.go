@@ -308,10 +308,10 @@ func TestSpans(t *testing.T) {
 func TestWatch(t *testing.T) {
 	i, r := record(t, weirotel.Options{})
 	report := policy.Report{Version: 3, LastError: "no", Rules: []policy.RuleReport{{Name: "r", Matched: 5, Failed: 1}}, Policies: []policy.PolicyReport{
-		{Name: "p", Granted: 10, Refused: 4, LockedOut: 3, Failed: 2, Unavailable: 1, Untracked: 8, Full: 9, Keys: 7, MaxKeys: 100, Queued: 6, Waiters: 4, Locked: 5, Overridden: 2},
+		{Name: "p", Allowed: 10, Refused: 4, LockedOut: 3, Failed: 2, Unavailable: 1, Untracked: 8, Full: 9, Keys: 7, MaxKeys: 100, Queued: 6, Waiters: 4, Locked: 5, Overridden: 2},
 	}}
 	for n := range weirotel.MaxNames + 4 {
-		report.Policies = append(report.Policies, policy.PolicyReport{Name: fmt.Sprint(n), Granted: 2})
+		report.Policies = append(report.Policies, policy.PolicyReport{Name: fmt.Sprint(n), Allowed: 2})
 		report.Rules = append(report.Rules, policy.RuleReport{Name: fmt.Sprint(n), Matched: 3})
 	}
 	if err := i.Watch(func() policy.Report { return report }); err != nil {
@@ -367,7 +367,7 @@ func TestOthersOnlyGrow(t *testing.T) {
 	i, r := record(t, weirotel.Options{})
 	var report policy.Report
 	for n := range weirotel.MaxNames + 2 {
-		report.Policies = append(report.Policies, policy.PolicyReport{Name: fmt.Sprint(n), Granted: 2})
+		report.Policies = append(report.Policies, policy.PolicyReport{Name: fmt.Sprint(n), Allowed: 2})
 		report.Rules = append(report.Rules, policy.RuleReport{Name: fmt.Sprint(n), Matched: 3})
 	}
 	if err := i.Watch(func() policy.Report { return report }); err != nil {

@@ -54,7 +54,7 @@ var nodeFamilies = []family[durable.NodeStats]{
 			"canceled, stopping or unavailable.",
 		each: func(s *durable.NodeStats, emit emitter) {
 			r := &s.Owned.Refused
-			emit(float64(s.Owned.Granted), "allowed")
+			emit(float64(s.Owned.Allowed), "allowed")
 			emit(float64(r.Refused), "refused")
 			emit(float64(r.Never), "never")
 			emit(float64(r.QueueFull), "queue_full")
@@ -66,7 +66,7 @@ var nodeFamilies = []family[durable.NodeStats]{
 	},
 	{
 		name: "weir_cluster_granted_permits_total", kind: counter, computed: true,
-		help: "Permits that this node has granted as the owner.",
+		help: "Permits that were taken while this node was the owner.",
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.GrantedPermits }),
 	},
 	{

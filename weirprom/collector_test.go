@@ -93,7 +93,7 @@ var report = policy.Report{
 		{UpTo: 64, Count: 1}, {UpTo: 128, Count: 2}, {UpTo: math.MaxInt64, Count: 3},
 	}},
 	Policies: []policy.PolicyReport{{
-		Name: "p", Mode: policy.ModeShadow, Consistency: policy.ConsistencyLeased, Granted: 11, Refused: 12, LockedOut: 13, Failed: 14,
+		Name: "p", Mode: policy.ModeShadow, Consistency: policy.ConsistencyLeased, Allowed: 11, Refused: 12, LockedOut: 13, Failed: 14,
 		Unavailable: 15, Expired: 16, Unsettled: 17, Keys: 18, MaxKeys: 19, Queued: 20, Waiters: 31, Locked: 21, Overridden: 22, Untracked: 23, Full: 24,
 		Forgiven: 25, Difference: &policy.Difference{Requests: 26, NewlyRefused: 27, NewlyAdmitted: 28},
 	}},
@@ -172,21 +172,21 @@ func all() []prometheus.Collector {
 		Leased:   store.LeasedStats{Keys: 16, Held: 17, Lends: 18, Lent: 19, Returned: 20, Lost: 21, Full: 22},
 	}
 	node := durable.NodeStats{Owner: "a:1", Epoch: 4, Terms: 2, WithoutOwner: 1500 * time.Millisecond, Owned: durable.OwnerStats{
-		Keys: 5, WaitingPermits: 6, WaitingRequests: 7, PermitsAhead: 8, Granted: 9, GrantedPermits: 10, Writes: 11, Records: 12, Rewound: 13, FailedWrites: 13,
+		Keys: 5, WaitingPermits: 6, WaitingRequests: 7, PermitsAhead: 8, Allowed: 9, GrantedPermits: 10, Writes: 11, Records: 12, Rewound: 13, FailedWrites: 13,
 		Refused: durable.RefusedStats{Refused: 14, Never: 15, QueueFull: 16, Expired: 17, Canceled: 18, Stopping: 19, Unavailable: 20},
 	}}
 	shedder := overload.ShedderStats{
-		Pressure: 0.5, Blind: true, Priorities: []overload.PriorityStats{{Priority: overload.PriorityCritical, Admitted: 1, Shed: 2, Share: 0.25}},
+		Pressure: 0.5, Blind: true, Priorities: []overload.PriorityStats{{Priority: overload.PriorityCritical, Allowed: 1, Shed: 2, Share: 0.25}},
 		Readings: []overload.PressureReading{{Source: "cpu", Pressure: 0.75, Failures: 3}, {Source: "cpu", Pressure: 1}, {Source: "\xff", Err: errors.New("no")}},
 	}
 	return []prometheus.Collector{
 		weirprom.NewLimiter("one", func() weir.Stats {
-			return weir.Stats{Limit: 1, Available: 2, Queued: 3, Waiters: 4, Granted: 5, Refused: 6, Forgiven: 7}
+			return weir.Stats{Limit: 1, Remaining: 2, Queued: 3, Waiters: 4, Allowed: 5, Refused: 6, Forgiven: 7}
 		}),
 		weirprom.NewLimiter("two", func() weir.Stats { return weir.Stats{} }),
 		weirprom.NewKeyed("keyed", func() weir.Stats {
 			return weir.Stats{
-				Keys: 1, MaxKeys: 2, Granted: 3, Refused: 4, Untracked: 5, Forgiven: 6, Queued: 7, Waiters: 8, Overridden: 9,
+				Keys: 1, MaxKeys: 2, Allowed: 3, Refused: 4, Untracked: 5, Forgiven: 6, Queued: 7, Waiters: 8, Overridden: 9,
 			}
 		}),
 		weirprom.NewGuard("guard", func() guard.Stats {
@@ -199,7 +199,7 @@ func all() []prometheus.Collector {
 		weirprom.NewFleet("redis", func() store.FleetStats { return fleet }),
 		weirprom.NewNode("etcd", func() durable.NodeStats { return node }),
 		weirprom.NewGate("gate", func() httplimit.GateStats {
-			return httplimit.GateStats{Admitted: 1, Exempt: 2, Refused: 3, Aborted: 4, Failed: 5}
+			return httplimit.GateStats{Allowed: 1, Exempt: 2, Refused: 3, Aborted: 4, Failed: 5}
 		}),
 		weirprom.NewTiers("tiers", func() tiers.Report { return tiers.Report{Active: 1, MaxPolicies: 2, Checks: 3} }),
 		weirprom.NewDispatcher("messages", func() dispatch.Stats {
@@ -355,11 +355,11 @@ func TestConventions(t *testing.T) {
 
 // Policies, rules and opcodes beyond the first 1000 are summed up, and so is a policy that has the name of the sum.
 func TestNamesAreBounded(t *testing.T) {
-	many := policy.Report{Policies: []policy.PolicyReport{{Name: weirprom.Other, Granted: 100, Difference: &policy.Difference{Requests: 1}}}}
+	many := policy.Report{Policies: []policy.PolicyReport{{Name: weirprom.Other, Allowed: 100, Difference: &policy.Difference{Requests: 1}}}}
 	var ops []dispatch.OpStats
 	for i := range weirprom.MaxNames + 50 {
 		name := fmt.Sprint("policy ", i)
-		many.Policies = append(many.Policies, policy.PolicyReport{Name: name, Granted: 2, Keys: 3, Difference: &policy.Difference{NewlyRefused: 4}})
+		many.Policies = append(many.Policies, policy.PolicyReport{Name: name, Allowed: 2, Keys: 3, Difference: &policy.Difference{NewlyRefused: 4}})
 		many.Rules = append(many.Rules, policy.RuleReport{Name: name, Matched: 5})
 		ops = append(ops, dispatch.OpStats{Op: uint64(i), Passed: 6})
 	}
@@ -393,7 +393,7 @@ func TestOthersOnlyGrow(t *testing.T) {
 	var d dispatch.Stats
 	for i := range weirprom.MaxNames + 2 {
 		name := fmt.Sprint(i)
-		r.Policies = append(r.Policies, policy.PolicyReport{Name: name, Granted: 100})
+		r.Policies = append(r.Policies, policy.PolicyReport{Name: name, Allowed: 100})
 		r.Rules = append(r.Rules, policy.RuleReport{Name: name, Matched: 100})
 		d.Ops = append(d.Ops, dispatch.OpStats{Op: uint64(i), Passed: 100})
 	}
@@ -417,7 +417,7 @@ func TestOthersOnlyGrow(t *testing.T) {
 	slices.Reverse(r.Rules)
 	slices.Reverse(d.Ops)
 	want(200)
-	r.Policies[last].Granted++
+	r.Policies[last].Allowed++
 	r.Rules[last].Matched++
 	d.Ops[last].Passed++
 	want(201)

@@ -31,8 +31,8 @@ type engineReport struct {
 	policies, rules int // how many there are
 }
 
-// granted is how many requests were held to limits and granted.
-func (r *engineReport) granted() float64 {
+// allowed is how many requests were held to limits and allowed.
+func (r *engineReport) allowed() float64 {
 	return float64(int64(r.Requests - r.Refused - r.Exempt - r.Unlimited - r.Canceled))
 }
 
@@ -42,7 +42,7 @@ var engineFamilies = []family[engineReport]{
 		help: "Decisions: allowed, refused, denied (by a rule), exempt (by a rule), unlimited (no limit applied) or canceled " +
 			"(the caller left while it waited).",
 		each: func(r *engineReport, emit emitter) {
-			emit(r.granted(), "allowed")
+			emit(r.allowed(), "allowed")
 			emit(float64(r.Refused-r.Denied), "refused")
 			emit(float64(r.Denied), "denied")
 			emit(float64(r.Exempt), "exempt")

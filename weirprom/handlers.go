@@ -62,7 +62,7 @@ var gateFamilies = []family[httplimit.GateStats]{{
 	help: "Requests at a gate: allowed, exempt (by a rule), refused, aborted (the client left while it waited) or failed " +
 		"(misuse of an option).",
 	each: func(s *httplimit.GateStats, emit emitter) {
-		emit(float64(s.Admitted), "allowed")
+		emit(float64(s.Allowed), "allowed")
 		emit(float64(s.Exempt), "exempt")
 		emit(float64(s.Refused), "refused")
 		emit(float64(s.Aborted), "aborted")

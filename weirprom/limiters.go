@@ -29,13 +29,13 @@ var limiterFamilies = []family[weir.Stats]{
 		name: "weir_limiter_requests_total", kind: counter, labels: byResult,
 		help: "Decisions of a limiter: allowed or refused.",
 		each: func(s *weir.Stats, emit emitter) {
-			emit(float64(s.Granted), "allowed")
+			emit(float64(s.Allowed), "allowed")
 			emit(float64(s.Refused), "refused")
 		},
 	},
 	{
 		name: "weir_limiter_available_permits", help: "Permits that could be taken now.", kind: gauge,
-		each: one(func(s *weir.Stats) int64 { return s.Available }),
+		each: one(func(s *weir.Stats) int64 { return s.Remaining }),
 	},
 	{
 		name: "weir_limiter_adaptive_limit_permits", help: "The limit that an adaptive limiter has found so far.", kind: gauge,
@@ -65,7 +65,7 @@ var keyedFamilies = []family[weir.Stats]{
 		name: "weir_keyed_requests_total", kind: counter, labels: byResult,
 		help: "Decisions of a limiter of many keys: allowed or refused.",
 		each: func(s *weir.Stats, emit emitter) {
-			emit(float64(s.Granted), "allowed")
+			emit(float64(s.Allowed), "allowed")
 			emit(float64(s.Refused), "refused")
 		},
 	},

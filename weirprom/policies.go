@@ -37,7 +37,7 @@ var policyFamilies = []family[engineReport]{
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
 				p := &r.Policies[i]
-				emit(float64(p.Granted), p.Name, "allowed")
+				emit(float64(p.Allowed), p.Name, "allowed")
 				emit(float64(p.Refused), p.Name, "refused")
 			}
 		},

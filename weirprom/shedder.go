@@ -25,7 +25,7 @@ var shedderFamilies = []family[overload.ShedderStats]{
 		help: "Decisions of a shedder: allowed or shed.",
 		each: func(s *overload.ShedderStats, emit emitter) {
 			for _, p := range s.Priorities {
-				emit(float64(p.Admitted), p.Priority.String(), "allowed")
+				emit(float64(p.Allowed), p.Priority.String(), "allowed")
 				emit(float64(p.Shed), p.Priority.String(), "shed")
 			}
 		},

@@ -16,7 +16,7 @@ import (
 const compareFor = 5 * time.Second
 
 // spoiled is told of a damaged record. A node that is alone with it leaves, so that one whose disk is healthy takes over. Where a
-// majority has the same, it came from elsewhere than a disk: no permits of its key are granted, and the node stays.
+// majority has the same, it came from elsewhere than a disk: its key is refused, and the node stays.
 func (s *Server) spoiled(err error) {
 	if !s.comparing.CompareAndSwap(false, true) {
 		return
@@ -31,7 +31,7 @@ func (s *Server) spoiled(err error) {
 			s.failure.fail(s.damaged(fmt.Errorf("%w: %w", err, alone)))
 		default:
 			s.logger.Error("a record is damaged in the same way at a majority of the nodes, so no disk has done it: "+
-				"no permits of its key are granted", "error", err)
+				"its key is refused", "error", err)
 		}
 	})
 }

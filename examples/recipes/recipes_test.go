@@ -93,7 +93,7 @@ func TestComplete(t *testing.T) {
 			available  int64
 		}{{1000, 100, nil, 900}, {900, 0, failure, 900}, {500, 1000, nil, 0}} {
 			err := recipes.Complete(t.Context(), tokens, c.most, func(context.Context) (int64, error) { return c.used, c.err })
-			if available := tokens.Stats().Available; !errors.Is(err, c.err) || available != c.available {
+			if available := tokens.Stats().Remaining; !errors.Is(err, c.err) || available != c.available {
 				t.Errorf("%+v: %v, %d available", c, err, available)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 func counted(name string, granted, newlyRefused uint64) policy.PolicyReport {
 	return policy.PolicyReport{
-		Name: name, Granted: granted, Keys: 2, Difference: &policy.Difference{NewlyRefused: newlyRefused},
+		Name: name, Allowed: granted, Keys: 2, Difference: &policy.Difference{NewlyRefused: newlyRefused},
 	}
 }
 
@@ -51,8 +51,8 @@ func TestOthersCountWhatIsNew(t *testing.T) {
 			continue
 		}
 		o := r.Policies[len(r.Policies)-1]
-		if o.Name != "_other" || o.Keys != 2*step.others || o.Granted != step.granted || o.Difference.NewlyRefused != step.refused {
-			t.Errorf("%s: %s has %d keys, %d granted, %d newly refused; not %d, %d, %d", step.why, o.Name, o.Keys, o.Granted,
+		if o.Name != "_other" || o.Keys != 2*step.others || o.Allowed != step.granted || o.Difference.NewlyRefused != step.refused {
+			t.Errorf("%s: %s has %d keys, %d granted, %d newly refused; not %d, %d, %d", step.why, o.Name, o.Keys, o.Allowed,
 				o.Difference.NewlyRefused, 2*step.others, step.granted, step.refused)
 		}
 	}

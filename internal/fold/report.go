@@ -54,7 +54,7 @@ func countsOfPolicy(p *policy.PolicyReport) []*uint64 {
 		d = new(policy.Difference)
 	}
 	return []*uint64{
-		&p.Granted, &p.Refused, &p.LockedOut, &p.Failed, &p.Unavailable, &p.Expired, &p.Unsettled, &p.Untracked, &p.Full,
+		&p.Allowed, &p.Refused, &p.LockedOut, &p.Failed, &p.Unavailable, &p.Expired, &p.Unsettled, &p.Untracked, &p.Full,
 		&p.Forgiven, &d.Requests, &d.NewlyRefused, &d.NewlyAdmitted,
 	}
 }

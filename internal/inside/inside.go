@@ -52,9 +52,9 @@ type Call[D any] struct {
 
 // Observer learns from the leases of a limiter. Times are those of its clock, in nanoseconds.
 type Observer interface {
-	// Granted is called for every lease before the caller has it, with how many permits are out.
-	Granted(out int64)
-	// Ended is called when a lease has ended, unless it was canceled: when it was granted, when it ended, and whether it was
+	// Leased is called for every lease before the caller has it, with how many permits are out.
+	Leased(out int64)
+	// Ended is called when a lease has ended, unless it was canceled: when it began, when it ended, and whether it was
 	// dropped.
 	Ended(since, now int64, dropped bool)
 }

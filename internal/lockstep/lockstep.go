@@ -30,7 +30,7 @@ type Call struct {
 	Kind    Kind
 	Now, N  int64
 	MaxDebt int64 // of Charge
-	Mark    int   // of Cancel: 0 is that of the latest Take that was granted and is still remembered
+	Mark    int   // of Cancel: 0 is that of the latest Take that was allowed and is still remembered
 }
 
 // String is the call with its arguments.
@@ -69,7 +69,7 @@ type Pair[S comparable] struct {
 // Marks is how many takes can be canceled.
 func (p *Pair[S]) Marks() int { return len(p.marks) }
 
-// Marked is how many permits the Take granted that a Cancel with this number of a mark undoes.
+// Marked is how many permits the Take took that a Cancel with this number of a mark undoes.
 func (p *Pair[S]) Marked(i int) int64 { return p.marks[len(p.marks)-1-i].n }
 
 // Do makes the call, and everything that can be asked of the state afterwards. It returns where the two differ.
@@ -222,7 +222,7 @@ func (p *Pair[S]) grant(before S, now, n int64) error {
 	return nil
 }
 
-// retry looks whether RetryAfter is when the request is granted, and not a nanosecond later.
+// retry looks whether RetryAfter is when the request is allowed, and not a nanosecond later.
 func (p *Pair[S]) retry(now, n int64, r algo.Result) error {
 	if r.Allowed || r.RetryAfter == 0 || r.RetryAfter == algo.Never {
 		return nil

@@ -207,7 +207,7 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%+v is full again after %v, want %v", b, got, want)
 		}
 	}
-	if awkward.weir().Stats().Available != awkward.burst {
+	if awkward.weir().Stats().Remaining != awkward.burst {
 		t.Error("a new bucket is not full")
 	}
 	if d := drained(weirAllow(empty)); d.By != byWeir {

@@ -37,7 +37,7 @@ const (
 type RuleResult struct {
 	RowResult
 
-	// Request is what is decided on in short, Rules how many rules there are, Limits how many hold for each request.
+	// Request is what is decided on in short, Rules how many rules there are, Limits how many apply to each request.
 	Request string `json:"request"`
 	Rules   int    `json:"rules"`
 	Limits  int    `json:"limits"`
@@ -109,11 +109,11 @@ func (r ruleRow) how() string {
 	var s strings.Builder
 	switch r.limits {
 	case 0:
-		s.WriteString("One rule holds for the request, and has no limits.")
+		s.WriteString("One rule applies to the request, and has no limits.")
 	case 1:
-		s.WriteString("One rule holds for the request, and has the limit.")
+		s.WriteString("One rule applies to the request, and has the limit.")
 	default:
-		fmt.Fprintf(&s, "A rule for all requests has one limit, and the rule that holds for the request has %d.", r.limits-1)
+		fmt.Fprintf(&s, "A rule for all requests has one limit, and the rule that applies to the request has %d.", r.limits-1)
 	}
 	switch {
 	case r.refused:

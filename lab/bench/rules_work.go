@@ -82,7 +82,7 @@ func ruleRequest(rng *rand.Rand, rules int) (r policy.Request, i int) {
 // rulePart is a batch of requests, and what one goroutine needs to decide on them. It belongs to one goroutine at a time.
 type rulePart struct {
 	requests []policy.Request
-	rules    []string // the name of the rule that holds for each
+	rules    []string // the name of the rule that applies to each
 	keys     []string // what each is counted under
 	verdict  policy.Verdict
 	hand     byHand

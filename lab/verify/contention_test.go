@@ -240,10 +240,10 @@ func TestContentionOnChain(t *testing.T) {
 	if most := 100 + 1000*h.atMost.Seconds(); float64(h.admitted) > most {
 		t.Errorf("admitted %d, more than the %.0f allowed", h.admitted, most)
 	}
-	if left := wide.Stats().Available; left != plenty-h.admitted {
+	if left := wide.Stats().Remaining; left != plenty-h.admitted {
 		t.Errorf("%d admitted, but the wide limit has %d of %d left", h.admitted, left, plenty)
 	}
-	if s := narrow.Stats(); s.Granted != h.admitted || s.Refused == 0 {
+	if s := narrow.Stats(); s.Allowed != h.admitted || s.Refused == 0 {
 		t.Errorf("%d admitted, but the narrow limit counts %+v", h.admitted, s)
 	}
 }
@@ -280,11 +280,11 @@ func TestContentionOnConcurrency(t *testing.T) {
 		return l.Allowed()
 	})
 	s := c.Stats()
-	if s.Available != limit || s.Queued != 0 || s.Waiters != 0 {
+	if s.Remaining != limit || s.Queued != 0 || s.Waiters != 0 {
 		t.Errorf("in the end %+v: want all %d permits back", s, limit)
 	}
-	if s.Granted != served.Load() {
-		t.Errorf("%d granted, but served %d", s.Granted, served.Load())
+	if s.Allowed != served.Load() {
+		t.Errorf("%d granted, but served %d", s.Allowed, served.Load())
 	}
 }
 
@@ -301,7 +301,7 @@ func TestCountsUnderContention(t *testing.T) {
 		}
 		return b.Allow()
 	})
-	if s := b.Stats(); s.Granted != h.admitted || s.Granted+s.Refused != calls.Load() {
+	if s := b.Stats(); s.Allowed != h.admitted || s.Allowed+s.Refused != calls.Load() {
 		t.Errorf("%d calls, %d admitted, but %+v", calls.Load(), h.admitted, s)
 	}
 }

@@ -69,7 +69,7 @@ func TestKeyedContentionOnOneKey(t *testing.T) {
 				allow := func() bool { return k.Allow("key") }
 				h := hammer(allow)
 				h.judge(t, c.most(h.atMost), h.refused.least(float64(perSecond/4), c.pause, c.available))
-				if s := k.Stats(); s.Granted != h.admitted || s.Granted+s.Refused != h.calls || s.Keys != 1 {
+				if s := k.Stats(); s.Allowed != h.admitted || s.Allowed+s.Refused != h.calls || s.Keys != 1 {
 					t.Errorf("%d calls, %d admitted, but %+v", h.calls, h.admitted, s)
 				}
 			})
@@ -199,7 +199,7 @@ func TestKeyedContentionOnConcurrency(t *testing.T) {
 		}
 		total += served[key].Load()
 	}
-	if s := k.Stats(); s.Waiters != 0 || s.Queued != 0 || s.Granted != total || s.Keys > keys || s.Forgiven != 0 {
+	if s := k.Stats(); s.Waiters != 0 || s.Queued != 0 || s.Allowed != total || s.Keys > keys || s.Forgiven != 0 {
 		t.Errorf("%d served, but in the end %+v", total, s)
 	}
 	for key := range keyset.OfConcurrency(k).All() {

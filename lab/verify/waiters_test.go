@@ -102,7 +102,7 @@ func TestNoWaiterIsLost(t *testing.T) {
 					t.Errorf("%T: %+v", l, s)
 				}
 			}
-			if s := c.Stats(); s.Available != 5 {
+			if s := c.Stats(); s.Remaining != 5 {
 				t.Errorf("permits are missing: %+v", s)
 			}
 		})

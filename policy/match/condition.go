@@ -34,7 +34,7 @@ const (
 )
 
 // Conditions are what a rule asks of a request: all of them must hold, and of the values of one kind one must be that of the
-// request. The zero Conditions hold for every request.
+// request. The zero Conditions apply to every request.
 type Conditions struct {
 	methods   []string
 	hosts     []hostPattern

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Index finds the rules whose conditions hold for a request. It does not change, and is safe for concurrent use.
+// Index finds the rules whose conditions apply to a request. It does not change, and is safe for concurrent use.
 //
 // Each rule is filed under one of its conditions, the one whose values it shares with the fewest other rules, so that a
 // request asks for the rules of its own path, host and so on, and not for all. Where many rules share even that, they are filed

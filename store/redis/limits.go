@@ -147,7 +147,7 @@ func (w *law) state(words []uint64, r *reader, at int64) {
 	}
 }
 
-// argument is the argument for n permits; n < 0 is what cannot be granted. Of a calendar it lacks the edges.
+// argument is the argument for n permits; n < 0 is what cannot be allowed. Of a calendar it lacks the edges.
 func (w *law) argument(buf []byte, n int64) string {
 	if n == 1 && w.one != "" {
 		return w.one

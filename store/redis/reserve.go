@@ -172,14 +172,14 @@ func (s *Store) askParts(
 	failed := errors.Join(errs...)
 	all := failed == nil
 	expires := int64(0)
-	var granted []part
+	var taken []part
 	for k := range parts {
 		p := &parts[k]
 		if errs[k] == nil && p.allowed() {
 			if expires == 0 || p.expires < expires {
 				expires = p.expires
 			}
-			granted = append(granted, *p)
+			taken = append(taken, *p)
 		} else {
 			all = false
 		}
@@ -203,12 +203,12 @@ func (s *Store) askParts(
 		}
 		return store.Hold{}, nil
 	}
-	if len(granted) > 0 { // also if the caller has gone; what fails here is canceled when it expires
-		_ = s.settleParts(context.WithoutCancel(ctx), granted, id, func(*part) []int64 { return nil })
+	if len(taken) > 0 { // also if the caller has gone; what fails here is canceled when it expires
+		_ = s.settleParts(context.WithoutCancel(ctx), taken, id, func(*part) []int64 { return nil })
 		if failed == nil { // what they answer now that nothing is taken
-			each(granted, func(k int, p *part) { errs[k] = s.decide(ctx, opPeek, p) })
-			failed = errors.Join(errs[:len(granted)]...)
-			for _, p := range granted {
+			each(taken, func(k int, p *part) { errs[k] = s.decide(ctx, opPeek, p) })
+			failed = errors.Join(errs[:len(taken)]...)
+			for _, p := range taken {
 				for i, at := range p.places {
 					decisions[at] = p.decisions[i]
 				}

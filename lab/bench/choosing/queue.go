@@ -120,7 +120,7 @@ func queue(clock *manualclock.Clock, bucket *weir.Limiter) ([]Fate, error) {
 
 // undecided reports whether no call has returned or begun to wait between two looks.
 func undecided(before, now weir.Stats) bool {
-	return now.Waiters == before.Waiters && now.Granted+now.Refused == before.Granted+before.Refused
+	return now.Waiters == before.Waiters && now.Allowed+now.Refused == before.Allowed+before.Refused
 }
 
 // DrawQueues draws how long each request waited, and how it ended.

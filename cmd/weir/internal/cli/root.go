@@ -19,7 +19,7 @@ Use it in one of three ways: "serve" answers other programs that ask whether a
 request is within its limit, "proxy" stands in front of an HTTP service, and
 "replay" shows what a limit would have done to the traffic in an access log.
 
-A configuration has many limits, and rules that say which hold for which
+A configuration has many limits, and rules that say which apply to which
 requests: "config" checks and explains one, "test" runs its unit tests, and
 "replay" shows what another one would change. "quota" shows and adjusts limits
 that outlive crashes, such as a month's quota of a tenant.`,

@@ -239,7 +239,7 @@ func (k Key) Text() policy.Text { //nolint:ireturn // a policy wants the interfa
 	return policy.JoinText(texts...)
 }
 
-// Set is a configuration of one policy of that name, which holds for all requests.
+// Set is a configuration of one policy of that name, which applies to all requests.
 func (l *Limit) Set(name string) *policy.Set {
 	return &policy.Set{
 		Policies: []policy.Policy{{

@@ -37,8 +37,8 @@ final. It does not keep a configuration from being used.
 
 Of each limit that servers share it tells by how much they can exceed it
 together and how much of it can stay unused, and what holds without the store.
-With --json these are at_once, the most permits granted at once; overshoot, how
-many permits above the limit each process but one can admit; and unused, how
+With --json these are at_once, the most permits taken at once; overshoot, how
+many permits above the limit each process but one can allow; and unused, how
 many each process may keep. Of each durable limit it tells how many permits a
 crash of its owner burns: burned.
 

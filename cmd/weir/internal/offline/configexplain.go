@@ -36,14 +36,14 @@ func explainCommand() *cobra.Command {
 		Use:   "explain [flags] FILE",
 		Short: "Explain a configuration, or what it does with a request",
 		Long: `explain writes in words which limits a configuration has, and which requests
-they hold for.
+they apply to.
 
 With --request it tells what would become of a request: which rules match and
 which do not, and on which condition; of each limit the key, how many permits
-are left before and after, and what would have passed. The limits begin with
+remain before and after, and what would have passed. The limits begin with
 fresh state, as when a server starts, and --repeat tells what is said to the
 last of so many such requests. Nothing is sent to a server: shared policies are
-kept here, as if there were one process. Of leased ones servers grant less at
+kept here, as if there were one process. Of leased ones servers allow less at
 once, as "weir config check" tells.
 
 --json prints one object: request, at, repeat, and of the requests before the

@@ -21,7 +21,7 @@ func AdminCommand() *cobra.Command {
 		Short: "Look at a running server, and let a key through or shut it in",
 		Long: `admin asks a running weir serve about its policies, keys, lockouts, refusals and
 replicas, and changes what holds for a single key: it ends a lockout, makes
-another limit hold for a while, or forgets what the key has used. Every change
+another limit apply to a while, or forgets what the key has used. Every change
 is in the audit log of the server, with who made it and why.
 
 "weir why" shows why a request was refused, and "weir top" shows all of it live.`,

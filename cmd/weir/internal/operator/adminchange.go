@@ -79,9 +79,9 @@ is available again. A lockout goes on: "weir admin unlock" ends it.`,
 func restoreCommand() *cobra.Command {
 	return keyChange(&cobra.Command{
 		Use:   "restore",
-		Short: "Make the limits of the policy hold for a key again",
+		Short: "Make the limits of the policy apply to a key again",
 		Long: `restore ends what "weir admin override" has begun: the limits of the policy
-hold for the key again.`,
+apply to the key again.`,
 		Example: `  weir admin restore --policy api --key acme --reason 'launch is over'
   weir admin overrides`,
 	}, RestorePath, "%s of %s has the limits of the policy again", "%s of %s was not overridden")
@@ -179,8 +179,8 @@ func overrideCommand() *cobra.Command {
 	during := time.Hour
 	cmd := q.command(&cobra.Command{
 		Use:   "override",
-		Short: "Make another limit hold for a key for a while",
-		Long: `override makes other limits hold for one key, instead of those of the policy,
+		Short: "Make another limit apply to a key for a while",
+		Long: `override makes other limits apply to one key, instead of those of the policy,
 for a while: more of them for a customer, or fewer for one that does harm. What
 the key has used stays used. It takes the place of an override that there is,
 and ends by itself. It holds in the servers that are asked, also where the

@@ -34,7 +34,7 @@ type KeyLimit struct {
 	Name       string  `json:"name"`
 	Holds      string  `json:"holds"`
 	Tracked    bool    `json:"tracked"`
-	Allowed    bool    `json:"allowed"` // whether one permit would be granted now
+	Allowed    bool    `json:"allowed"` // whether one permit would be allowed now
 	Reason     string  `json:"reason"`
 	Limit      int64   `json:"limit"`
 	Remaining  int64   `json:"remaining"`
@@ -59,7 +59,7 @@ type Change struct {
 	Reason string `json:"reason,omitempty"` // at most 1024 bytes
 }
 
-// Override is a limit that holds for one key for a while, as it is asked for and as it is listed.
+// Override is a limit that applies to one key for a while, as it is asked for and as it is listed.
 type Override struct {
 	Policy string `json:"policy"`
 	Key    string `json:"key"`

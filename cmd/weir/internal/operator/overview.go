@@ -258,7 +258,7 @@ var policies = list[Policy]{
 	numbers: 6,
 	row: func(p *Policy) []string {
 		return []string{
-			terminal.Number(p.Granted), terminal.Number(p.Refused), Queued(p), Tracked(p),
+			terminal.Number(p.Allowed), terminal.Number(p.Refused), Queued(p), Tracked(p),
 			terminal.Number(p.Locked), terminal.Number(p.Overridden), p.Name, Mode(p), Kept(p), LimitsText(p.Limits),
 		}
 	},
@@ -375,7 +375,7 @@ func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
 			fmt.Fprintf(w, "  %s: %s\n", part[0], terminal.Printable(part[1]))
 		}
 	}
-	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", terminal.Number(p.Granted),
+	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", terminal.Number(p.Allowed),
 		terminal.Number(p.Refused), terminal.Number(p.LockedOut), terminal.Number(p.Failed))
 	where := ""
 	if len(p.Limits) > 1 && p.MaxKeys > 0 {

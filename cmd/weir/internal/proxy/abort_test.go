@@ -64,8 +64,8 @@ func TestClientGoesAway(t *testing.T) {
 			}
 			_ = conn.Close()
 			receive(t, canceled, "the request to be canceled")
-			until(t, "the place to be free", func() bool { return p.Concurrency().Available == 1 })
-			p.expectTotals(t, proxy.Totals{Admitted: 1, Aborted: 1})
+			until(t, "the place to be free", func() bool { return p.Concurrency().Remaining == 1 })
+			p.expectTotals(t, proxy.Totals{Allowed: 1, Aborted: 1})
 			if strings.Contains(p.log.String(), "level=WARN") {
 				t.Errorf("the log says %s", p.log)
 			}
@@ -92,11 +92,11 @@ func TestUpstreamGoesAway(t *testing.T) {
 				t.Errorf("the client got %q and %v, want the connection to end without an end of the response", all, err)
 			}
 			_ = conn.Close()
-			p.expectTotals(t, proxy.Totals{Admitted: 1, UpstreamErrors: 1})
+			p.expectTotals(t, proxy.Totals{Allowed: 1, UpstreamErrors: 1})
 			if len(p.log.with("upstream failed")) != 1 || len(p.log.with("level=")) != 1 {
 				t.Errorf("the log says %s", p.log)
 			}
-			if p.Concurrency().Available != 1 {
+			if p.Concurrency().Remaining != 1 {
 				t.Error("the place is not free")
 			}
 		})
@@ -113,7 +113,7 @@ func TestUpstreamIsDown(t *testing.T) {
 	if res.Header.Get("Ratelimit") == "" {
 		t.Errorf("no RateLimit in %v", res.Header)
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 1, UpstreamErrors: 1})
+	p.expectTotals(t, proxy.Totals{Allowed: 1, UpstreamErrors: 1})
 	if lines := p.log.with("level="); len(lines) != 1 || !strings.Contains(lines[0], "/path") || !strings.Contains(lines[0], "refused") {
 		t.Errorf("the log says %s", p.log)
 	}
@@ -123,7 +123,7 @@ func TestUpstreamIsDown(t *testing.T) {
 		failures++
 		return failures-int64(len(p.log.with("level="))) >= 30
 	})
-	p.expectTotals(t, proxy.Totals{Admitted: failures, UpstreamErrors: failures})
+	p.expectTotals(t, proxy.Totals{Allowed: failures, UpstreamErrors: failures})
 }
 
 // TestAbortsGiveEveryPlaceBack has many clients that leave while others wait for their places.
@@ -154,10 +154,10 @@ func TestAbortsGiveEveryPlaceBack(t *testing.T) {
 	}
 	until(t, "all places to be free", func() bool {
 		st := p.Concurrency()
-		return st.Available == places && st.Waiters == 0 && st.Queued == 0
+		return st.Remaining == places && st.Waiters == 0 && st.Queued == 0
 	})
 	until(t, "the aborts to be counted", func() bool { return p.Totals().Aborted == clients })
-	if got := p.Totals(); got.UpstreamErrors+got.Refused+got.Crowded != 0 {
+	if got := p.Totals(); got.UpstreamErrors+got.Refused+got.OverConcurrency != 0 {
 		t.Errorf("totals are %+v", got)
 	}
 }

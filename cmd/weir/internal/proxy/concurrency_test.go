@@ -57,8 +57,8 @@ func TestConcurrency(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	}
-	until(t, "all places to be free", func() bool { return p.Concurrency().Available == 2 })
-	p.expectTotals(t, proxy.Totals{Admitted: 5, Crowded: 1})
+	until(t, "all places to be free", func() bool { return p.Concurrency().Remaining == 2 })
+	p.expectTotals(t, proxy.Totals{Allowed: 5, OverConcurrency: 1})
 }
 
 func TestConcurrencyWithoutQueue(t *testing.T) {

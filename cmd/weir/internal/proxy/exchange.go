@@ -106,7 +106,7 @@ func (x *exchange) pass(r *http.Request) {
 		return
 	}
 	x.outcome = forwarded
-	p.totals.admitted.Add(1)
+	p.totals.allowed.Add(1)
 	p.reverse.ServeHTTP(&x.out, x.passed())
 }
 

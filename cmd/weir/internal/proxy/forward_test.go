@@ -52,7 +52,7 @@ func TestRequestsArriveAsTheyWereSent(t *testing.T) {
 			t.Errorf("%s arrived with %v, want %v", target, got.Header, want)
 		}
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 11})
+	p.expectTotals(t, proxy.Totals{Allowed: 11})
 }
 
 func TestPrefixOfTheUpstream(t *testing.T) {
@@ -87,7 +87,7 @@ func TestPrefixOfTheUpstream(t *testing.T) {
 				t.Errorf("%s: %s, want 400", target, res.Status)
 			}
 		}
-		p.expectTotals(t, proxy.Totals{Admitted: 8, Rejected: 9})
+		p.expectTotals(t, proxy.Totals{Allowed: 8, Rejected: 9})
 	}
 	if len(requests) > 0 {
 		t.Errorf("the upstream got %s", (<-requests).RequestURI)
@@ -105,7 +105,7 @@ func TestOptionsOfTheServerAndConnect(t *testing.T) {
 	if res := read(t, reader); res.StatusCode != http.StatusNotImplemented {
 		t.Errorf("CONNECT: %s", res.Status)
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 1, Rejected: 1})
+	p.expectTotals(t, proxy.Totals{Allowed: 1, Rejected: 1})
 	if len(requests) > 0 {
 		t.Errorf("the upstream got %+v", <-requests)
 	}
@@ -312,7 +312,7 @@ func TestResponsesArriveAsTheyWereSent(t *testing.T) {
 			t.Errorf("%s: RateLimit is %q", c.path, res.Header.Get("Ratelimit"))
 		}
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 6})
+	p.expectTotals(t, proxy.Totals{Allowed: 6})
 }
 
 func TestEncodingIsLeftToTheClient(t *testing.T) {

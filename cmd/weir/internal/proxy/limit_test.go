@@ -85,7 +85,7 @@ func TestRefusedRequestsDoNotReachTheUpstream(t *testing.T) {
 	if arrived.Load() != 2 {
 		t.Errorf("%d requests arrived, want 2", arrived.Load())
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 2, Refused: 3})
+	p.expectTotals(t, proxy.Totals{Allowed: 2, Refused: 3})
 }
 
 func TestFieldsOfTheUpstreamAreKept(t *testing.T) {
@@ -251,7 +251,7 @@ func TestTableFull(t *testing.T) {
 			t.Errorf("%+v", problemOf(t, res))
 		}
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 1, Refused: 1})
+	p.expectTotals(t, proxy.Totals{Allowed: 1, Refused: 1})
 }
 
 // TestOneKeyForEveryReadingOfAPath: with --by path no spelling that a service could read as /login has permits of its own.

@@ -173,27 +173,28 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 
 // Totals are what has become of the requests so far.
 type Totals struct {
-	// Admitted were passed on to the upstream, Refused by a limit or a rule, and Crowded by the bound on concurrency with 503.
-	Admitted int64
-	Refused  int64
-	Crowded  int64
+	// Allowed were passed on to the upstream, Refused by a limit or a rule, and OverConcurrency by the bound on concurrency, with
+	// 503.
+	Allowed         int64
+	Refused         int64
+	OverConcurrency int64
 	// Rejected are those that no upstream may get: bodies that are too large or broken, wrong methods and paths, and what cannot
 	// be decided.
 	Rejected int64
-	// UpstreamErrors and Aborted are of those admitted, or that waited: the upstream failed; the client went away.
+	// UpstreamErrors and Aborted are of those allowed, or that waited: the upstream failed; the client went away.
 	UpstreamErrors int64
 	Aborted        int64
 }
 
 type totals struct {
-	admitted, refused, crowded, rejected, upstreamErrors, aborted atomic.Int64
+	allowed, refused, crowded, rejected, upstreamErrors, aborted atomic.Int64
 }
 
 // Totals returns the counts. They are not of one moment while requests are in flight.
 func (p *Proxy) Totals() Totals {
 	t := &p.totals
 	return Totals{
-		t.admitted.Load(), t.refused.Load(), t.crowded.Load(),
+		t.allowed.Load(), t.refused.Load(), t.crowded.Load(),
 		t.rejected.Load(), t.upstreamErrors.Load(), t.aborted.Load(),
 	}
 }
@@ -202,7 +203,7 @@ func (p *Proxy) Totals() Totals {
 func (p *Proxy) total() []any {
 	t := p.Totals()
 	return []any{
-		"allowed", t.Admitted, "refused", t.Refused, "over_concurrency", t.Crowded, "rejected", t.Rejected,
+		"allowed", t.Allowed, "refused", t.Refused, "over_concurrency", t.OverConcurrency, "rejected", t.Rejected,
 		"upstream_errors", t.UpstreamErrors, "aborted", t.Aborted,
 	}
 }
@@ -212,7 +213,7 @@ func (p *Proxy) Status() map[string]any {
 	t, c := p.Totals(), p.Concurrency()
 	status := map[string]any{
 		"requests": map[string]any{
-			"allowed": t.Admitted, "refused": t.Refused, "over_concurrency": t.Crowded, "rejected": t.Rejected,
+			"allowed": t.Allowed, "refused": t.Refused, "over_concurrency": t.OverConcurrency, "rejected": t.Rejected,
 		},
 		"upstream_errors": t.UpstreamErrors, "aborted": t.Aborted, "in_flight": p.inFlight.Load(),
 		"upgraded": p.upgrades.count(), "waiting": c.Waiters,

@@ -64,10 +64,10 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 	if _, _, err := socket.Read(ctx); err == nil || ctx.Err() != nil {
 		t.Errorf("the WebSocket goes on: %v", err)
 	}
-	if st := p.Concurrency(); st.Available != 2 {
-		t.Errorf("%d places are free, want 2", st.Available)
+	if st := p.Concurrency(); st.Remaining != 2 {
+		t.Errorf("%d places are free, want 2", st.Remaining)
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 2})
+	p.expectTotals(t, proxy.Totals{Allowed: 2})
 }
 
 func TestShutdownCutsWhatTakesTooLong(t *testing.T) {
@@ -109,8 +109,8 @@ func TestShutdownCutsWhatTakesTooLong(t *testing.T) {
 			t.Error("a client believes that it has the whole response")
 		}
 	}
-	until(t, "all places to be free", func() bool { st := p.Concurrency(); return st.Available == 2 && st.Waiters == 0 })
-	p.expectTotals(t, proxy.Totals{Admitted: 2})
+	until(t, "all places to be free", func() bool { st := p.Concurrency(); return st.Remaining == 2 && st.Waiters == 0 })
+	p.expectTotals(t, proxy.Totals{Allowed: 2})
 	if lines := p.log.with("level=WARN"); len(lines) != 0 {
 		t.Errorf("the log says %s", p.log)
 	}
@@ -148,7 +148,7 @@ func TestShutdownWithAClientThatDoesNotRead(t *testing.T) {
 	if err := receive(t, p.done, "Serve to return"); err != nil {
 		t.Errorf("Serve returned %v", err)
 	}
-	until(t, "the connection to be closed", func() bool { return p.Concurrency().Available == 1 })
+	until(t, "the connection to be closed", func() bool { return p.Concurrency().Remaining == 1 })
 }
 
 func TestListenerFails(t *testing.T) {
@@ -241,8 +241,8 @@ func TestStreamsOverHTTP2(t *testing.T) {
 		}
 	}
 	_ = res.Body.Close() // resets the stream
-	until(t, "the place to be free", func() bool { return p.Concurrency().Available == 2 })
-	p.expectTotals(t, proxy.Totals{Admitted: 1, Aborted: 1})
+	until(t, "the place to be free", func() bool { return p.Concurrency().Remaining == 2 })
+	p.expectTotals(t, proxy.Totals{Allowed: 1, Aborted: 1})
 }
 
 func TestHTTPSUpstream(t *testing.T) {

@@ -146,7 +146,7 @@ func TestEarlyAnswerEndsTheConnection(t *testing.T) {
 			t.Errorf("the upstream got %q", got)
 		}
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 1})
+	p.expectTotals(t, proxy.Totals{Allowed: 1})
 }
 
 // TestConnectionsAreUsedAgain makes sure that the care above does not cost honest clients their connections.
@@ -163,5 +163,5 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 			}
 		}
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 40})
+	p.expectTotals(t, proxy.Totals{Allowed: 40})
 }

@@ -128,7 +128,7 @@ func TestBodiesAreStreamedBothWaysAtOnce(t *testing.T) {
 			t.Errorf("%q %v after the end", rest, err)
 		}
 		_ = res.Body.Close()
-		p.expectTotals(t, proxy.Totals{Admitted: 1})
+		p.expectTotals(t, proxy.Totals{Allowed: 1})
 	}
 }
 
@@ -279,7 +279,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Errorf("the log says %s", p.log)
 	}
 	// Of those of unknown length the upstream may have seen the beginning.
-	p.expectTotals(t, proxy.Totals{Admitted: 4, Rejected: 4})
+	p.expectTotals(t, proxy.Totals{Allowed: 4, Rejected: 4})
 }
 
 func TestUpstreamThatDoesNotAnswer(t *testing.T) {
@@ -313,7 +313,7 @@ func TestUpstreamThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("%s, want 504", got.Status)
 		}
 	} // else the answer has come while the client was writing, and it could not read it any more
-	p.expectTotals(t, proxy.Totals{Admitted: 2, UpstreamErrors: 2})
+	p.expectTotals(t, proxy.Totals{Allowed: 2, UpstreamErrors: 2})
 	if lines := p.log.with("upstream failed"); len(lines) != 2 || !strings.Contains(lines[1], "does not read the body") {
 		t.Errorf("the log says %s", p.log)
 	}

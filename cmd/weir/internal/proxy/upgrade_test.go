@@ -76,15 +76,15 @@ func TestWebSocketsPassWhileNewOnesAreRefused(t *testing.T) {
 			roundTrip(ctx, t, conn, fmt.Sprintf("message %d of %d: %s", j, i, strings.Repeat("x", 1000*j)))
 		}
 	}
-	if got := p.Concurrency().Available; got != 0 {
+	if got := p.Concurrency().Remaining; got != 0 {
 		t.Errorf("%d places are free while two WebSockets are open", got)
 	}
 	if err := conns[0].Close(websocket.StatusNormalClosure, "done"); err != nil {
 		t.Error(err)
 	}
 	_ = conns[1].CloseNow() // the other just goes away
-	until(t, "both places to be free", func() bool { return p.Concurrency().Available == 2 })
-	p.expectTotals(t, proxy.Totals{Admitted: 2, Refused: 1})
+	until(t, "both places to be free", func() bool { return p.Concurrency().Remaining == 2 })
+	p.expectTotals(t, proxy.Totals{Allowed: 2, Refused: 1})
 }
 
 func TestUpstreamEndsAWebSocket(t *testing.T) {
@@ -101,7 +101,7 @@ func TestUpstreamEndsAWebSocket(t *testing.T) {
 		t.Errorf("the WebSocket goes on: %v", err)
 	}
 	_ = conn.CloseNow()
-	until(t, "the place to be free", func() bool { return p.Concurrency().Available == 1 })
+	until(t, "the place to be free", func() bool { return p.Concurrency().Remaining == 1 })
 }
 
 // switching is an upstream that switches protocols with this response and then echoes.
@@ -143,7 +143,7 @@ func TestOtherProtocolsPass(t *testing.T) {
 	if rest, err := io.ReadAll(reader); len(rest) > 0 || err != nil {
 		t.Errorf("%q %v", rest, err)
 	}
-	p.expectTotals(t, proxy.Totals{Admitted: 1})
+	p.expectTotals(t, proxy.Totals{Allowed: 1})
 }
 
 func TestUpgradesToHTTPAreNotPassedOn(t *testing.T) {

@@ -70,21 +70,21 @@ type Limit struct {
 	Policy      string
 	PolicyBytes []byte
 	// RequestsPerUnit, Unit, UnitMultiplier and Name are those of the file. RequestsPerUnit may be 0: then nothing is
-	// granted. It is for UnitMultiplier units, where 0 stands for 1.
+	// allowed. It is for UnitMultiplier units, where 0 stands for 1.
 	RequestsPerUnit uint32
 	Unit            Unit
 	UnitMultiplier  uint32
 	Name            string
 	// Counted is how it is counted. It is the zero Limit if it is Unlimited.
 	Counted weir.Limit
-	// Replaces are the names of limits that do not hold in a request which this one holds for.
+	// Replaces are the names of limits that do not hold in a request which this one applies to.
 	Replaces []string
 	// Unlimited tells that everything passes, and nothing is counted.
 	Unlimited bool
 	// Shadow tells that nothing is refused: the mode of the policy is policy.ModeShadow.
 	Shadow bool
 	// Quota tells that a request is refused only if all its quotas are. Each has to be asked apart from all others, and Counted
-	// has one permit more than the file says: hits are granted only if one is left after them, and hits that are not take what
+	// has one permit more than the file says: hits are allowed only if one is left after them, and hits that are not take what
 	// there is.
 	Quota bool
 	// DetailedMetric and ValueToMetric are about the names of statistics.
@@ -154,7 +154,7 @@ func (a Algorithm) plain(unit Unit, multiplier uint32) bool {
 // mostMultiplier is how many units a limit may be for.
 func (u Unit) mostMultiplier() int64 { return int64(algo.MaxPeriod / max(u.Duration(), 1)) }
 
-// quota is limit for a quota. It has one permit more than the file says, which is never granted: a request for more than the
+// quota is limit for a quota. It has one permit more than the file says, which is never allowed: a request for more than the
 // others is refused and takes what is left, so that the last one reports whether the quota was reached or exceeded.
 func (a Algorithm) quota(n int64, unit Unit, multiplier uint32, burst int64) weir.Limit {
 	if a != TokenBucket {

@@ -25,7 +25,7 @@ type Override struct {
 type Outcome uint8
 
 const (
-	// None says that no limit holds for the descriptor: it passes.
+	// None says that no limit applies to the descriptor: it passes.
 	None Outcome = iota
 	// Unlimited reports whether a limit applies that allows everything.
 	Unlimited

@@ -76,7 +76,7 @@ func (d *decoder) unlimited(m *yamlread.Object) {
 	}
 }
 
-// limited reads how much is granted, and how it is counted.
+// limited reads how much is allowed, and how it is counted.
 func (d *decoder) limited(m *yamlread.Object, l *Limit) {
 	d.amount(m, l)
 	l.algorithm = d.o.Algorithm
@@ -113,7 +113,7 @@ func (d *decoder) limited(m *yamlread.Object, l *Limit) {
 	}
 }
 
-// amount reads how many requests are granted in how long.
+// amount reads how many requests are allowed in how long.
 func (d *decoder) amount(m *yamlread.Object, l *Limit) {
 	names := unitNames[Second:]
 	if f, ok := get(m, keyUnit); !ok {

@@ -67,7 +67,7 @@ func (*inFile) Failed() <-chan struct{} { return nil }
 // Err implements [Joined].
 func (*inFile) Err() error { return nil }
 
-// owns returns nil, or why nothing can be granted now.
+// owns returns nil, or why nothing can be allowed now.
 func (f *inFile) owns() error {
 	if s := f.node.Stats(); s.Owner == "" {
 		return fmt.Errorf("%w: the file of limits %s cannot be written", store.ErrUnavailable, f.file.Path())

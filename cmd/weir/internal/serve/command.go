@@ -81,7 +81,7 @@ With --config the limits are those of a file, which is what these are for:
                      "host", "query", "headers", "attributes", "route",
                      "protocol", "cost" and "wait", as far as they are known. A
                      cost of 0 takes nothing. "policy", "limit" and
-                     "remaining" are null if no limit holds for the request.
+                     "remaining" are null if no limit applies to the request.
   /v1/auth           for Caddy and Traefik, /v1/auth/nginx for nginx and
                      /v1/auth/envoy for Envoy, who ask whether a request may
                      pass: docs/front.md has their configurations.

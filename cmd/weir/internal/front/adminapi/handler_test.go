@@ -180,7 +180,7 @@ func TestOverview(t *testing.T) {
 	var policies []operator.Policy
 	s.ask("GET", operator.PoliciesPath, "", 200, &policies)
 	login := policies[slices.IndexFunc(policies, func(p operator.Policy) bool { return p.Name == "login" })]
-	if login.Granted != 2 || login.Refused != 1 || login.Keys != 1 || login.Key != "client.ip" || login.Fail != "closed" ||
+	if login.Allowed != 2 || login.Refused != 1 || login.Keys != 1 || login.Key != "client.ip" || login.Fail != "closed" ||
 		len(login.Limits) != 1 || login.Limits[0] != (operator.Limit{Name: "1m", Holds: "2/min, burst 2"}) ||
 		!strings.HasPrefix(login.Lockout, "after 2 refusals") || login.Source == "" {
 		t.Errorf("%+v", login)

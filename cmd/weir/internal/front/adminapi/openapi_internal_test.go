@@ -163,7 +163,7 @@ var abouts = map[string]about{
 		policy:  true, body: operator.Change{}, result: operator.Changed{}, statuses: []int{503},
 	},
 	operator.OverridePath: {
-		summary: "Makes another limit hold for a key for a while.",
+		summary: "Makes another limit apply to a key for a while.",
 		policy:  true, body: operator.Override{}, result: operator.Changed{},
 		statuses: []int{422, 503},
 	},

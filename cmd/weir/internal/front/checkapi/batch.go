@@ -122,7 +122,7 @@ func (h *Handler) together(
 	d = v.Decision()
 	if !v.Allowed && d.Reason == weir.ReasonInvalid {
 		return false, d, problemOf(http.StatusBadRequest, &fault{
-			field: checksName, wrong: "more limits hold for them than can be decided on at once",
+			field: checksName, wrong: "more limits apply to them than can be decided on at once",
 			accepted: "must be held to at most " + strconv.Itoa(keyset.MostCharges) + " limits in a batch that is atomic",
 		})
 	}

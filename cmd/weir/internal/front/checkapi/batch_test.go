@@ -212,7 +212,7 @@ func TestBatchLimits(t *testing.T) {
 		`[]`:                                                           "must be a JSON object",
 		`{"checks":[{"policy":"none","key":"a"}]}`:                     `checks[0].policy "none": there is no such policy; must be one of: default, large, two, watched`,
 		many(30, `{"policy":"two","key":"a"}`, `,"atomic":true`) + " ": "", // 60 limits
-		different: "checks: more limits hold for them than can be decided on at once",
+		different: "checks: more limits apply to them than can be decided on at once",
 		`{"atomic":true,"checks":[{"key":"a"},{"request":{"cost":0}}]}`: `checks[1].request.cost 0: other checks of the batch take something`,
 	} {
 		r := send(h, "POST", "/v1/batch", "application/json", body)

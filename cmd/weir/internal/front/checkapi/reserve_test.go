@@ -84,7 +84,7 @@ func TestReserve(t *testing.T) {
 	if r.Code != 429 || strings.Contains(r.Body.String(), `"id"`) || r.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
-	// One that no limit holds for is settled as any other.
+	// One that no limit applies to is settled as any other.
 	if r = post(h, "/v1/cancel", `{"id":"%s"}`, reserved(t, h, `{"request":{"path":"/free"}}`)); r.Code != 200 {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}

@@ -173,7 +173,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 		}
 	}
 	if !v.Allowed && v.Decision().Reason == weir.ReasonInvalid {
-		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d",
+		w.Error(fmt.Sprintf("ERR more limits apply to these requests than can be decided on at once: must be at most %d",
 			keyset.MostCharges))
 		return
 	}

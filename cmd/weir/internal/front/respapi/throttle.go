@@ -62,7 +62,7 @@ func (t *throttle) commands() []command {
 func (t *throttle) status(into map[string]any) {
 	s := t.keys.Stats()
 	into["throttle"] = map[string]any{
-		"keys": s.Keys, "max_keys": s.MaxKeys, "allowed": s.Granted, "refused": s.Refused,
+		"keys": s.Keys, "max_keys": s.MaxKeys, "allowed": s.Allowed, "refused": s.Refused,
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Options configure a [Service].
 type Options struct {
-	// Limits say which limits hold for a bucket. Required.
+	// Limits say which limits apply to a bucket. Required.
 	Limits *live.Limits
 	// Alone says that no other process has a part in policies of durability cluster, as they are kept in a file. Default: false,
 	// limits of theirs are not assigned.
@@ -151,7 +151,7 @@ func (s *Service) reload() {
 func (s *Service) hold(b *bucket, held holding) {
 	now := s.clock.Now()
 	if len(b.holding.needs) > 0 && len(held.needs) == 0 && !held.deny {
-		s.ledger.Abandon(b.share, now) // no limit holds for it any more
+		s.ledger.Abandon(b.share, now) // no limit applies to it any more
 		return
 	}
 	share, err := s.ledger.SetNeeds(b.share, held.needs, held.deny, now)

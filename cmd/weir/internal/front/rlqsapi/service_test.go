@@ -140,7 +140,7 @@ func TestWhatIsAssigned(t *testing.T) {
 	}
 }
 
-// TestStrictestOfSeveral: a bucket that several limits hold for is held to each.
+// TestStrictestOfSeveral: a bucket that several limits apply to is held to each.
 func TestStrictestOfSeveral(t *testing.T) {
 	set := one(limited(weir.TokenBucket(weir.PerSecond(1000), 0)))
 	set.Policies = append(set.Policies, policy.Policy{
@@ -155,7 +155,7 @@ func TestStrictestOfSeveral(t *testing.T) {
 	}
 }
 
-// TestReload: another limit is in force within a second, without a report; a bucket that no limit holds for any more is abandoned.
+// TestReload: another limit is in force within a second, without a report; a bucket that no limit applies to any more is abandoned.
 func TestReload(t *testing.T) {
 	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	a := s.connect()

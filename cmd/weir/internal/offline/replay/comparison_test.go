@@ -175,12 +175,12 @@ func TestComparisonEqualsReference(t *testing.T) {
 					}
 					continue
 				}
-				if v.Requests != want.requests[i][s.Name] || v.Refused != want.refused[i][s.Name] || v.Admitted != v.Requests-v.Refused {
+				if v.Requests != want.requests[i][s.Name] || v.Refused != want.refused[i][s.Name] || v.Allowed != v.Requests-v.Refused {
 					t.Errorf("%q, configuration %d: %+v, want %d requests, %d refused", s.Name, i, v, want.requests[i][s.Name], want.refused[i][s.Name])
 				}
 				var requests, refused int64
-				for step := range v.Timeline.Admitted {
-					requests += v.Timeline.Admitted[step] + v.Timeline.Refused[step]
+				for step := range v.Timeline.Allowed {
+					requests += v.Timeline.Allowed[step] + v.Timeline.Refused[step]
 					refused += v.Timeline.Refused[step]
 				}
 				if requests != v.Requests || refused != v.Refused {

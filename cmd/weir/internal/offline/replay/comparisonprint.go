@@ -65,7 +65,7 @@ func (p printer) policyTable(r *comparisonReport) {
 		for _, s := range subjects {
 			v := s.Config
 			rows = append(rows, []string{
-				terminal.Number(v.Requests), terminal.Number(v.Admitted), terminal.Number(v.Refused), share(v), s.label(),
+				terminal.Number(v.Requests), terminal.Number(v.Allowed), terminal.Number(v.Refused), share(v), s.label(),
 			})
 		}
 	} else {

@@ -43,7 +43,7 @@ type subject struct {
 type verdicts struct {
 	Mode     policy.Mode `json:"mode"`
 	Requests int64       `json:"requests"`
-	Admitted int64       `json:"allowed"`
+	Allowed  int64       `json:"allowed"`
 	Refused  int64       `json:"refused"`
 	// Denied counts requests that a rule has denied, which are among those refused, Exempt those that a rule has freed, Unlimited
 	// those that no policy held for. They are those of all requests.
@@ -58,8 +58,8 @@ type verdicts struct {
 }
 
 type verdictTimes struct {
-	Admitted []int64 `json:"allowed"`
-	Refused  []int64 `json:"refused"`
+	Allowed []int64 `json:"allowed"`
+	Refused []int64 `json:"refused"`
 }
 
 // change is what the second configuration would change.
@@ -131,11 +131,11 @@ func (c course) counts(number int) (requests, refused []int64) {
 
 // times are the counts in the form of a report.
 func (c course) times(number int) *verdictTimes {
-	admitted, refused := c.counts(number)
+	allowed, refused := c.counts(number)
 	for i, n := range refused {
-		admitted[i] -= n
+		allowed[i] -= n
 	}
-	return &verdictTimes{admitted, refused}
+	return &verdictTimes{allowed, refused}
 }
 
 // both are what the two configurations did.
@@ -178,12 +178,12 @@ func (c *comparison) verdicts(which int, name string, number, top int) *verdicts
 	}
 	t := c.trials[which]
 	if number < 0 {
-		v.Requests, v.Admitted, v.Refused = t.total.requests, t.total.requests-t.total.refused, t.total.refused
+		v.Requests, v.Allowed, v.Refused = t.total.requests, t.total.requests-t.total.refused, t.total.refused
 		v.Denied, v.Exempt, v.Unlimited = t.total.denied, t.total.exempt, t.total.unlimited
 		return v
 	}
 	of := t.counts[number]
-	v.Requests, v.Admitted, v.Refused = of.requests, of.requests-of.refused, of.refused
+	v.Requests, v.Allowed, v.Refused = of.requests, of.requests-of.refused, of.refused
 	v.RefusedKeys = countedKeys(&t.refused[number], top)
 	for i := range t.report.Policies {
 		p := &t.report.Policies[i]
@@ -192,7 +192,7 @@ func (c *comparison) verdicts(which int, name string, number, top int) *verdicts
 		}
 		v.Difference = p.Difference
 		if v.Mode == policy.ModeShadow { // verdicts do not have these
-			v.Requests, v.Admitted, v.Refused = int64(p.Granted+p.Refused), int64(p.Granted), int64(p.Refused)
+			v.Requests, v.Allowed, v.Refused = int64(p.Allowed+p.Refused), int64(p.Allowed), int64(p.Refused)
 		}
 	}
 	return v

@@ -161,9 +161,9 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 		return panel
 	}
 	times := courses[i].times(s.number)
-	panel.Allowed, panel.Refused = times.Admitted, times.Refused
+	panel.Allowed, panel.Refused = times.Allowed, times.Refused
 	if i == 1 && s.Config != nil {
-		panel.Before, panel.BeforeName = courses[0].times(s.number).Admitted, "allowed by "+names[0]
+		panel.Before, panel.BeforeName = courses[0].times(s.number).Allowed, "allowed by "+names[0]
 	}
 	return panel
 }

@@ -42,7 +42,7 @@ func (p printer) rowf(name, format string, args ...any) {
 func (p printer) summary(r *limitReport) {
 	p.rowf("limit", "%s", r.of.Config)
 	p.log(r.replayed, func(count func(int64) string) {
-		p.rowf("allowed", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
+		p.rowf("allowed", "%s  %s", count(r.Allowed), percent(r.Allowed, r.Requests))
 		refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
 		if r.Refused > 0 {
 			refused = p.out.Red(refused)

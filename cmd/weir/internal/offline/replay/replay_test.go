@@ -30,7 +30,7 @@ type output struct {
 	Error             string       `json:"error"`
 	Lines             int64        `json:"lines"`
 	Requests          int64        `json:"requests"`
-	Admitted          int64        `json:"allowed"`
+	Allowed           int64        `json:"allowed"`
 	Refused           int64        `json:"refused"`
 	TableFull         int64        `json:"table_full"`
 	Malformed         int64        `json:"malformed"`
@@ -112,10 +112,10 @@ func parse(t *testing.T, text string) output {
 // compare compares all that the program counts with the reference.
 func compare(t *testing.T, what string, got output, want referenceResult) {
 	t.Helper()
-	if got.Requests != want.requests || got.Refused != want.refused || got.Admitted != want.requests-want.refused ||
+	if got.Requests != want.requests || got.Refused != want.refused || got.Allowed != want.requests-want.refused ||
 		got.Malformed != want.malformed || got.Reordered != want.reordered || got.Keys != int64(len(want.keys)) {
 		t.Fatalf("%s: requests %d, admitted %d, refused %d, malformed %d, reordered %d, keys %d\nwant %d, %d, %d, %d, %d, %d", what,
-			got.Requests, got.Admitted, got.Refused, got.Malformed, got.Reordered, got.Keys,
+			got.Requests, got.Allowed, got.Refused, got.Malformed, got.Reordered, got.Keys,
 			want.requests, want.requests-want.refused, want.refused, want.malformed, want.reordered, len(want.keys))
 	}
 	if !got.Complete || !got.KeysExact || got.TableFull != 0 || !got.First.Equal(want.first) || !got.Last.Equal(want.last) {

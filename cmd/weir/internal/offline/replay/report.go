@@ -76,7 +76,7 @@ type limitReport struct {
 	By        string `json:"by"`
 	*replayed        //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 
-	Admitted  int64 `json:"allowed"`
+	Allowed   int64 `json:"allowed"`
 	Refused   int64 `json:"refused"`
 	TableFull int64 `json:"table_full"`
 
@@ -124,7 +124,7 @@ func (c *comparison) report(top int) report { //nolint:ireturn // there are two
 	l, all := c.configurations[0].limit, c.compared(0)
 	r := &limitReport{
 		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), replayed: &all.replayed,
-		Admitted: all.All.Config.Admitted, Refused: all.All.Config.Refused, TableFull: c.keys.full,
+		Allowed: all.All.Config.Allowed, Refused: all.All.Config.Refused, TableFull: c.keys.full,
 		Keys: c.keys.seen, KeysExact: !c.keys.dropped, PeakWindow: c.keys.window.Seconds(), Top: []topKey{}, of: all,
 	}
 	if c.keys.dropped {

@@ -13,10 +13,10 @@ import (
 func TestCellsStandUnderTheirHeads(t *testing.T) {
 	m := &model{
 		now: &operator.Overview{Policies: []operator.Policy{{
-			PolicyReport: policy.PolicyReport{Name: "login", Granted: 11, Refused: 12, Queued: 13, Keys: 14, Locked: 15},
+			PolicyReport: policy.PolicyReport{Name: "login", Allowed: 11, Refused: 12, Queued: 13, Keys: 14, Locked: 15},
 			Limits:       []operator.Limit{{Name: "1m", Holds: "5/min"}},
 		}}},
-		rates: map[string]rates{"login": {requests: 16, admitted: 17, refused: 18}},
+		rates: map[string]rates{"login": {requests: 16, allowed: 17, refused: 18}},
 	}
 	rows := map[int]row{
 		policiesPane: policyRows(m)[0],

@@ -80,7 +80,7 @@ func newFake(t *testing.T) *fake {
 
 func (f *fake) policy(name string, granted, refused uint64, limits ...operator.Limit) operator.Policy {
 	return operator.Policy{
-		PolicyReport: policy.PolicyReport{Name: name, Granted: granted, Refused: refused, Keys: 40, MaxKeys: 1000}, Limits: limits,
+		PolicyReport: policy.PolicyReport{Name: name, Allowed: granted, Refused: refused, Keys: 40, MaxKeys: 1000}, Limits: limits,
 		Key: "client.ip", Fail: "open", Source: "weir.yaml:3:3",
 	}
 }
@@ -195,7 +195,7 @@ func (f *fake) tick() {
 // more counts requests.
 func (f *fake) more(policyAt int, granted, refused uint64) {
 	p := &f.overview.Policies[policyAt]
-	p.Granted += granted
+	p.Allowed += granted
 	p.Refused += refused
 	f.overview.Requests += granted + refused
 	f.overview.Refused += refused

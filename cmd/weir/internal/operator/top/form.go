@@ -192,7 +192,7 @@ func (m *model) override() tea.Cmd {
 	}
 }
 
-// overriding shows the form of an override: the limits that hold for the key now, and its lockout if there is one, which goes on
+// overriding shows the form of an override: the limits that apply to the key now, and its lockout if there is one, which goes on
 // unless it is ended too.
 func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	if m.mode != msg.from || m.mode == textMode && m.page.about != msg.about {

@@ -60,7 +60,7 @@ type model struct {
 }
 
 // rates are how many there are in a second.
-type rates struct{ requests, admitted, refused float64 }
+type rates struct{ requests, allowed, refused float64 }
 
 // list is how a pane is looked at.
 type list struct {
@@ -210,7 +210,7 @@ func (m *model) take(o *operator.Overview) {
 	}
 	m.total = rates{
 		requests: per(o.Requests, m.base.Requests), refused: per(o.Refused, m.base.Refused),
-		admitted: per(o.Requests-o.Refused-o.Canceled, m.base.Requests-m.base.Refused-m.base.Canceled),
+		allowed: per(o.Requests-o.Refused-o.Canceled, m.base.Requests-m.base.Refused-m.base.Canceled),
 	}
 	before := make(map[string]*operator.Policy, len(m.base.Policies))
 	for i := range m.base.Policies {
@@ -220,7 +220,7 @@ func (m *model) take(o *operator.Overview) {
 	for i := range o.Policies {
 		p := &o.Policies[i]
 		if b := before[p.Name]; b != nil {
-			m.rates[p.Name] = rates{admitted: per(p.Granted, b.Granted), refused: per(p.Refused, b.Refused)}
+			m.rates[p.Name] = rates{allowed: per(p.Allowed, b.Allowed), refused: per(p.Refused, b.Refused)}
 		}
 	}
 	m.base = o

@@ -180,14 +180,14 @@ func policyRows(m *model) []row {
 			title: "policy " + p.Name, about: func(w io.Writer) { operator.WritePolicy(w, terminal.Output{}, p) },
 			cells: []cell{
 				text(p.Name),
-				counted(r.admitted),
+				counted(r.allowed),
 				counted(r.refused),
 				{operator.Queued(p), float64(p.Queued)},
 				{operator.Tracked(p), float64(p.Keys)},
 				count(p.Locked),
 				text(operator.Mode(p)),
 				count(p.Refused),
-				count(p.Granted),
+				count(p.Allowed),
 				text(operator.LimitsText(p.Limits)),
 			},
 		}

@@ -27,7 +27,7 @@ func TestFiguresOfAServerThatIsGone(t *testing.T) {
 		n := uint64(second/time.Second) * 40
 		m.Update(overviewMsg{&operator.Overview{
 			Started: began, Now: began.Add(second), Requests: 2 * n, Refused: n,
-			Policies: []operator.Policy{{PolicyReport: policy.PolicyReport{Name: "login", Granted: n, Refused: n}}},
+			Policies: []operator.Policy{{PolicyReport: policy.PolicyReport{Name: "login", Allowed: n, Refused: n}}},
 		}})
 	}
 	shows := func(want ...string) {

@@ -112,7 +112,7 @@ func (m *model) totals() string {
 		p99 = operator.Seconds(m.now.Latency.P99)
 	}
 	return fmt.Sprintf("%s requests/s: %s allowed, %s refused; %s queued, %s locked out; p99 %s; %s",
-		counted(m.total.requests).text, counted(m.total.admitted).text, counted(m.total.refused).text, terminal.Number(queued),
+		counted(m.total.requests).text, counted(m.total.allowed).text, counted(m.total.refused).text, terminal.Number(queued),
 		terminal.Number(locked), p99, humanize.IBytes(m.now.Process.HeapBytes))
 }
 

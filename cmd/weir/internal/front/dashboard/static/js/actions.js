@@ -75,13 +75,13 @@ export function restore(policy, key) {
   });
 }
 
-/** override makes other limits hold for a key for a while. state is that of the key, with its limits. */
+/** override makes other limits apply to a key for a while. state is that of the key, with its limits. */
 export function override(policy, key, state) {
   const limits = state?.limits ?? [];
   const locked = lockout(state);
   return ask({
     title: 'Override',
-    lines: [`Other limits hold for ${named(policy, key)} for a while, in this process.`, ...locked.lines],
+    lines: [`Other limits apply to ${named(policy, key)} for a while, in this process.`, ...locked.lines],
     fields: [
       ...limits.map((limit, i) => ({
         name: `limit${i}`,
