@@ -267,7 +267,8 @@ func (c *cell) take(d *Decision, n int64, reserve bool) (ok bool) {
 		c.peek(d, n)
 		return true
 	case n == 0 || n > c.terms.permits:
-		r = c.terms.fresh(n)
+		c.foresee(d, n)
+		return true
 	default:
 		if !c.add() {
 			return false
@@ -317,10 +318,14 @@ func (c *cell) peek(d *Decision, n int64) {
 // foresee fills d with what the algorithm says, without a gate.
 func (c *cell) foresee(d *Decision, n int64) {
 	var r algo.Result
-	if c.slot == nil {
-		r = c.terms.fresh(n)
-	} else {
+	switch {
+	case c.slot != nil:
 		r = c.terms.law.Peek(c.slot.State(), c.now, n)
+	case n <= c.terms.permits && c.k.states.Full(c.now):
+		c.refuseNew(d, n)
+		return
+	default:
+		r = c.terms.fresh(n)
 	}
 	c.answer(d, &r)
 }
@@ -349,7 +354,7 @@ func (c *cell) refuseClosed(d *Decision) {
 // noRoom fills d with the decision on a key that cannot be tracked, or whose limit cannot.
 func (c *cell) noRoom(d *Decision, n int64) {
 	c.full = true
-	if n > 0 && n <= c.terms.permits {
+	if n <= c.terms.permits {
 		c.refuseNew(d, n)
 		return
 	}

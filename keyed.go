@@ -311,8 +311,8 @@ func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) 
 	return l, err
 }
 
-// Peek returns what TryAcquire would, and takes nothing. Remaining is what remains now. It does not tell whether a new
-// key would find room.
+// Peek returns what TryAcquire would, and takes nothing. Remaining is what remains now. A new key that would find no room is
+// refused with ReasonTableFull, unless that takes a search: then only TryAcquire can tell.
 func (k *keys[K]) Peek(key K, n int64) (d Decision) {
 	var c cell
 	k.call(&c.call, key)

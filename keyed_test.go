@@ -217,6 +217,46 @@ func TestLargeFullTableFindsRoom(t *testing.T) {
 	})
 }
 
+// TestFullTableIsForeseen: a probe and Peek of a new key are refused where there is no room, and only there.
+func TestFullTableIsForeseen(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 5))
+	var clock manualclock.Clock
+	k := mustKeyed[int](t, weir.TokenBucket(weir.PerSecond(1), 2), weir.KeyedOptions{MaxKeys: 3, Clock: &clock})
+	foreseen := 0
+	for range 20_000 {
+		clock.Advance(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+		key := random.IntN(10)
+		peeked, probed := k.Peek(key, 1), k.Take(key, 0)
+		taken := k.Take(key, 1)
+		full := taken.Reason == weir.ReasonTableFull
+		if peeked.Reason == weir.ReasonTableFull && (peeked != taken || probed != taken) {
+			t.Fatalf("Peek said %+v, a probe %+v, and Take %+v", peeked, probed, taken)
+		}
+		if !full {
+			continue
+		}
+		for _, d := range []weir.Decision{k.Peek(key, 1), k.Peek(key, 0), k.Take(key, 0)} {
+			if d != taken {
+				t.Fatalf("Take said %+v, and then it is %+v", taken, d)
+			}
+		}
+		if peeked == taken {
+			foreseen++
+		}
+	}
+	if foreseen < 1000 {
+		t.Errorf("%d refusals were foreseen", foreseen)
+	}
+	if d := k.Peek(99, 4); d.Reason != weir.ReasonNever {
+		t.Errorf("%+v", d)
+	}
+	full := mustKeyed[int](t, weir.TokenBucket(weir.PerHour(1), 2), weir.KeyedOptions{MaxKeys: 1, AdmitWhenFull: true})
+	full.Allow(1)
+	if d := full.Peek(2, 2); !d.Allowed || d.Remaining != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestFullTableThatAdmits(t *testing.T) {
 	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{MaxKeys: 1, AdmitWhenFull: true})
 	k.Allow("a")

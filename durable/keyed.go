@@ -228,8 +228,13 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 	return store.Hold{}, err
 }
 
-// Peek returns what Take would, and takes nothing. It does not tell whether a new key would find room.
-func (k *Keyed) Peek(key string, n int64) weir.Decision { return k.do(store.ModePeek, key, n) }
+// Peek returns what Take would, and takes nothing. A new key for which there is no room is refused with ReasonTableFull.
+func (k *Keyed) Peek(key string, n int64) weir.Decision {
+	if !k.room(key) {
+		return k.full()
+	}
+	return k.do(store.ModePeek, key, n)
+}
 
 // Refund gives key n permits back whatever their origin, at most until all are available. It is for operators: to undo a request,
 // reserve and Cancel, which cannot give back too much.

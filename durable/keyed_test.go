@@ -147,7 +147,8 @@ func TestKeyedHasRoom(t *testing.T) {
 	full := func() {
 		t.Helper()
 		for _, key := range []string{"c", "d", "c"} {
-			if d := k.Take(key, 1); d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter <= 0 || d.Policy != "year" || d.Limit != 3 {
+			d := k.Take(key, 1)
+			if d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter <= 0 || d.Policy != "year" || d.Limit != 3 || k.Peek(key, 1) != d {
 				t.Errorf("%s: %+v", key, d)
 			}
 			err := k.Wait(t.Context(), key, 1)

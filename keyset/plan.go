@@ -63,7 +63,7 @@ func (p *Plan) Follows(old *Plan) { p.in.Follows(old.in) }
 func (p *Plan) TakeBytes(key []byte, n int64) weir.Decision { return p.in.Take(borrowed(key), n) }
 
 // PeekBytes returns what TakeBytes would, and takes nothing, as [weir.Keyed.Peek] does. Remaining is what remains now. A key that
-// was under another plan is under this one from now on, as by TakeBytes. It does not say whether a new key would find room.
+// was under another plan is under this one from now on, as by TakeBytes.
 func (p *Plan) PeekBytes(key []byte, n int64) weir.Decision { return p.in.Peek(borrowed(key), n) }
 
 // RefundBytes gives key n permits back whatever their origin, at most until all that this plan allows are available, and serves

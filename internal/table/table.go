@@ -493,6 +493,12 @@ func (t *Table) NextFresh() int64 {
 	return first
 }
 
+// Full reports whether there is no room for a new key at time now, and no key is fresh that could be forgotten for it. It may be
+// wrong where a key was to be fresh by now and was used since, as long as no caller has looked for one to forget.
+func (t *Table) Full(now int64) bool {
+	return t.max > 0 && t.keys.Load() >= t.max && t.NextFresh() > now
+}
+
 // Reclaim forgets a key that is fresh at time now, whichever it finds, and reports whether it found one. No shard may be locked
 // by the caller. It finds one if there is one, unless it has searched mostScans segments in vain before, which holds up only the
 // caller.

@@ -108,6 +108,9 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 			if x.other {
 				a = other
 			}
+			if out.reason == weir.ReasonTableFull { // only of a key that is not kept
+				return a.Fresh(x.s, x.now), x
+			}
 			switch in.op {
 			case "reset":
 				x.s, x.reset = a.Refund(x.s, x.now, algo.MaxPermits), true
@@ -127,9 +130,6 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 			case "take":
 				if out.reason == weir.ReasonCanceled {
 					return true, x
-				}
-				if out.reason == weir.ReasonTableFull { // only of a key that is not kept
-					return a.Fresh(x.s, x.now), x
 				}
 				if waits && out.reason == weir.ReasonLimited {
 					return true, x

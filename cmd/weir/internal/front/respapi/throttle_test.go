@@ -137,8 +137,8 @@ func TestThrottleTableFull(t *testing.T) {
 	for line, want := range map[string][5]int64{
 		"cl.throttle new 1 1 10":    {1, 2, 0, 10, 0},
 		"cl.throttle new 1 1 10 3":  {1, 2, 2, -1, 0},
-		"cl.throttle new 1 1 10 0":  {0, 2, 2, -1, 0},
-		"cl.throttle new 1 1 10 -1": {0, 2, 2, -1, 0},
+		"cl.throttle new 1 1 10 0":  {0, 2, 0, -1, 0},
+		"cl.throttle new 1 1 10 -1": {0, 2, 0, -1, 0},
 		"cl.throttle 1 1 1 10 0":    {0, 2, 1, -1, 10},
 	} {
 		if got := asks.ask(strings.Split(line, " ")...); got != fiveIntegers(want) {
