@@ -47,6 +47,7 @@ const (
 	nameNow        = "now"
 
 	nameQueryParam = "queryParam"
+	nameSplit      = "split"
 	nameInNetwork  = "inNetwork"
 )
 

@@ -314,7 +314,12 @@ func (c *closures) textCall(e ast.Expr) stringOf {
 	args := operands(call)
 	switch call.FunctionName() {
 	case operators.Index:
+		if text, sep, at, ok := splitOf(args); ok {
+			return segment(c.text(text), sep, at)
+		}
 		return entry(entryOf(e))
+	case operators.Add:
+		return spelled(c.piece(e))
 	case nameQueryParam:
 		if name, ok := constantString(args[1]); ok && variableOf(args[0]).name == nameQuery {
 			return func(r *policy.Request) (string, bool) {
@@ -332,6 +337,108 @@ func (c *closures) textCall(e ast.Expr) stringOf {
 		return c.mapped(args[0], func(r rune) rune { return asciiOnly(r, unicode.ToUpper) })
 	}
 	return nil
+}
+
+// pieceOf appends a text to b.
+type pieceOf func(b []byte, r *policy.Request) (with []byte, ok bool)
+
+// piece is a text that is appended, so that + and ?: make no string.
+func (c *closures) piece(e ast.Expr) pieceOf {
+	c.cost++
+	if e.Kind() == ast.CallKind {
+		switch args := operands(e.AsCall()); e.AsCall().FunctionName() {
+		case operators.Add:
+			return joined(c.piece(args[0]), c.piece(args[1]))
+		case operators.Conditional:
+			return chosen(c.condition(args[0]), c.piece(args[1]), c.piece(args[2]))
+		}
+	}
+	if of := variableOf(e); of.name == nameClientIP || of.name == nameClientNet { // they are made, and are never long
+		return func(b []byte, r *policy.Request) ([]byte, bool) {
+			b, err := of.native.AppendTo(b, r)
+			return b, err == nil
+		}
+	}
+	f := c.text(e)
+	if f == nil {
+		return nil
+	}
+	return func(b []byte, r *policy.Request) ([]byte, bool) {
+		s, ok := f(r)
+		return append(b, s...), ok
+	}
+}
+
+// joined is one piece after the other.
+func joined(left, right pieceOf) pieceOf {
+	if left == nil || right == nil {
+		return nil
+	}
+	return func(b []byte, r *policy.Request) ([]byte, bool) {
+		b, ok := left(b, r)
+		if !ok {
+			return b, false
+		}
+		return right(b, r)
+	}
+}
+
+// chosen is when ? yes : no.
+func chosen(when boolOf, yes, no pieceOf) pieceOf {
+	if when == nil || yes == nil || no == nil {
+		return nil
+	}
+	return func(b []byte, r *policy.Request) ([]byte, bool) {
+		switch first, ok := when(r); {
+		case !ok:
+			return b, false
+		case first:
+			return yes(b, r)
+		}
+		return no(b, r)
+	}
+}
+
+// spelled is a piece as a text.
+func spelled(of pieceOf) stringOf {
+	if of == nil {
+		return nil
+	}
+	return func(r *policy.Request) (string, bool) {
+		b, ok := of(make([]byte, 0, 128), r)
+		return string(b), ok && len(b) <= longestText
+	}
+}
+
+// splitOf are the operands of text.split("sep")[at], and reports whether arguments of an index are that.
+func splitOf(args []ast.Expr) (text ast.Expr, sep string, at int64, ok bool) {
+	if args[0].Kind() != ast.CallKind {
+		return nil, "", 0, false
+	}
+	of := operands(args[0].AsCall())
+	if args[0].AsCall().FunctionName() != nameSplit || len(of) != 2 {
+		return nil, "", 0, false
+	}
+	sep, constant := constantString(of[1])
+	at, known := constantInt(args[1])
+	return of[0], sep, at, constant && known && sep != "" && at >= 0
+}
+
+// segment is one of the texts between separators. Where there are fewer, CEL fails.
+func segment(of stringOf, sep string, at int64) stringOf {
+	if of == nil {
+		return nil
+	}
+	return func(r *policy.Request) (string, bool) {
+		s, ok := of(r)
+		for range at {
+			var found bool
+			_, s, found = strings.Cut(s, sep)
+			ok = ok && found
+		}
+		s, _, _ = strings.Cut(s, sep)
+		return s, ok
+	}
 }
 
 // asciiOnly is f of a letter of ASCII.

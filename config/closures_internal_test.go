@@ -55,11 +55,15 @@ func (w writer) condition(depth int) string {
 
 func (w writer) text(depth int) string {
 	if depth > 0 {
-		switch w.IntN(6) {
+		switch w.IntN(8) {
 		case 0:
 			return "(" + w.condition(depth-1) + " ? " + w.text(depth-1) + " : " + w.text(depth-1) + ")"
 		case 1, 2:
 			return w.text(depth-1) + w.pick(".lowerAscii()", ".upperAscii()")
+		case 3:
+			return "(" + w.text(depth-1) + " + " + w.text(depth-1) + ")"
+		case 4:
+			return w.text(depth-1) + w.pick(`.split("/")[0]`, `.split("/")[1]`, `.split("1")[2]`, `.split("aa")[3]`)
 		}
 	}
 	return w.pick(`""`, `"/"`, `"GET"`, `"k1"`, `"aCmé"`, `"192.0.2.1"`, "request.method", "request.host", "request.path", "request.query",
@@ -134,21 +138,19 @@ func TestClosuresAreCEL(t *testing.T) {
 				f := closure(e.now, tree, (*closures).text)
 				text, known := f(r)
 				fast, ok = text, known
-				out, err := e.eval(r)
-				if err == nil {
-					slow = outcome(out.Value(), nil)
-				} else {
-					slow = outcome(nil, err)
+				slow = outcome((&celValue[string]{evaluation: e}).value(r))
+				key := &celText{celValue: celValue[string]{evaluation: e}, piece: closure(e.now, tree, (*closures).piece)}
+				with, withErr := key.AppendTo([]byte("a,"), r)
+				key.piece = nil
+				without, withoutErr := key.AppendTo([]byte("a,"), r)
+				if string(with) != string(without) || (withErr == nil) != (withoutErr == nil) {
+					t.Fatalf("%s: the key is %q (%v) without CEL, %q (%v) with it, of %+v", source, with, withErr, without, withoutErr, r)
 				}
 			default:
 				f := closure(e.now, tree, (*closures).number)
 				n, known := f(r)
 				fast, ok = strconv.FormatInt(n, 10), known
-				out, err := e.eval(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				slow = outcome(out.Value(), nil)
+				slow = outcome((&celValue[int64]{evaluation: e}).value(r))
 			}
 			if !ok {
 				left++
@@ -175,7 +177,9 @@ func TestWhatClosuresLeaveToCEL(t *testing.T) {
 		`["a", "b"].exists(x, x == request.method)`:                    false,
 		`request.cost * 2 > 3`:                                         false,
 		`int(request.headers["x-cost"]) > 3`:                           false,
-		`request.path + "x" == "/x"`:                                   false,
+		`request.path + "x" == "/x"`:                                   true,
+		`request.path.split("/")[1] == "v2"`:                           true,
+		`request.path.split("")[1] == "v"`:                             false,
 		`request.method in [request.path]`:                             false,
 		`request.method == "` + strings.Repeat("x", 1025) + `"`:        false,
 		`request.path.matches("` + strings.Repeat("(a*)*", 600) + `")`: false,
@@ -202,6 +206,23 @@ func TestClosuresLeaveLongTextsToCEL(t *testing.T) {
 	r.Header = http.Header{"X-Long": {strings.Repeat("a", 1000)}}
 	if yes, err := when.Holds(r); yes || err != nil {
 		t.Error(yes, err)
+	}
+}
+
+func TestUsualKeysAllocateNothing(t *testing.T) {
+	for source, want := range map[string]string{
+		`client.ip + (request.method == "POST" ? "/write" : "/read")`:     "192.0.2.7/read",
+		`has(attributes.tenant) ? attributes.tenant + "/" : client.net`:   "acme/",
+		`has(attributes.nothing) ? attributes.tenant + "/" : client.net`:  "192.0.2.0/24",
+		`request.path.split("/")[1] + ":" + request.headers["x-api-key"]`: "v2:k1",
+	} {
+		d := testDecoder(t)
+		key := d.key(expression(source))
+		d.must(t, source)
+		r, b := testRequest(), make([]byte, 0, 200)
+		if n := testing.AllocsPerRun(100, func() { b, _ = key.AppendTo(b[:0], r) }); n != 0 || string(b) != want {
+			t.Errorf("%s: %q with %v allocations, want %q", source, b, n, want)
+		}
 	}
 }
 

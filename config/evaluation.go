@@ -72,6 +72,7 @@ func (v *celValue[T]) value(r *policy.Request) (T, error) {
 type celText struct {
 	celValue[string]
 
+	piece pieceOf // nil if only CEL evaluates it
 	parts textParts
 }
 
@@ -79,6 +80,11 @@ type celText struct {
 func (t *celText) Parts() (parts []policy.Text, all bool) { return t.parts.texts, t.parts.all }
 
 func (t *celText) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
+	if t.piece != nil {
+		if with, ok := t.piece(b, r); ok && len(with)-len(b) <= longestText {
+			return keytext.Bound(with, len(b)), nil
+		}
+	}
 	s, err := t.value(r)
 	if err != nil {
 		return b, err

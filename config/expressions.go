@@ -284,7 +284,11 @@ func (d *decoder) textExpression(v yamlread.Value, must string) policy.Text { //
 	case c.text != nil:
 		return c.text
 	}
-	return &celText{value(d, s, c, (*closures).text), c.parts}
+	return &celText{
+		celValue: celValue[string]{evaluation: d.evaluation(s, c)},
+		piece:    closure(d.expressions.now, c.ast.NativeRep().Expr(), (*closures).piece),
+		parts:    c.parts,
+	}
 }
 
 // when reads a condition.

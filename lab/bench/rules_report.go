@@ -10,8 +10,8 @@ import (
 
 // The targets of the rule engine.
 const (
-	// RulesTarget is the most that a decision may take with many rules relative to few, and TakesTarget relative to the takes
-	// that it makes of several limits.
+	// RulesTarget is the most that a decision may take with many rules relative to few, and with expressions relative to none,
+	// and TakesTarget relative to the takes that it makes of several limits.
 	RulesTarget = 2
 	TakesTarget = 2
 	// ThreeLimitsTarget is how many nanoseconds a decision of three limits may take, without expressions.
@@ -158,7 +158,7 @@ func (r ruleRow) beside() (by string, other ruleRow, target float64, ok bool) {
 	switch {
 	case r.expressions:
 		other.expressions = false
-		return byNoCEL, other, 0, true
+		return byNoCEL, other, RulesTarget, true
 	case r.rules > fewRules:
 		other.rules = fewRules
 		return byFewRules, other, RulesTarget, true
@@ -240,9 +240,6 @@ func (r RulesReport) goals() (all []Goal) {
 	all = rowGoals(r.Rows())
 	for i := range r.Results {
 		row := &r.Results[i]
-		if row.Expressions {
-			continue
-		}
 		name := fmt.Sprintf("%s, goroutines: %d, no allocation", row.Name, row.Goroutines)
 		all = append(all, Goal{name, row.Ours.Allocs < nearlyNone, fmt.Sprintf("%.3f", row.Ours.Allocs)})
 	}
