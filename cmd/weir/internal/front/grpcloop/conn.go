@@ -478,15 +478,24 @@ const (
 	floodBurst = 10_000
 )
 
+// streamsOfFrame is for how many streams a frame counts once more that has the server look at all of them: that takes as long as
+// another frame.
+const streamsOfFrame = 16
+
 // mayFlood counts such a frame.
-func (c *conn) mayFlood() *failure {
+func (c *conn) mayFlood() *failure { return c.spend(1) }
+
+// mayLook counts such a frame for which the server looks at all streams.
+func (c *conn) mayLook() *failure { return c.spend(1 + int64(len(c.streams)/streamsOfFrame)) }
+
+func (c *conn) spend(n int64) *failure {
 	if c.budget == nil {
 		var err error
 		if c.budget, err = weir.New(weir.TokenBucket(weir.PerSecond(floodRate), floodBurst), weir.Options{}); err != nil {
 			return flooded(err.Error())
 		}
 	}
-	if !c.budget.Allow() {
+	if !c.budget.Take(n).Allowed {
 		return flooded("too many frames that ask nothing")
 	}
 	return nil

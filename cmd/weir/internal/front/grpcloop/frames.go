@@ -154,7 +154,7 @@ func (c *conn) settings(f frame, b []byte) *failure {
 	case len(b)%6 != 0:
 		return frameSize("SETTINGS are cut off")
 	}
-	window := c.firstWindow
+	window, was := c.firstWindow, c.firstWindow
 	for ; len(b) > 0; b = b[6:] {
 		id, v := http2.SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
 		if failed := check(id, v); failed != nil {
@@ -175,6 +175,9 @@ func (c *conn) settings(f frame, b []byte) *failure {
 		c.greeted = true
 		_ = c.nc.SetReadDeadline(time.Time{}) // reading tells if it has failed
 		return nil
+	}
+	if window != was {
+		return c.mayLook()
 	}
 	return c.mayFlood()
 }
@@ -227,7 +230,7 @@ func (c *conn) windowUpdate(f frame, b []byte) *failure {
 		}
 		c.pumpAll()          // it was used up
 		if n < smallWindow { // to look at all calls for so little costs more than it brings
-			return c.mayFlood()
+			return c.mayLook()
 		}
 		return nil
 	}

@@ -290,6 +290,43 @@ func TestFloods(t *testing.T) {
 	}
 }
 
+// TestManyStreamsMakeFramesDear: a frame that has the server look at all streams counts for as many as there are.
+func TestManyStreamsMakeFramesDear(t *testing.T) {
+	for name, flood := range map[string]func(p *peer, n uint32){
+		"windows of streams": func(p *peer, n uint32) {
+			p.must(p.w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: n%2 + 1}))
+		},
+		"the window of the connection": func(p *peer, _ uint32) { p.must(p.w.WriteWindowUpdate(0, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // no time passes, which would allow more
+				s, connect := bubble(t, func(o *grpcloop.Options) { o.MaxStreams = 1600 })
+				s.Unread.Own = 64 << 20
+				p := connect().greet()
+				go func() { _, _ = io.Copy(io.Discard, p.nc) }()
+				p.call(1, "size:65530") // which uses up the window of the connection
+				for i := range uint32(1599) {
+					p.call(2*i+3, "a reply that waits")
+				}
+				for n := range uint32(90) {
+					flood(p, n)
+				}
+				p.send()
+				if synctest.Wait(); s.Unread.CutOff() != 0 {
+					t.Error("90 are too many")
+				}
+				for n := range uint32(20) {
+					flood(p, n)
+				}
+				p.send()
+				if synctest.Wait(); s.Unread.CutOff() != 1 {
+					t.Error("110 are not too many")
+				}
+			})
+		})
+	}
+}
+
 // TestPanics: a call that panics ends its connection alone, and the log says where it was.
 func TestPanics(t *testing.T) {
 	for _, waits := range []bool{false, true} {
