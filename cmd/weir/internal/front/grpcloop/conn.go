@@ -239,7 +239,7 @@ func (c *conn) read() {
 	}
 	defer func() {
 		giveBack(c.lent)
-		c.s.Unread.Free(c.part.bytes.Swap(0))
+		c.keep(-c.part.bytes.Swap(0))
 		c.in, c.lent = nil, nil
 	}()
 	preface := len(http2.ClientPreface)
@@ -295,7 +295,7 @@ func (c *conn) work() {
 	c.works = true
 	c.in, c.lent = lend(len(in))
 	if c.in = append(c.in, in...); len(in) > 0 {
-		c.s.Unread.Free(c.part.bytes.Swap(0))
+		c.keep(-c.part.bytes.Swap(0))
 		c.part.over.Store(false)
 	}
 }
@@ -321,7 +321,7 @@ func (c *conn) rest() {
 	if n := len(c.in); n > 0 {
 		in = append(in, c.in...)
 		c.part.bytes.Store(int64(n))
-		c.part.over.Store(!c.s.Unread.Add(int64(n)))
+		c.part.over.Store(!c.keep(int64(n)))
 	}
 	giveBack(c.lent)
 	c.works, c.lent, c.in = false, nil, in
@@ -622,7 +622,15 @@ func (c *conn) hold(n int) bool {
 		return true
 	}
 	c.bytes += int64(n)
-	return c.s.Unread.Add(int64(n)) || c.bytes <= c.s.Unread.Own
+	return c.keep(int64(n)) || c.bytes <= c.s.Unread.Own
+}
+
+// keep is hold for bytes that are not of c.bytes. It reports whether neither all clients nor those of the same address have too
+// many.
+func (c *conn) keep(n int64) bool {
+	u := &c.s.Unread
+	own := c.owner.unread.Add(n)
+	return u.Add(n) && own <= share(u.Max)
 }
 
 var errClosed = errors.New("weir: the connection is closed")

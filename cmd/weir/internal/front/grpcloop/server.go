@@ -74,9 +74,10 @@ type Server struct {
 
 // owner is an address that has connections. As of these, nine in ten of what all have are for one of them.
 type owner struct {
-	network          netip.Prefix
-	of               int // connections and streams, for which it is kept. s.mu guards it
-	waiting, streams atomic.Int64
+	network netip.Prefix
+	of      int // connections and streams, for which it is kept. s.mu guards it
+
+	waiting, streams, unread atomic.Int64
 }
 
 // own is the owner of one thing more.
@@ -190,7 +191,7 @@ type Streams struct {
 // Unread bounds what is kept of frames, headers and messages that are not complete, of messages that are not processed, of calls
 // that are not answered and their headers, and of replies that clients do not take.
 type Unread struct {
-	room.Room // of all connections together
+	room.Room // of all connections together, and nine in ten of it for those of one address
 
 	Own      int64         // bytes that a connection may have whatever there is of others
 	Patience time.Duration // from the first byte of a message, a header or a frame to its last
