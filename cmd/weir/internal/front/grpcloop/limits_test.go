@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -527,6 +528,70 @@ func TestOneAddressLeavesSome(t *testing.T) {
 		same = connectFrom("2001:db8::3")
 	}
 	wait(same, 301, 9)
+}
+
+// TestStreamsBeginInTurn: of calls that a handler serves, 32 of one address begin at once, and the next when one waits for a message,
+// answers, or ends. Those of another address do not wait for them.
+func TestStreamsBeginInTurn(t *testing.T) {
+	const most, streams = 32, 50
+	synctest.Test(t, func(t *testing.T) {
+		pipes := fronttest.Pipes()
+		l := addressed{pipes, make(chan string, 1)}
+		var begun, ended atomic.Int64
+		steps, end := make(chan func(http.ResponseWriter, *http.Request)), make(chan struct{})
+		o := optionsOf(t, newEchoes(false))
+		o.Others = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			begun.Add(1)
+			defer ended.Add(1)
+			select {
+			case step := <-steps:
+				step(w, r)
+			case <-end:
+			}
+		})
+		serve(t, o, l)
+		connectFrom := func(address string) *peer {
+			l.addresses <- address
+			nc, err := pipes.Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPeer(t, nc).greet()
+			go func() { _, _ = io.Copy(io.Discard, nc) }()
+			return p
+		}
+		want := func(what string, n int64) {
+			t.Helper()
+			if synctest.Wait(); begun.Load() != n {
+				t.Errorf("%s: %d have begun, want %d", what, begun.Load(), n)
+			}
+		}
+		one, other := connectFrom("2001:db8::1"), connectFrom("2001:db8:0:1::1")
+		for i := range uint32(streams) {
+			one.headers(2*i+1, one.head("/test.Other/Other"), false)
+		}
+		one.send()
+		want("as many as may be", most)
+		other.headers(1, other.head("/test.Other/Other"), false).send()
+		want("another address", most+1)
+		steps <- func(http.ResponseWriter, *http.Request) {}
+		want("one has ended", most+2)
+		steps <- func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }
+		want("one waits for a message", most+3)
+		steps <- func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			<-end
+		}
+		want("one has answered", most+4)
+		steps <- func(_ http.ResponseWriter, r *http.Request) { _ = r.Body.Close() }
+		want("one more has ended", most+5)
+		_ = one.nc.Close()
+		want("those that wait for their turn have gone", most+5)
+		close(end)
+		if synctest.Wait(); begun.Load() != most+5 || ended.Load() != most+5 {
+			t.Errorf("%d have begun and %d ended, want %d", begun.Load(), ended.Load(), most+5)
+		}
+	})
 }
 
 // TestSettingsOfOneFrame: the last of several windows in SETTINGS counts, and what is sent of replies is not sent in as many parts.

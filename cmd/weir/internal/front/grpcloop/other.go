@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -32,9 +33,34 @@ type other struct {
 	wanted int                 // messages that the handler has asked for
 	whole  [2]int              // bytes of the messages that the handler has or gets next, which count until it asks for one more
 
+	owner  *owner
+	begins bool // the handler is at its beginning
+
 	header  http.Header
 	started bool
 	closed  bool // the handler reads no more
+}
+
+// begin waits until few enough handlers of the owner are at their beginning: until they have waited for a message, answered or
+// ended. Thousands at once would have all other calls wait until each of them has had a processor. It is false if the call ends
+// before.
+func (o *other) begin(ctx context.Context) bool {
+	select {
+	case o.owner.beginning <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	o.begins = true
+	runtime.Gosched() // it goes on at once otherwise, before others that wait for a processor
+	return true
+}
+
+// begun is called when the handler is beyond its beginning. c.mu is held.
+func (o *other) begun() {
+	if o.begins {
+		o.begins = false
+		<-o.owner.beginning
+	}
 }
 
 // want lets the handler read another message.
@@ -73,7 +99,7 @@ func (c *conn) serveOther(id uint32, h head) *failure {
 		return c.fault(id, http2.ErrCodeRefusedStream)
 	}
 	s := c.open(id, h)
-	o := &other{c: c, s: s, eof: s.ended, header: make(http.Header), wanted: 1}
+	o := &other{c: c, s: s, owner: owner, eof: s.ended, header: make(http.Header), wanted: 1}
 	s.other = o
 	ctx, cancel := context.WithCancel(context.WithValue(c.ctx, otherKey{}, o))
 	s.cancel = cancel
@@ -83,7 +109,9 @@ func (c *conn) serveOther(id uint32, h head) *failure {
 	}).WithContext(ctx)
 	asRequest(r, c.blocks.fields)
 	c.s.conns.Running.Go(func() {
-		c.s.o.Others.ServeHTTP(response{o}, r)
+		if o.begin(ctx) {
+			c.s.o.Others.ServeHTTP(response{o}, r)
+		}
 		ended()
 		o.finish()
 		cancel()
@@ -174,6 +202,7 @@ func (b body) Read(to []byte) (int, error) {
 		case len(o.body) == 0 && o.eof:
 			return 0, io.EOF
 		}
+		o.begun()
 		c.room.Wait()
 	}
 }
@@ -250,6 +279,7 @@ func (r response) WriteHeader(code int) {
 
 // start sends the header, once. c.mu is held.
 func (o *other) start(code int) {
+	o.begun()
 	if o.started || o.s.gone {
 		return
 	}
@@ -308,6 +338,7 @@ func (o *other) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.closed = true
+	o.begun()
 	if s.gone || c.closed {
 		return
 	}

@@ -78,7 +78,11 @@ type owner struct {
 	of      int // connections and streams, for which it is kept. s.mu guards it
 
 	waiting, streams, unread atomic.Int64
+	beginning                chan struct{} // has an item for each handler that is at its beginning
 }
+
+// mostBeginning is how many handlers of an owner may be at their beginning.
+const mostBeginning = 32
 
 // own is the owner of one thing more.
 func (s *Server) own(network netip.Prefix) *owner {
@@ -86,7 +90,7 @@ func (s *Server) own(network netip.Prefix) *owner {
 	defer s.mu.Unlock()
 	o := s.owners[network]
 	if o == nil {
-		o = &owner{network: network}
+		o = &owner{network: network, beginning: make(chan struct{}, mostBeginning)}
 		s.owners[network] = o
 	}
 	o.of++
