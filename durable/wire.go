@@ -3,7 +3,6 @@ package durable
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -374,14 +373,13 @@ func (d *reader) result() *Result {
 	return r
 }
 
-// of is the result of a call, with the names that it has in common with it.
+// of is the result of a call, with the names that it has in common with it, or an error if it cannot be one.
 func (r *Result) of(c *Call) Result {
 	if r.Err != nil {
 		return *r
 	}
-	adjusted := c.Verb != VerbAdjust || len(r.Adjustments) == 1
-	if len(r.Decisions) != c.decided() || len(r.States) != len(c.Ask.States) || !adjusted {
-		return failed(fmt.Errorf("%w: %w", store.ErrUnavailable, errMessage))
+	if !r.fits(c) {
+		return failed(errResult)
 	}
 	for i := range r.Decisions {
 		r.Decisions[i].Policy = c.Charges[i].Policy
