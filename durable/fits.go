@@ -29,10 +29,11 @@ func (r *Result) fits(c *Call) bool {
 			return false
 		}
 	}
-	if !c.takes() && r.Reason != weir.ReasonNone || c.takes() && len(r.Decisions) > 0 && allowed != (r.Reason == weir.ReasonNone) {
+	granted := r.Reason == weir.ReasonNone
+	if !c.takes() && !granted || c.takes() && len(r.Decisions) > 0 && allowed != granted {
 		return false
 	}
-	reserved := c.takes() && c.Ask.Hold != 0 && r.Reason == weir.ReasonNone
+	reserved := c.takes() && c.Ask.Hold != 0 && granted
 	return reserved == (r.Hold.ID != "") && len(r.Hold.ID) <= store.MostIDBytes && r.lends(c, allowed)
 }
 

@@ -192,7 +192,30 @@ func (n *Node) call(ctx context.Context, c *Call) Result {
 		if again := n.options.Requeue && c.takes() && waits && gone; !again {
 			return r
 		}
+		_, _, changed, _ := n.route()
+		news(ctx, changed) // an owner that says so again and again is not asked all the time
 	}
+}
+
+// errSilent says that an owner, which can be reached, has not said what has become of a request.
+var errSilent = fmt.Errorf("%w: the owner of the limits does not respond: it is not known whether it was done",
+	store.ErrUnavailable)
+
+// silentWrites is for how many writes a request waits at most: one key is read, another is written, and there is one to spare.
+const silentWrites = 3
+
+// callPeer has the owner in another process carry a call out. One that may have been, but of which that says nothing, fails.
+func (n *Node) callPeer(ctx context.Context, peer Peer, c *Call) Result {
+	patient, cancel := context.WithTimeout(ctx, c.Ask.Wait+silentWrites*n.options.Owner.WriteTimeout)
+	defer cancel()
+	r := peer.Call(patient, c)
+	if patient.Err() == nil || ctx.Err() != nil {
+		return r
+	}
+	if r.Reason == weir.ReasonDeadline || errors.Is(r.Err, context.DeadlineExceeded) {
+		return failed(errSilent)
+	}
+	return r
 }
 
 // callOnce asks the owner once; processes that turn out not to be the owner are not counted.
@@ -212,7 +235,7 @@ func (n *Node) callOnce(ctx context.Context, c *Call, waits bool, deadline time.
 		if owner != nil {
 			r = owner.call(ctx, c)
 		} else {
-			r = peer.Call(ctx, c)
+			r = n.callPeer(ctx, peer, c)
 		}
 		if r.Reason == weir.ReasonCanceled && ctx.Err() == nil { // it is the owner that goes
 			r = refusedAll(c, weir.ReasonClosed)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,8 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// lied runs f with a node that takes the other end of a pipe for the owner. That sends what answer returns of each call, or nothing.
+// lied runs f with a node that takes the other end of a pipe for the owner, which sends for each call what answer returns, if
+// anything.
 func lied(
 	t *testing.T, o durable.NodeOptions, answer func(id uint64, c *durable.Call) []byte, f func(t *testing.T, n *durable.Node),
 ) {
@@ -121,5 +123,100 @@ func TestLyingOwnerAllowsNothing(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSilentOwner: an owner that can be reached, but never says what has become of a request, does not hold it up for good.
+func TestSilentOwner(t *testing.T) {
+	silent := func(uint64, *durable.Call) []byte { return nil }
+	lied(t, durable.NodeOptions{Requeue: true}, silent, func(t *testing.T, n *durable.Node) {
+		charge := tokens("x", 3, 5, 1)
+		charge.Queue = 10
+		held := store.Hold{ID: "x", Charges: []store.Charge{charge}}
+		for name, ask := range map[string]func() error{
+			"take": func() error {
+				_, err := n.Do(t.Context(), store.Ask{}, []store.Charge{charge}, make([]weir.Decision, 1))
+				return err
+			},
+			"wait": func() error {
+				_, err := n.Do(t.Context(), store.Ask{Wait: 10 * time.Second}, []store.Charge{charge}, make([]weir.Decision, 1))
+				return err
+			},
+			"settle": func() error { return n.Settle(t.Context(), held, nil) },
+		} {
+			begin := time.Now()
+			if err := ask(); !errors.Is(err, store.ErrUnavailable) || time.Since(begin) > 30*time.Second {
+				t.Errorf("%s: %v after %v", name, err, time.Since(begin))
+			}
+		}
+	})
+}
+
+// TestOwnerThatGoesOn: a request that waits for the next owner does not ask one all the time that always says that it goes.
+func TestOwnerThatGoesOn(t *testing.T) {
+	for _, reason := range []weir.Reason{weir.ReasonClosed, weir.ReasonCanceled} {
+		var asked atomic.Int64
+		goes := func(id uint64, _ *durable.Call) []byte {
+			asked.Add(1)
+			return result(id, &durable.Result{Reason: reason, Decisions: []weir.Decision{{Reason: reason}}})
+		}
+		lied(t, durable.NodeOptions{Requeue: true}, goes, func(t *testing.T, n *durable.Node) {
+			charge := tokens("x", 3, 5, 1)
+			charge.Queue = 10
+			decisions := make([]weir.Decision, 1)
+			_, err := n.Do(t.Context(), store.Ask{Wait: time.Second}, []store.Charge{charge}, decisions)
+			if err != nil || decisions[0].Allowed || asked.Load() < 10 || asked.Load() > 100 {
+				t.Errorf("%v: asked %d times in a second: %+v, %v", reason, asked.Load(), decisions, err)
+			}
+		})
+	}
+}
+
+// TestTimesOfNoOwner: a node believes no time with which it could not be the owner itself: others would not hear it out.
+func TestTimesOfNoOwner(t *testing.T) {
+	for _, unix := range []int64{1 << 62, 1<<62 - int64(time.Hour), -1, -1 << 62} {
+		synctest.Test(t, func(t *testing.T) {
+			mine, other := newPipe()
+			p := durable.NewStreamPeer(mine)
+			_ = other.Send(must(durable.AppendMessage(nil, &durable.Message{Kind: durable.MessageTime, Time: unix})))
+			synctest.Wait()
+			if got, at := p.Time(); !at.IsZero() {
+				t.Errorf("%d was heard as %d", unix, got)
+			}
+			now := time.Now().UnixNano()
+			_ = other.Send(must(durable.AppendMessage(nil, &durable.Message{Kind: durable.MessageTime, Time: now})))
+			synctest.Wait()
+			if got, _ := p.Time(); got != now {
+				t.Errorf("%d was heard as %d", now, got)
+			}
+			_ = p.Close()
+		})
+	}
+}
+
+// TestConnectionsThatDoNotLast: a node whose connections to the owner are lost at once tries a few times a second, and logs it
+// once.
+func TestConnectionsThatDoNotLast(t *testing.T) {
+	log := new(lines)
+	var dialed atomic.Int64
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, []string{"a"}, durable.NodeOptions{})
+		engine := c.memory.Engine()
+		n := must(durable.NewNode(durable.NodeOptions{
+			Engine: engine, Follower: true, Logger: log.logger(), Dial: func(context.Context, string) (durable.Peer, error) {
+				dialed.Add(1)
+				mine, other := newPipe()
+				_ = other.Close()
+				return durable.NewStreamPeer(mine), nil
+			},
+		}))
+		time.Sleep(5 * time.Second)
+		_, _ = n.Close(), engine.Close()
+	})
+	if n := dialed.Load(); n < 10 || n > 50 {
+		t.Errorf("%d connections in 5 s", n)
+	}
+	if all := log.with(""); len(all) > 4 {
+		t.Errorf("%d lines in 5 s: %q", len(all), all)
 	}
 }

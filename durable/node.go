@@ -56,7 +56,12 @@ type Node struct {
 	end     context.CancelFunc
 	work    sync.WaitGroup
 
-	unreached repeated // why the owner cannot be reached, of follow alone
+	// of follow alone
+	unreached repeated  // why the owner cannot be reached
+	dropped   repeated  // that the connection was lost
+	since     time.Time // when it was made
+	brief     int       // how many in a row were lost at once
+	said      Ownership // of which the log says that it is connected
 
 	mu      sync.Mutex
 	owner   *Owner // if this node is the owner
@@ -85,7 +90,8 @@ func NewNode(o NodeOptions) (*Node, error) {
 	case o.OwnerWait == 0:
 		o.OwnerWait = 5 * time.Second //nolint:mnd // the default
 	}
-	if _, err := o.Owner.checked(); err != nil {
+	var err error
+	if o.Owner, err = o.Owner.checked(); err != nil {
 		return nil, err
 	}
 	n := &Node{options: o, changed: make(chan struct{}), lost: time.Now()}
@@ -173,8 +179,7 @@ func (n *Node) follow(watch <-chan Ownership) {
 		select {
 		case <-lost:
 			n.dropPeer()
-			n.warn("the connection to the owner of the limits was lost", errOwnerGone)
-			redial = time.After(retryNotOwner)
+			redial = time.After(n.lostPeer())
 			continue
 		case o, ok := <-watch:
 			if !ok {
@@ -198,6 +203,25 @@ func (n *Node) follow(watch <-chan Ownership) {
 			}
 		}
 	}
+}
+
+// mostBrief is how many connections in a row that are lost at once are made again without a longer pause.
+const mostBrief = 10
+
+// lostPeer logs that the connection to the owner was lost, and returns when to make it again: soon, unless the other process
+// accepts connections and does not keep them.
+func (n *Node) lostPeer() (pause time.Duration) {
+	if n.dropped.tell(errOwnerGone) {
+		n.said = Ownership{}
+		n.warn("the connection to the owner of the limits was lost", errOwnerGone)
+	}
+	if n.brief++; time.Since(n.since) > retryCampaign {
+		n.brief = 0
+	}
+	if n.brief > mostBrief {
+		return retryCampaign
+	}
+	return retryNotOwner
 }
 
 func (n *Node) dropPeer() {
@@ -255,7 +279,10 @@ func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, agai
 				return o, false, false
 			}
 			n.unreached = repeated{}
-			n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
+			if n.since = time.Now(); n.said != o {
+				n.said = o
+				n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
+			}
 			n.set(func() { n.peer = r.peer })
 			return o, false, true
 		case next, open := <-watch:
