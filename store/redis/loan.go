@@ -36,7 +36,7 @@ func (s *Store) debitPart(ctx context.Context, p *part) error {
 			return err
 		}
 	}
-	return nil
+	return p.ended(&r)
 }
 
 // lend takes what there is of the permits of a charge, and least at least.
@@ -50,9 +50,11 @@ func (s *Store) lend(ctx context.Context, p *part, least int64) (store.Hold, err
 	c := p.charges[0]
 	taken := ahead.number() * microsecond
 	p.decisions[0] = p.law(0).decision(&r, least, c.Policy)
-	c.N = r.number()
-	if err := r.failure(&c); err != nil {
-		p.decisions[0] = weir.Decision{}
+	most := c.N
+	if c.N = r.number(); p.decisions[0].Allowed && (c.N < least || c.N > most) { // or all that it says would be spent here
+		r.short = true
+	}
+	if err := p.ended(&r); err != nil {
 		return store.Hold{}, err
 	}
 	if !p.decisions[0].Allowed {

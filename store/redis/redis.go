@@ -283,7 +283,19 @@ func (s *Store) decide(ctx context.Context, op byte, p *part) error {
 	if err != nil {
 		return err
 	}
-	return p.decided(&r)
+	if err := p.decided(&r); err != nil {
+		return err
+	}
+	return p.ended(&r)
+}
+
+// ended returns an error, and makes no decision, if a reply goes on.
+func (p *part) ended(r *reader) error {
+	err := r.end(&p.charges[len(p.charges)-1])
+	if err != nil {
+		clear(p.decisions)
+	}
+	return err
 }
 
 // decided reads the decisions.
@@ -361,7 +373,7 @@ func (s *Store) state(ctx context.Context, p *part, state *store.State) error {
 	if left := r.number(); left > 0 {
 		state.Forgotten = r.now*microsecond + left*int64(time.Millisecond)
 	}
-	return r.failure(&p.charges[0])
+	return r.end(&p.charges[0])
 }
 
 // String names the store without what must not be shown.

@@ -50,6 +50,14 @@ func (r *reader) failure(c *store.Charge) error {
 	return nil
 }
 
+// end is failure, of a reply that ends here: one with more is not about what was asked.
+func (r *reader) end(c *store.Charge) error {
+	if err := r.failure(c); err != nil || r.rest == "" {
+		return err
+	}
+	return unavailable(errReply)
+}
+
 // unreadable is the error for a charge of which no record is kept, but something else.
 func unreadable(c *store.Charge) error {
 	return fmt.Errorf("%w: policy %q, key %.80q", store.ErrUnreadable, c.Policy, c.Key)
@@ -101,6 +109,9 @@ func (w *law) decision(r *reader, n int64, policy string) weir.Decision {
 	result.Allowed = answer == answerAllowed
 	if result.Allowed {
 		result.RetryAfter = 0
+	}
+	if answer > answerFull || result.Remaining < 0 || result.Remaining > w.Limit() {
+		r.wrong = true
 	}
 	behind := max(0, at-r.now) // until a clock that was set back has caught up
 	result.RetryAfter, result.ResetAfter = w.wait(result.RetryAfter, behind), w.wait(result.ResetAfter, behind)

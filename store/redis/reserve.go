@@ -37,10 +37,7 @@ func (s *Store) reserve(ctx context.Context, p *part, id string, expiry time.Dur
 		return err
 	}
 	p.expires = r.number()
-	if r.short {
-		return unavailable(errReply)
-	}
-	return nil
+	return p.ended(&r)
 }
 
 // reserved is the reservation of a part.
