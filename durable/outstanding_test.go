@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,36 +17,54 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// TestOutstandingBytes: what a peer asks, and what it would be answered, takes no more room than there is, however long it is.
+// TestOutstandingBytes: what a peer asks, and what it would be answered, takes no more room than there is, however long it is and
+// however many charges it has.
 func TestOutstandingBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := must(durable.NewMemory(durable.MemoryOptions{}))
-		engine := m.Engine()
-		n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
-		defer func() { _, _ = n.Close(), engine.Close() }()
+	var charges []store.Charge
+	for i := range store.MostCharges {
+		charges = append(charges, tokens(fmt.Sprint(i), 1, 1, 1))
+	}
+	for name, c := range map[string]struct {
+		call  durable.Call
+		takes int // bytes
+	}{
+		"adjustments": {durable.Call{Verb: durable.VerbAdjustments, Most: 1000, Charges: []store.Charge{{Policy: "p"}}}, 500_000},
+		"charges":     {durable.Call{Verb: durable.VerbDo, Charges: charges}, 32_000},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { outstandingBytes(t, &c.call, c.takes) }) })
+	}
+}
+
+func outstandingBytes(t *testing.T, c *durable.Call, takes int) {
+	t.Helper()
+	m := must(durable.NewMemory(durable.MemoryOptions{}))
+	engine := m.Engine()
+	n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
+	defer func() { _, _ = n.Close(), engine.Close() }()
+	synctest.Wait()
+	end, say, hear := talk(t, n)
+	engine.Cut(true) // nothing is answered until it is told
+	synctest.Wait()
+	if m := must(durable.ParseMessage(<-end.in)); m.Kind != durable.MessageTime {
+		t.Fatalf("%+v came first", m)
+	}
+	const most = 128 << 20
+	asks := durable.Message{Kind: durable.MessageCall, Call: c}
+	asked := 0
+	for asks.ID = 1; ; asks.ID++ {
+		say(asks)
 		synctest.Wait()
-		end, say, hear := talk(t, n)
-		engine.Cut(true) // nothing is answered until it is told
-		const most = 128 << 20
-		list := durable.Message{Kind: durable.MessageCall, Call: &durable.Call{
-			Verb: durable.VerbAdjustments, Most: 1000, Charges: []store.Charge{{Policy: "p"}},
-		}}
-		asked := 0
-		for list.ID = 1; ; list.ID++ {
-			say(list)
-			synctest.Wait()
-			if asked++; len(end.in) > 0 {
-				break
-			}
-			if asked*500_000 > most {
-				t.Fatalf("%d lists of adjustments are outstanding", asked)
-			}
+		if asked++; len(end.in) > 0 {
+			break
 		}
-		if r := hear(); r.ID != list.ID || r.Result.Reason != weir.ReasonUnavailable {
-			t.Errorf("%+v", r.Result)
+		if asked*takes > most {
+			t.Fatalf("%d calls are outstanding", asked)
 		}
-		engine.Cut(false)
-	})
+	}
+	if r := hear(); r.ID != asks.ID || r.Result.Reason != weir.ReasonUnavailable {
+		t.Errorf("%+v", r.Result)
+	}
+	engine.Cut(false)
 }
 
 // TestUnreadBytes: a peer that asks without reading the answers is not read from once they are some megabytes.

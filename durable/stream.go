@@ -26,10 +26,11 @@ const (
 	// results can take: more are refused as Unavailable at once.
 	mostOutstanding      = 100_000
 	mostOutstandingBytes = 128 << 20
-	// outstandingBytes is what a call takes beside its message, callBytes one that has a goroutine, and adjustmentBytes an
-	// adjustment that is asked for.
+	// outstandingBytes is what a call takes beside its message, callBytes one that has a goroutine, chargeBytes each of its
+	// charges, and adjustmentBytes an adjustment that is asked for.
 	outstandingBytes = 256
 	callBytes        = 8 << 10
+	chargeBytes      = 512
 	adjustmentBytes  = 640
 )
 
@@ -42,7 +43,7 @@ func (m *Message) weight(length int) int {
 	if m.Call.Verb == VerbAdjustments {
 		length += adjustmentBytes * min(max(m.Call.Most, 0), mostAdjustments)
 	}
-	return length + callBytes
+	return length + callBytes + chargeBytes*len(m.Call.Charges)
 }
 
 // outstanding is what has no result yet of a stream.
