@@ -314,8 +314,8 @@ func (c *closures) textCall(e ast.Expr) stringOf {
 	args := operands(call)
 	switch call.FunctionName() {
 	case operators.Index:
-		if text, sep, at, ok := splitOf(args); ok {
-			return segment(c.text(text), sep, at)
+		if f := c.segment(args[0], args[1]); f != nil {
+			return f
 		}
 		return entry(entryOf(e))
 	case operators.Add:
@@ -410,31 +410,25 @@ func spelled(of pieceOf) stringOf {
 	}
 }
 
-// splitOf are the operands of text.split("sep")[at], and reports whether arguments of an index are that.
-func splitOf(args []ast.Expr) (text ast.Expr, sep string, at int64, ok bool) {
-	if args[0].Kind() != ast.CallKind {
-		return nil, "", 0, false
+// segment is text.split("sep")[at], one of the texts between separators. Where there are fewer, CEL fails.
+func (c *closures) segment(split, index ast.Expr) stringOf {
+	if split.Kind() != ast.CallKind || split.AsCall().FunctionName() != nameSplit {
+		return nil
 	}
-	of := operands(args[0].AsCall())
-	if args[0].AsCall().FunctionName() != nameSplit || len(of) != 2 {
-		return nil, "", 0, false
-	}
-	sep, constant := constantString(of[1])
-	at, known := constantInt(args[1])
-	return of[0], sep, at, constant && known && sep != "" && at >= 0
-}
-
-// segment is one of the texts between separators. Where there are fewer, CEL fails.
-func segment(of stringOf, sep string, at int64) stringOf {
-	if of == nil {
+	args := operands(split.AsCall())
+	sep, constant := constantString(args[1])
+	at, known := constantInt(index)
+	of := c.text(args[0])
+	if len(args) != 2 || !constant || sep == "" || !known || at < 0 || of == nil {
 		return nil
 	}
 	return func(r *policy.Request) (string, bool) {
 		s, ok := of(r)
 		for range at {
 			var found bool
-			_, s, found = strings.Cut(s, sep)
-			ok = ok && found
+			if _, s, found = strings.Cut(s, sep); !found {
+				return "", false
+			}
 		}
 		s, _, _ = strings.Cut(s, sep)
 		return s, ok

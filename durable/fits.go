@@ -29,11 +29,11 @@ func (r *Result) fits(c *Call) bool {
 			return false
 		}
 	}
-	granted := r.Reason == weir.ReasonNone
-	if !c.takes() && !granted || c.takes() && len(r.Decisions) > 0 && allowed != granted {
+	done := r.Reason == weir.ReasonNone
+	if !c.takes() && !done || c.takes() && len(r.Decisions) > 0 && allowed != done {
 		return false
 	}
-	reserved := c.takes() && c.Ask.Hold != 0 && granted
+	reserved := c.takes() && c.Ask.Hold != 0 && done
 	return reserved == (r.Hold.ID != "") && len(r.Hold.ID) <= store.MostIDBytes && r.lends(c, allowed)
 }
 
