@@ -97,6 +97,9 @@ func parseLimit(s string) (Limit, error) {
 
 func parseBucket(s string) (Limit, error) {
 	text, burst, cut := strings.Cut(s, ",")
+	if strings.Contains(text, " burst ") {
+		return Limit{}, errLimitSyntax
+	}
 	rate, err := ParseRate(strings.TrimSpace(text))
 	if err != nil || !cut {
 		return TokenBucket(rate, 0), err
@@ -140,7 +143,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 }
 
 var errCalendarSyntax = errors.New(`must be a calendar such as "day", "month, Europe/Vienna", "month from day 15", ` +
-	`"week from Sunday 08:00, UTC", "year from April 6" or "hour from minute 30"`)
+	`"week from Sunday 08:00, UTC", "year from April 6" or "hour from minute 30"; a rate is written "10/s"`)
 
 // parseCalendar reads what [algo.Calendar.String] writes.
 func parseCalendar(s string) (c algo.Calendar, err error) {

@@ -156,7 +156,10 @@ func parsePeriod(s string) (time.Duration, error) {
 		return time.Duration(n) * unit, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil {
+	switch {
+	case s == "month" || s == "quarter" || s == "year":
+		return 0, fmt.Errorf("a %s has no fixed length: must be one such as 30d, or a calendar window", s)
+	case err != nil:
 		return 0, errors.New("must be a unit (s, min, h, day, ...), a number with a unit (24h), or a duration (1m30s)")
 	}
 	return d, nil

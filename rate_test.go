@@ -117,6 +117,7 @@ func TestParseRateRefuses(t *testing.T) {
 		{"10/3661d", `rate "10/3661d": ` + length},
 		{"10/99999999999999999999h", `rate "10/99999999999999999999h": ` + length},
 		{"10/9223372036854775807w", `rate "10/9223372036854775807w": ` + length},
+		{"10/year", `rate "10/year": period: a year has no fixed length: must be one such as 30d, or a calendar window`},
 		{"10/-1s", "rate of 10 permits per -1s: must be per 1ns to 87840h (3660 days)"},
 		{"10/0m0s", "rate of 10 permits per 0s: must be per 1ns to 87840h (3660 days)"},
 		{"10/87840h1s", "rate of 10 permits per 87840h0m1s: must be per 1ns to 87840h (3660 days)"},
@@ -228,6 +229,19 @@ func FuzzParseRate(f *testing.F) {
 			t.Errorf("ParseRate(%q) = %v, which no token bucket accepts: %v", text, r, err)
 		}
 	})
+}
+
+// TestParseLimitSaysWhatIsAccepted: a text that is nearly a limit is refused by an error that shows how to write it.
+func TestParseLimitSaysWhatIsAccepted(t *testing.T) {
+	for text, want := range map[string]string{
+		"10 per second": `a rate is written "10/s"`,
+		"10/month":      "a month has no fixed length: must be one such as 30d, or a calendar window",
+		"10/s burst 20": `must be a limit such as "10/s, burst 20"`,
+	} {
+		if _, err := weir.ParseLimit(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
 }
 
 // FuzzParseLimit: a limit that was read can be used, and its text is read back to the same limit.

@@ -87,7 +87,11 @@ func (d *decoder) isWritten(v yamlread.Value, text, must, example string, want *
 	case strings.TrimSpace(text) == "":
 		d.Wrong(v, "is empty: must be "+must, example)
 	case meant != "" && want == cel.StringType:
-		d.Wrong(v, "has the form of the flag --by: must be "+must, "write "+meant)
+		has := "has the form of the flag --by"
+		if strings.HasPrefix(text, "header.") || strings.HasPrefix(text, "headers.") {
+			has = "is no field of the header"
+		}
+		d.Wrong(v, has+": must be "+must, "write "+meant)
 	default:
 		return true
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -138,7 +139,7 @@ func (d *decoder) rate(v yamlread.Value) (weir.Rate, bool) {
 		fix := rateFix
 		if n, isNumber := yamlread.Integer(s.Text); isNumber && n > 0 && n <= 1_000_000_000 {
 			fix = fmt.Sprintf("write %d/s or %d/min, for instance", n, n)
-		} else if meant := rateMeant(s.Text); meant != "" {
+		} else if meant := cmp.Or(rateMeant(s.Text), calendarMeant(s.Text)); meant != "" {
 			fix = "write " + meant
 		}
 		d.Wrong(v, "must be "+rateIs, fix)
@@ -148,7 +149,7 @@ func (d *decoder) rate(v yamlread.Value) (weir.Rate, bool) {
 		fix := rateFix
 		if permits, _, _ := strings.Cut(s.Text, "/"); permits != "" && strings.Trim(permits, "0.") == "" {
 			fix = "write deny: true in a rule to refuse all of its requests"
-		} else if meant := rateMeant(s.Text); meant != "" {
+		} else if meant := cmp.Or(rateMeant(s.Text), calendarMeant(s.Text)); meant != "" {
 			fix = "write " + meant
 		}
 		d.Wrong(v, "is not a rate: "+message, fix)

@@ -11,24 +11,7 @@ import (
 
 // rateMeant is the rate that was meant by "10 per second", "100rps" or "5/15 minutes", "" if that is not clear.
 func rateMeant(text string) string {
-	text = strings.ToLower(strings.TrimSpace(text))
-	for short, unit := range map[string]string{"rps": "second", "qps": "second", "rpm": "minute", "qpm": "minute"} {
-		if number, ok := strings.CutSuffix(text, short); ok {
-			text = number + "/" + unit
-		}
-	}
-	for _, word := range []string{" per ", " in ", " every ", " a ", " an "} {
-		text = strings.Replace(text, word, "/", 1)
-	}
-	permits, period, ok := strings.Cut(text, "/")
-	if !ok {
-		return ""
-	}
-	permits = strings.TrimSpace(permits)
-	for _, word := range []string{"requests", "request", "reqs", "req", "permits", "calls"} {
-		permits = strings.TrimSpace(strings.TrimSuffix(permits, word))
-	}
-	period = strings.TrimSpace(period)
+	permits, period := rateWords(text)
 	if unit, isUnit := yamlread.UnitsMeant[period]; isUnit {
 		period = unit
 	} else if period = yamlread.DurationMeant(period); period == "" {
@@ -44,7 +27,37 @@ func rateMeant(text string) string {
 	return meant
 }
 
-var headerWord = regexp.MustCompile("^header:([!#$%&'*+.^_`|~0-9A-Za-z-]+)$")
+// calendarMeant is the limit that was meant by "10000/month", which is no rate: a month has no fixed length. "" if it is none.
+func calendarMeant(text string) string {
+	permits, period := rateWords(text)
+	period = strings.TrimSuffix(strings.TrimSuffix(period, "s"), "ly")
+	n, isNumber := yamlread.Integer(permits)
+	if !isNumber || n < 1 || period != "month" && period != "quarter" && period != "year" {
+		return ""
+	}
+	return fmt.Sprintf("limits: [{algorithm: calendar-window, permits: %d, every: %s}]", n, period)
+}
+
+// rateWords are the permits and the period of a rate in words; there is no period if it is none.
+func rateWords(text string) (permits, period string) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	for short, unit := range map[string]string{"rps": "second", "qps": "second", "rpm": "minute", "qpm": "minute"} {
+		if number, ok := strings.CutSuffix(text, short); ok {
+			text = number + "/" + unit
+		}
+	}
+	for _, word := range []string{" per ", " in ", " every ", " a ", " an "} {
+		text = strings.Replace(text, word, "/", 1)
+	}
+	permits, period, _ = strings.Cut(text, "/")
+	permits = strings.TrimSpace(permits)
+	for _, word := range []string{"requests", "request", "reqs", "req", "permits", "calls"} {
+		permits = strings.TrimSpace(strings.TrimSuffix(permits, word))
+	}
+	return permits, strings.TrimSpace(period)
+}
+
+var headerWord = regexp.MustCompile("^headers?[:.]([!#$%&'*+.^_`|~0-9A-Za-z-]+)$")
 
 // keyMeant is the key that the words of --by stand for, of which an expression is none: "" if the text is something else.
 func keyMeant(text string) string {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/config/yamlread"
@@ -20,7 +21,16 @@ func TestMeant(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"header:X-Api-Key": `request.headers["x-api-key"]`, "path": "request.path", "method": "request.method", "host": "request.host",
+		"10000/month": "permits: 10000, every: month", "5 per year": "permits: 5, every: year", "9/quarters": "permits: 9, every: quarter",
+		"x/month": "", "0/month": "", "1.5/month": "", "month": "", "10/s": "", "10/2 months": "",
+	} {
+		if got := calendarMeant(text); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("calendar %q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"header:X-Api-Key": `request.headers["x-api-key"]`, "header.x-customer": `request.headers["x-customer"]`, "headers.plan": `request.headers["plan"]`,
+		"path": "request.path", "method": "request.method", "host": "request.host",
 		"none": `'"all"'`, "client.net:24/64": "client.net", "client,path": "[client, request.path]", "client , host": "[client, request.host]",
 		"client.ip,header:X-O'Hara": `[client.ip, 'request.headers["x-o''hara"]']`,
 		"client":                    "", "client.net": "", "path.user": "", "client.net:16/48": "",

@@ -216,7 +216,8 @@ func (r *Reader) syntaxFix(line, column int, message, otherwise string) (better,
 	switch {
 	case strings.HasPrefix(message, "did not find expected ',' or") && strings.IndexAny(rest, `{["`) == 0 &&
 		strings.Trim(before, " ,{:") != "":
-		return message, "put a value that has brackets or braces in quotes, as it stands within others"
+		return message,
+			`put a value that has brackets or braces in quotes, such as 'request.headers["x-user"]', as it stands within others`
 	case strings.HasPrefix(rest, "\t"):
 		return "a tab cannot indent in YAML", "indent with spaces"
 	case strings.Contains(message, "cannot start any token"):
