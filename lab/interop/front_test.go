@@ -193,6 +193,9 @@ func checkRefusal(t *testing.T, a answer, policy string) {
 	if got := a.header.Get("Ratelimit-Policy"); !strings.HasPrefix(got, fmt.Sprintf("%q;q=", policy)) {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
+	if got := a.header.Get("Weir-Refusal"); len(got) != 16 {
+		t.Errorf("Weir-Refusal: %q, want the ID that weir why explains", got)
+	}
 	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("Content-Type: %s", got)
 	}
