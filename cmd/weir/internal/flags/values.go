@@ -84,17 +84,20 @@ func Unset(n int64) string {
 }
 
 // Duration returns a flag value that stores into p, whose value is the default, durations from shortest to longest, as
-// [time.ParseDuration] reads them.
+// [yamlread.ParseDuration] reads them.
 func Duration(p *time.Duration, shortest, longest time.Duration) *Value {
 	return Of("duration", p, Short, func(s string) (time.Duration, error) {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < shortest || d > longest {
-			short := "500ms, "
-			if shortest >= time.Second {
-				short = ""
+		d, ok := yamlread.ParseDuration(s)
+		if !ok || d < shortest || d > longest {
+			such := "500ms, 10s or 1m30s"
+			switch {
+			case longest > 24*time.Hour:
+				such = "1m30s, 2h or 30d"
+			case shortest >= time.Second:
+				such = "10s or 1m30s"
 			}
-			return 0, fmt.Errorf("must be a duration such as %s10s or 1m30s, from %s to %s",
-				short, Short(shortest), Short(longest))
+			return 0, fmt.Errorf("must be a duration such as %s, from %s to %s",
+				such, Short(shortest), yamlread.ShortDuration(longest))
 		}
 		return d, nil
 	})

@@ -15,6 +15,7 @@ func TestValues(t *testing.T) {
 	n, d, word, address := int64(5), time.Second, "text", "127.0.0.1:7070"
 	integer := flags.Int(&n, -1, 1000)
 	duration := flags.Duration(&d, time.Millisecond, time.Hour)
+	days := flags.Duration(new(time.Duration), time.Second, 3660*24*time.Hour)
 	choice := flags.OneOf(&word, "text", "json")
 	listen := flags.Listen(&address)
 	free := flags.Text(new(string), 1, 5)
@@ -38,6 +39,10 @@ func TestValues(t *testing.T) {
 		{duration, "61m", "", "must be a duration such as 500ms, 10s or 1m30s, from 1ms to 1h"},
 		{duration, "0", "", "must be a duration"},
 		{duration, "10", "", "must be a duration"},
+		{days, "1d", "24h", ""},
+		{days, "2w12h", "348h", ""},
+		{days, "3661d", "", "must be a duration such as 1m30s, 2h or 30d, from 1s to 3660d"},
+		{days, "-1h", "", "must be a duration"},
 		{free, "äöx", "äöx", ""},
 		{free, "", "", "has 0 bytes: must have from 1 to 5"},
 		{free, "äöü", "", "has 6 bytes: must have from 1 to 5"},

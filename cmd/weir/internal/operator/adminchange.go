@@ -190,7 +190,7 @@ A limit is a rate, or a rate and a burst; one that has no rate is a number.
 Where a policy has several limits they are told apart by their names, and those
 that are not given stay as they are. A lockout goes on: "weir admin unlock"
 ends it.`,
-		Example: `  weir admin override --policy api --key acme --limit '100/s, burst 200' --for 2h --reason 'launch day'
+		Example: `  weir admin override --policy api --key acme --limit '100/s, burst 200' --for 1d --reason 'launch day'
   weir admin override --policy api --key acme --unlimited --for 10m --reason 'incident 17'
   weir admin override --policy login --key 192.0.2.1 --limit 1m=1/min --limit 1h=9/h --reason 'guesses'`,
 	}, func(ctx context.Context, c *Client, w io.Writer) error {
@@ -216,7 +216,8 @@ ends it.`,
 	cmd.Flags().Var(limitFlags(o.Limits), "limit",
 		"the limit instead, such as '100/s, burst 200'; NAME=100/s where there are several (default: none)")
 	cmd.Flags().BoolVar(&o.Unlimited, "unlimited", false, "let the key pass whatever it asks for")
-	cmd.Flags().Var(flags.Duration(&during, ShortestOverride, LongestOverride), "for", "for how long, from 1s to 87840h")
+	cmd.Flags().Var(flags.Duration(&during, ShortestOverride, LongestOverride), "for",
+		"for how long, such as 2h or 1d, from 1s to 3660d")
 	reasonFlag(cmd, &o.Reason, true)
 	q.changeFlags(cmd)
 	return cmd

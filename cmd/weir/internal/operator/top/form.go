@@ -275,13 +275,12 @@ func overrideOf(limits []operator.KeyLimit, locked bool, values []string) (o *op
 		}
 		o.Limits = nil
 	}
-	during := flags.Duration(new(time.Duration), operator.ShortestOverride, operator.LongestOverride)
+	var during time.Duration
 	text := values[len(limits)]
-	if err := during.Set(text); err != nil {
+	if err := flags.Duration(&during, operator.ShortestOverride, operator.LongestOverride).Set(text); err != nil {
 		return nil, false, fmt.Errorf("for %q: %w", text, err)
 	}
-	d, _ := time.ParseDuration(text) // it was checked
-	o.For = d.Seconds()
+	o.For = during.Seconds()
 	if locked {
 		switch text := values[len(limits)+1]; strings.ToLower(text) {
 		case "yes", "y":

@@ -317,13 +317,13 @@ func TestOverride(t *testing.T) {
 	s.Press("ctrl+u", "100/s, burst 200", "enter", "ctrl+u", "soon", "enter")
 	s.Shows("> reason")
 	s.Press("enter")
-	s.Shows(`for "soon": must be a duration such as 10s or 1m30s`)
-	s.Press("up", "ctrl+u", "2h", "enter", "enter")
+	s.Shows(`for "soon": must be a duration such as 1m30s, 2h or 30d`)
+	s.Press("up", "ctrl+u", "1d", "enter", "enter")
 	s.Shows("reason: has 0 bytes: must have from 1 to 1024")
 	s.Press("launch é day", "enter")
-	s.Shows("override client-000 of per-client: 100/s, burst 200 for 2h: launch é day", "Do it? y or n")
+	s.Shows("override client-000 of per-client: 100/s, burst 200 for 24h: launch é day", "Do it? y or n")
 	s.Press("y")
-	s.Shows("client-000 of per-client: 100/s, burst 200 for 2h", "p pause")
+	s.Shows("client-000 of per-client: 100/s, burst 200 for 24h", "p pause")
 	s.Press("o")
 	s.Shows("> limit")
 	s.Press("ctrl+u", "unlimited", "tab", "tab", "incident", "enter")
@@ -331,7 +331,7 @@ func TestOverride(t *testing.T) {
 	s.Press("y")
 	s.Shows("client-000 of per-client: unlimited for 10m", "p pause")
 	want := []string{
-		operator.OverridePath + " per-client client-000 map[:100/s, burst 200] false 7200 launch é day",
+		operator.OverridePath + " per-client client-000 map[:100/s, burst 200] false 86400 launch é day",
 		operator.OverridePath + " per-client client-000 map[] true 600 incident",
 	}
 	if done := f.done(); !slices.Equal(done, want) {
