@@ -302,7 +302,7 @@ func TestMisusedAdmin(t *testing.T) {
 		"admin key a --key b":                                              "a WORD and --policy or --key cannot be combined",
 		"why 192.0.2.1":                                                    `"weir admin key 192.0.2.1" shows what is known of a client`,
 		"why nonsense":                                                     `id "nonsense": must be the 16 hexadecimal digits`,
-		"why --policy none":                                                `policy "none": must be the name of a policy`,
+		"why --policy none":                                                `policy "none": there is no policy of this name`,
 		"admin unlock --policy default --reason r":                         `needs --key: keys of policy default are `,
 	} {
 		command := strings.Fields(args)

@@ -161,6 +161,11 @@ func TestStateIsOfOneServer(t *testing.T) {
 	if got.status != 2 || !strings.Contains(got.stderr, "another process uses the file of limits") || !strings.Contains(got.stderr, "--state") {
 		t.Errorf("%+v", got)
 	}
+	within := filepath.Join(path, "state") // a file cannot have a directory in it
+	got = weir(t, nil, "serve", "--http", "127.0.0.1:0", "--config", path, "--state", within)
+	if got.status != 2 || !strings.Contains(got.stderr, "cannot be made") || !strings.Contains(got.stderr, "name another place by --state") {
+		t.Errorf("%+v", got)
+	}
 	other := startServer(t, "--config", path, "--state", t.TempDir())
 	other.logged("msg=serving")
 	if a, b := s.spend(100), other.spend(100); a != 10 || b != 10 {

@@ -104,7 +104,8 @@ mistakes they are told, and the one before stays in force.`,
 		}
 		return q.print(w, a.JSON, func(w io.Writer, _ terminal.Output) {
 			if a.Value.Changed || a.Value.Changes > 0 {
-				fmt.Fprintf(w, "version %d is in force, with %d changes\n", a.Value.Version, a.Value.Changes)
+				fmt.Fprintf(w, "version %d is in force, with %s\n", a.Value.Version,
+					terminal.Plural(a.Value.Changes, "change", "changes"))
 				return
 			}
 			fmt.Fprintf(w, "version %d is in force, nothing has changed\n", a.Value.Version)

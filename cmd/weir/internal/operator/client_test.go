@@ -136,7 +136,7 @@ func TestClientCannotReach(t *testing.T) {
 		o    operator.ClientOptions
 		want string
 	}{
-		{operator.ClientOptions{Server: closed}, "not reachable: nothing listens there; is weir serve running"},
+		{operator.ClientOptions{Server: closed}, "not reachable: nothing listens there; ask weir serve at --http or --admin, weir proxy at --admin"},
 		{operator.ClientOptions{Server: "http://" + unknown + ":7070"}, `is known of the host "` + unknown + `"`},
 		{operator.ClientOptions{Server: "https" + strings.TrimPrefix(plain.URL, "http")}, "does not speak TLS: is its URL http://?"},
 		{operator.ClientOptions{Server: "http" + strings.TrimPrefix(secure.URL, "https")}, "speaks TLS: its URL is https://"},

@@ -116,8 +116,8 @@ func (c *Client) unanswered(asked context.Context, err error) error {
 		return fmt.Errorf("weir: %s has not answered within %s", server, c.o.Timeout)
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("weir: %s is not reachable: nothing listens there; is weir serve running, "+
-			"and is --server its --http or --admin?", server)
+		return fmt.Errorf("weir: %s is not reachable: nothing listens there; ask weir serve at --http "+
+			"or --admin, weir proxy at --admin", server)
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("weir: %s is not reachable: no address is known of the host %q", server, name.Name)

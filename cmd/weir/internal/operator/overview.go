@@ -308,7 +308,7 @@ func ruleEffect(r *Rule) string {
 // writeReload writes what became of a reload.
 func writeReload(w io.Writer, out terminal.Output, r *Reload) {
 	fmt.Fprintln(w)
-	what := fmt.Sprintf("version %d, %d changes", r.Version, len(r.Changes))
+	what := fmt.Sprintf("version %d, %s", r.Version, terminal.Plural(len(r.Changes), "change", "changes"))
 	if len(r.Mistakes) > 0 {
 		what = out.Red("refused")
 	}

@@ -22,7 +22,8 @@ type inFile struct {
 // openFile opens the file of a configuration, and makes it and its directory if there is none.
 func openFile(c *config.Cluster, log *slog.Logger) (Joined, error) { //nolint:ireturn // there are several
 	if err := os.MkdirAll(filepath.Dir(c.File), 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the directory of the file of limits cannot be made: %w: name another place by --state, "+
+			"or cluster.file of the configuration", err)
 	}
 	file, err := durable.OpenFile(c.File, durable.FileOptions{Logger: log})
 	if errors.Is(err, durable.ErrInUse) {

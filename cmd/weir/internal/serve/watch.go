@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -105,7 +106,8 @@ func (s *serving) reloaded(r *live.Reload) {
 		return
 	}
 	entry := operator.AuditEntry{
-		Time: r.Time, Who: r.Cause, Action: "reload", Detail: fmt.Sprintf("version %d, %d changes", r.Version, r.Count),
+		Time: r.Time, Who: r.Cause, Action: "reload",
+		Detail: fmt.Sprintf("version %d, %s", r.Version, terminal.Plural(r.Count, "change", "changes")),
 		Result: adminguard.AuditOK,
 	}
 	if len(r.Mistakes) > 0 {

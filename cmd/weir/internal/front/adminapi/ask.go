@@ -46,7 +46,7 @@ func (h *Handler) policyNamed(name string) *answer.Problem {
 		return p
 	}
 	p := answer.BadField(http.StatusNotFound, inPolicy, answer.Excerpt(name),
-		"must be the name of a policy, and there is none with it")
+		"there is no policy of this name")
 	p.Policies = names
 	return p
 }

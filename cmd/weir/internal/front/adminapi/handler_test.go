@@ -322,7 +322,7 @@ func TestChanges(t *testing.T) {
 
 	s.write(strings.Replace(configured, "2/min", "3/min", 1))
 	s.ask("POST", operator.ReloadPath, `{"reason":"more"}`, 200, &changed)
-	audited(operator.AuditEntry{Action: "reload", Detail: "version 2, 1 changes", Reason: "more", Result: "ok"})
+	audited(operator.AuditEntry{Action: "reload", Detail: "version 2, 1 change", Reason: "more", Result: "ok"})
 	if !changed.Changed || changed.Version != 2 || changed.Changes != 1 {
 		t.Errorf("%+v", changed)
 	}
@@ -472,9 +472,9 @@ func TestProblems(t *testing.T) {
 		{"GET", operator.KeysPath + "?policy=login&n=9&n=9", "", 400, "n", "must be there once"},
 		{"GET", operator.KeysPath + "?policy=%zz", "", 400, "query", "must be parameters"},
 		{"GET", operator.KeysPath, "", 400, "policy", "must be the name of a policy"},
-		{"GET", operator.KeysPath + "?policy=none", "", 404, "policy", "there is none with it"},
+		{"GET", operator.KeysPath + "?policy=none", "", 404, "policy", "there is no policy of this name"},
 		{"GET", operator.KeyPath + "?policy=login&key=" + long, "", 400, "key", "at most 1024 bytes"},
-		{"GET", operator.LockoutsPath + "?policy=none", "", 404, "policy", "there is none with it"},
+		{"GET", operator.LockoutsPath + "?policy=none", "", 404, "policy", "there is no policy of this name"},
 		{"GET", operator.ReportPath, "", 400, "policy", "must be the name of a policy"},
 		{"POST", operator.UnlockPath, `{`, 400, "", "the body must be a JSON object"},
 		{"POST", operator.UnlockPath, `{} {}`, 400, "", "expected nothing after the object"},
@@ -485,7 +485,7 @@ func TestProblems(t *testing.T) {
 		{"POST", operator.UnlockPath, `{"policy":7}`, 400, "policy", "policy: must be a string, not a number"},
 		{"POST", operator.UnlockPath, `{"policy":"login"}`, 400, "key", "must be there: keys of policy login are client.ip"},
 		{"POST", operator.OverridePath, `{"policy":"login","unlimited":true,"for":60}`, 400, "key", "must be there: keys of policy login"},
-		{"POST", operator.UnlockPath, `{"policy":"none","key":"k"}`, 404, "policy", "there is none with it"},
+		{"POST", operator.UnlockPath, `{"policy":"none","key":"k"}`, 404, "policy", "there is no policy of this name"},
 		{"POST", operator.UnlockPath, change(`{"policy":"login","key":%q}`, long), 400, "key", "at most 1024 bytes"},
 		{"POST", operator.UnlockPath, change(`{"policy":"login","key":"k","reason":%q}`, long), 400, "reason", "at most 1024 bytes"},
 		{"POST", operator.UnlockPath, `{"policy":"login","key":"k","reason":"a\nb"}`, 400, "reason", "printable"},
@@ -529,7 +529,7 @@ func TestProblems(t *testing.T) {
 			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %s %.80s: %s", c.method, c.path, c.body, w.Body)
 		}
-		if strings.Contains(c.detail, "there is none with it") && fmt.Sprint(p.Policies) != "[api jobs login]" {
+		if strings.Contains(c.detail, "there is no policy of this name") && fmt.Sprint(p.Policies) != "[api jobs login]" {
 			t.Errorf("%q", p.Policies)
 		}
 	}

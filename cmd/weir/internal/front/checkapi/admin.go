@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config/yamlread"
 )
 
@@ -88,7 +89,7 @@ func Reload(
 			}
 			return p
 		}
-		e.Detail = fmt.Sprintf("version %d, %d changes", version, changes)
+		e.Detail = fmt.Sprintf("version %d, %s", version, terminal.Plural(changes, "change", "changes"))
 		return nil
 	})
 	return changed, wrong
