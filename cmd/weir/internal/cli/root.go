@@ -19,10 +19,12 @@ Use it in one of three ways: "serve" answers other programs that ask whether a
 request is within its limit, "proxy" stands in front of an HTTP service, and
 "replay" shows what a limit would have done to the traffic in an access log.
 
-A configuration has many limits, and rules that say which apply to which
-requests: "config" checks and explains one, "test" runs its unit tests, and
-"replay" shows what another one would change. "quota" shows and adjusts limits
-that outlive crashes, such as a month's quota of a tenant.`,
+A configuration has many limits, and rules that say which of them apply to a
+request: "config" checks and explains one, "test" runs its unit tests, and
+"replay" shows what another one would change.
+
+A running server is asked by "why" why it has refused a request, by "top" and
+"admin" what it does, and by "quota" what is left of a month.`,
 		Example: `  weir serve
   weir proxy --upstream http://127.0.0.1:3000 --limit 10/s --burst 20
   weir replay access.log --limit 1/s --burst 5 --by client.ip

@@ -35,8 +35,8 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] FILE",
 		Short: "Explain a configuration, or what it does with a request",
-		Long: `explain writes in words which limits a configuration has, and which requests
-they apply to.
+		Long: `explain writes in words which limits a configuration has, and to which
+requests they apply.
 
 With --request it tells what would become of a request: which rules match and
 which do not, and on which condition; of each limit the key, how many permits

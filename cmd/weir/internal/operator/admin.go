@@ -18,11 +18,11 @@ import (
 func AdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Look at a running server, and let a key through or shut it in",
+		Short: "Look at a running server, and let a key through or slow it down",
 		Long: `admin asks a running weir serve about its policies, keys, lockouts, refusals and
-replicas, and changes what holds for a single key: it ends a lockout, makes
-another limit apply to a while, or forgets what the key has used. Every change
-is in the audit log of the server, with who made it and why.
+replicas, and changes what applies to a single key: it ends a lockout, gives the
+key another limit for a while, or forgets what it has used. Every change is in
+the audit log of the server, with who made it and why.
 
 "weir why" shows why a request was refused, and "weir top" shows all of it live.`,
 		Example: `  weir admin status

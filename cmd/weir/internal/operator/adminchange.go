@@ -79,7 +79,7 @@ is available again. A lockout goes on: "weir admin unlock" ends it.`,
 func restoreCommand() *cobra.Command {
 	return keyChange(&cobra.Command{
 		Use:   "restore",
-		Short: "Make the limits of the policy apply to a key again",
+		Short: "Give a key the limits of the policy again",
 		Long: `restore ends what "weir admin override" has begun: the limits of the policy
 apply to the key again.`,
 		Example: `  weir admin restore --policy api --key acme --reason 'launch is over'
@@ -180,12 +180,12 @@ func overrideCommand() *cobra.Command {
 	during := time.Hour
 	cmd := q.command(&cobra.Command{
 		Use:   "override",
-		Short: "Make another limit apply to a key for a while",
-		Long: `override makes other limits apply to one key, instead of those of the policy,
-for a while: more of them for a customer, or fewer for one that does harm. What
-the key has used stays used. It takes the place of an override that there is,
-and ends by itself. It holds in the servers that are asked, also where the
-policy is shared: others go on as before.
+		Short: "Give a key another limit for a while",
+		Long: `override gives one key other limits for a while, instead of those of the policy:
+higher ones for a customer, or lower ones for a client that does harm. What the
+key has used stays used. It takes the place of an override that there is, and
+ends by itself. It applies in the servers that are asked, also where the policy
+is shared: others go on as before.
 
 A limit is a rate, or a rate and a burst; one that has no rate is a number.
 Where a policy has several limits they are told apart by their names, and those

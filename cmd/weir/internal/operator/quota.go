@@ -22,10 +22,11 @@ func QuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
 		Short: "Look at quotas that outlive crashes, and adjust them",
-		Long: `quota asks a running weir serve about policies of durability cluster: what is
-left of a quota, such as a month's tokens of a tenant. It gives permits back or
-takes them, and tells who did that before, and why. Any node of a cluster can be
-asked.`,
+		Long: `quota asks a running weir serve about policies that survive a crash: those with
+calendar windows of a day and longer, which it keeps in a file, and those of
+durability cluster. It shows what is left of a quota, such as a month's tokens
+of a tenant, gives permits back or takes them, and shows who did that before,
+and why. Any node of a cluster can be asked.`,
 		Example: `  weir quota show --policy tenant-month --key acme
   weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota history --policy tenant-month --key acme`,
@@ -46,7 +47,7 @@ not there.`
 func (q *question) quotaFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.Var(flags.UTF8(&q.policy, 1, MostKey), "policy",
-		"policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
+		"policy that survives a crash; of several limits one is policy/limit (default: none, it is required)")
 	fs.Var(keyFlag(&q.key, 0), "key", `key whose quota it is (default "": that of a policy without keys)`)
 	q.server.Register(fs)
 	fs.BoolVar(&q.asJSON, "json", false, "print the JSON object that the server answers")

@@ -41,10 +41,9 @@ func WhyCommand() *cobra.Command {
 		Long: `why asks a running weir serve why a request was refused, or would be.
 
 With an ID, which a client that is refused finds in the field Weir-Refusal of
-the answer, it tells what was refused when: each limit that held for the
-request, with the rule that applied it, the key, and the numbers of that
-moment; then how the key is now, and how to let it through. A server keeps the
-last 4096 refusals.
+the answer, it shows what was refused when: each limit that applied to the
+request, with its rule, the key, and the numbers of that moment; then how the
+key is now, and how to let it through. A server keeps the last 4096 refusals.
 
 With --policy and --key it tells how a key is now, and its last refusals.
 

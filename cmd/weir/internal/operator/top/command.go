@@ -36,11 +36,10 @@ func Command() *cobra.Command {
 		Use:   "top [flags]",
 		Short: "Show a running server live, and let keys through",
 		Long: `top shows what a running weir serve does, every second: how many requests each
-policy admits and refuses, how many wait, the keys under the most pressure,
-those that are locked out, those for which another limit applies to a while, and
-the last refusals with all their numbers. It sorts and filters, ends lockouts,
-and makes another limit apply to a key; a change asks for a reason, and
-once more.
+policy allows and refuses, how many wait, the keys under the most pressure,
+those that are locked out, those with another limit for a while, and the last
+refusals with all their numbers. It sorts and filters, ends lockouts, and gives
+a key another limit; a change asks for a reason, and once more.
 
 The key ? lists all keys. If the server goes away top says so, and goes on when
 it is back.

@@ -83,12 +83,12 @@ func init() { //nolint:gochecknoinits // help is one of the bindings, and lists 
 		{[]string{"u"}, "u", "unlock: let the key in again", listMode | textMode, (*model).unlock, "unlock"},
 		{
 			[]string{"o"},
-			"o", "override: make another limit apply to the key for a while", listMode | textMode,
+			"o", "override: give the key another limit for a while", listMode | textMode,
 			(*model).override, "override",
 		},
 		{
 			[]string{"r"},
-			"r", "restore: make the limits of the policy apply to the key again", listMode | textMode,
+			"r", "restore: give the key the limits of the policy again", listMode | textMode,
 			(*model).restore, "",
 		},
 		{[]string{escKey}, "Esc", "show all rows again; from keys back to policies", listMode, (*model).back, ""},
