@@ -11,21 +11,22 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// Login allows each client 5 attempts at an account in 15 minutes. After 10 refusals in 15 minutes it is locked out for an hour.
+// Login allows each client 5 failures at an account in an hour. The next attempt locks it out for a day. A handler whose login
+// succeeds calls httplimit.Reservation(r.Context()).Cancel(), so that only failures count.
 func Login(login http.Handler) (http.Handler, error) {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{
 			Name:    "login",
-			Limits:  []policy.Limit{{Limit: weir.SlidingWindow(weir.Per(5, 15*time.Minute), 0)}},
+			Limits:  []policy.Limit{{Limit: weir.SlidingWindow(weir.PerHour(5), 0)}},
 			Key:     policy.JoinText(policy.Client(), policy.AttributeText("account")),
-			Lockout: &policy.Lockout{Refusals: 10, Within: 15 * time.Minute, For: time.Hour},
+			Lockout: &policy.Lockout{Refusals: 1, Within: time.Hour, For: 24 * time.Hour},
 		}},
 		Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "login"}}}},
 	}, policy.EngineOptions{})
 	if err != nil {
 		return nil, err
 	}
-	gate, err := httplimit.NewGate(httplimit.GateOptions{Engine: engine, Attributes: account})
+	gate, err := httplimit.NewGate(httplimit.GateOptions{Engine: engine, Attributes: account, Reserve: true})
 	if err != nil {
 		return nil, err
 	}
