@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -330,22 +333,55 @@ func writeReplicas(w io.Writer, out terminal.Output, r *Replicas) {
 	if r.Store != nil {
 		store, bad := StoreState(r.Store)
 		fmt.Fprintln(w, lead(out, "store", store, bad))
-		writeFields(w, r.Store)
+		writeFields(w, r.Store, "  ")
 	}
 	if r.Cluster != nil {
 		cluster, bad := ClusterState(r.Cluster)
 		fmt.Fprintln(w, lead(out, "cluster", cluster, bad))
-		writeFields(w, r.Cluster)
+		writeFields(w, r.Cluster, "  ")
 	}
 }
 
-// writeFields writes what any front or store says about itself, as it says it.
-func writeFields(w io.Writer, v any) {
-	text, err := json.MarshalIndent(v, "  ", "  ")
-	if err != nil { // it has come as JSON
-		return
+// writeFields writes what a store or a cluster says about itself: what stands by itself first, then what has parts.
+func writeFields(w io.Writer, v any, indent string) {
+	fields, _ := v.(map[string]any)
+	names := slices.Sorted(maps.Keys(fields))
+	width := 0
+	for _, name := range names {
+		width = max(width, len(name))
 	}
-	fmt.Fprintf(w, "  %s\n", terminal.PrintableJSON(text))
+	for _, name := range names {
+		if _, parts := fields[name].(map[string]any); !parts {
+			words, value := field(name, fields[name])
+			fmt.Fprintf(w, "%s%-*s  %s\n", indent, width, words, value)
+		}
+	}
+	for _, name := range names {
+		if _, parts := fields[name].(map[string]any); parts {
+			fmt.Fprintf(w, "%s%s:\n", indent, terminal.Printable(strings.ReplaceAll(name, "_", " ")))
+			writeFields(w, fields[name], indent+"  ")
+		}
+	}
+}
+
+// field is a name and a value of JSON in words.
+func field(name string, v any) (words, value string) {
+	name, duration := strings.CutSuffix(name, "_ns")
+	words = terminal.Printable(strings.ReplaceAll(name, "_", " "))
+	switch v := v.(type) {
+	case bool:
+		value = map[bool]string{true: "yes", false: "no"}[v]
+	case string:
+		value = terminal.Printable(v)
+	case float64:
+		if value = strconv.FormatFloat(v, 'f', -1, 64); duration {
+			value = time.Duration(v).Round(time.Millisecond).String()
+		}
+	default: // it has come as JSON
+		text, _ := json.Marshal(v)
+		value = string(terminal.PrintableJSON(text))
+	}
+	return words, value
 }
 
 // WriteReport writes the report of a policy.

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -19,5 +20,32 @@ func TestConfigurationTellsHowRulesCharge(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%s\nlacks\n%s", text.String(), want)
 		}
+	}
+}
+
+// TestReplicasAreWords: people read no JSON, and what a server sends does not reach their terminal as it is.
+func TestReplicasAreWords(t *testing.T) {
+	var r operator.Replicas
+	if err := json.Unmarshal([]byte(`{"cluster": {
+		"joined": true, "owns": false, "owner": "b\u001b[2J", "without_owner_ns": 1234567890,
+		"owned": {"granted_permits": 1200, "refused": {"queue_full": 3}, "peers": ["a", "c"]}
+	}}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	operator.WriteReplicas(&text, terminal.Output{}, &r)
+	const want = `cluster: the owner of the limits is b�[2J
+  joined            yes
+  owner             b�[2J
+  owns              no
+  without owner     1.235s
+  owned:
+    granted permits  1200
+    peers            ["a","c"]
+    refused:
+      queue full  3
+`
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
 	}
 }
