@@ -93,8 +93,11 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	failed := c.run(cmd.Context(), lines, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
 	elapsed := time.Since(start)
 
-	if failed == nil {
+	switch {
+	case failed == nil:
 		failed = lines.unreadable()
+	case lines.lines == 0:
+		return failed // there is nothing to report
 	}
 
 	r := c.report(o.top)

@@ -303,6 +303,13 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
+// TestUnreadLogHasNoReport: an error after an empty table would be taken for a log without requests.
+func TestUnreadLogHasNoReport(t *testing.T) {
+	if text, err := run(t.Context(), strings.NewReader(""), write(t, "cut.log.gz", "\x1f\x8b", false)); err == nil || text != "" {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 func TestKeysAreSafeToPrint(t *testing.T) {
 	line := `192.0.2.1 - - [03/Mar/2026:14:00:04 +0000] "GET /a\x1b]0;x\x07 HTTP/1.1" 200 2 "-" "-"` + "\n"
 	text, err := run(t.Context(), strings.NewReader(strings.Repeat(line, 3)), "-", "--limit", "1/s", "--by", "path")
