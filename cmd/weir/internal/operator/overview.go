@@ -377,8 +377,11 @@ func field(name string, v any) (words, value string) {
 		if value = strconv.FormatFloat(v, 'f', -1, 64); duration {
 			value = time.Duration(v).Round(time.Millisecond).String()
 		}
-	default: // it has come as JSON
-		text, _ := json.Marshal(v)
+	default:
+		text, err := json.Marshal(v)
+		if err != nil { // it has come as JSON
+			return words, ""
+		}
 		value = string(terminal.PrintableJSON(text))
 	}
 	return words, value
