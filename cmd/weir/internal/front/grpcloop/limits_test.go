@@ -531,7 +531,7 @@ func TestOneAddressLeavesSome(t *testing.T) {
 }
 
 // TestStreamsBeginInTurn: of calls that a handler serves, 32 of one address begin at once, and the next when one waits for a message,
-// answers, or ends. Those of another address do not wait for them.
+// responds, or ends. Those of another address do not wait for them.
 func TestStreamsBeginInTurn(t *testing.T) {
 	const most, streams = 32, 50
 	synctest.Test(t, func(t *testing.T) {
