@@ -313,9 +313,10 @@ func parseHost(s string) (h hostPattern, accepted string) {
 	return h, ""
 }
 
-// hasPort reports whether a host, which is clean without its port, has one.
+// hasPort reports whether a host, which is clean without its port, has one, or anything else behind brackets.
 func hasPort(host, clean string) bool {
-	return strings.Contains(host, ":") && !strings.Contains(clean, ":") || strings.Contains(host, "]:")
+	_, behind, _ := strings.Cut(host, "]")
+	return strings.Contains(host, ":") && !strings.Contains(clean, ":") || strings.TrimSuffix(behind, ".") != ""
 }
 
 // quote is s in quotes, shortened if it is long.

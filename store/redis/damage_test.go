@@ -148,6 +148,9 @@ func TestUnreadableGrantsNothing(t *testing.T) {
 			"a byte":     {"SET", key, "T"},
 			"nothing":    {"SET", key, ""},
 			"its header": {"SET", key, func() string { w, _ := lawOf(l); return w.head[1:] }()},
+			"no count":   {"SET", key, reservedRecord(math.NaN())},
+			"below none": {"SET", key, reservedRecord(-1)},
+			"infinite":   {"SET", key, reservedRecord(math.Inf(1))},
 		} {
 			server.ask("DEL", key)
 			server.ask(command...)
@@ -174,6 +177,19 @@ func TestUnreadableGrantsNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// reservedRecord is a record of a limit of 5 a second in fixed windows, with so many reservations.
+func reservedRecord(count float64) string {
+	rec := []byte("F")
+	number := func(v float64) { rec = binary.LittleEndian.AppendUint64(rec, math.Float64bits(v)) }
+	number(5)
+	number(1e6)
+	rec = append(rec, 1)
+	for _, v := range []float64{1e12, count, 1, 1e12, 1e12, 1e12, 1, 0, 2e12} {
+		number(v)
+	}
+	return string(rec)
 }
 
 // TestUnreadableIsOneKeys asks a fleet for 50 keys whose record cannot be read, all the time: others are decided by the store,

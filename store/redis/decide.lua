@@ -972,12 +972,14 @@ for i = 1, count do
       flag, c.last, pos = unpack('<Bd', rec, size + 1)
       if flag % 2 == 1 then c.count, c.sum, c.first, c.until_, pos = unpack('<dddd', rec, pos) end
       if flag >= 2 then c.sealed, c.unsealed, pos = unpack('<dd', rec, pos) end
+      local total = c.last + c.count + c.sum + c.first + c.until_ + c.sealed + c.unsealed
+      if not (c.count >= 0 and math.abs(total) < 8 * SAFE) then error('not a record') end
       if now < c.last and c.last - now <= GUARD then c.t = c.last end
       if c.t >= c.unsealed then c.sealed, c.unsealed = 0, 0 end
       if old.alg == 75 then c.stop = unpack('<d', rec, pos + 24) end
       if old.alg == c.l.alg then
         c.s = zero(old)
-        local k, most, total = 0, #c.s, c.last + c.count + c.sum + c.first + c.until_ + c.sealed + c.unsealed
+        local k, most = 0, #c.s
         while pos <= #rec - 15 do
           k = k + 1
           c.s[k], pos = unpack('<d', rec, pos)
