@@ -137,6 +137,7 @@ func TestMatchNamesWhatIsWrong(t *testing.T) {
 		{policy.Match{Hosts: []string{"a.*.com"}}, `Match.Hosts[0] is "a.*.com"`},
 		{policy.Match{Hosts: []string{"*.*.com"}}, `Match.Hosts[0] is "*.*.com"`},
 		{policy.Match{Hosts: []string{"example.com:80"}}, `Match.Hosts[0] is "example.com:80"`},
+		{policy.Match{Hosts: []string{"[::1]0"}}, `Match.Hosts[0] is "[::1]0"`},
 		{policy.Match{Hosts: []string{"[::1]:80"}}, `Match.Hosts[0] is "[::1]:80"`},
 		{policy.Match{Hosts: []string{"bücher.example"}}, `Match.Hosts[0] is "bücher.example"`},
 		{policy.Match{Hosts: []string{strings.Repeat("a", 256)}}, `..: must be a host`},
