@@ -101,13 +101,16 @@ func talk(c net.Conn, s *session) error {
 	return ends(c, s.random.IntN(2) == 0)
 }
 
-// ends sends a last command, with which the stream ends, and expects that the server closes the connection.
+// ends sends last commands, with which the stream ends, and expects that the server closes the connection. The one before the last
+// may wait, and need not.
 func ends(c net.Conn, muted bool) error {
 	last, want := respclient.AppendCommand(nil, "PING"), "+PONG\r\n"
 	if muted {
 		last, want = append(respclient.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), last...), ""
 	}
-	if _, err := c.Write(last); err != nil {
+	waits := respclient.AppendCommand(nil, "CLIENT", "REPLY", "SKIP")
+	waits = respclient.AppendCommand(waits, "WEIR.TAKE", "default", c.LocalAddr().String(), "1", "WAIT", "1000")
+	if _, err := c.Write(append(waits, last...)); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
