@@ -179,7 +179,7 @@ func TestFlippedBitAfterKill(t *testing.T) {
 }
 
 // TestFlippedMember: without a seal, a member whose name or number has changed is found, as is one that votes and is none: a node that
-// took part with them would be refused by etcd at its next start.
+// took part with them would be refused by etcd at its next start. So is a version of the cluster that is none.
 func TestFlippedMember(t *testing.T) {
 	t.Parallel()
 	dir, b := killed(t)
@@ -187,6 +187,8 @@ func TestFlippedMember(t *testing.T) {
 		"name":   `([0-9a-f])\{"id":`,
 		"number": `\{"id":[0-9]{4}([0-9])`,
 		"vote":   `"voters":\[[0-9]{4}([0-9])`,
+		// etcd panics of such a version.
+		"version": `clusterVersion3(\.)`,
 	} {
 		places := regexp.MustCompile(pattern).FindAllSubmatchIndex(b, -1)
 		if len(places) == 0 {

@@ -154,7 +154,8 @@ var (
 	errFailed = errors.New("it could not be started")
 )
 
-// start starts etcd and waits until it is ready. What would end the process ends the goroutine that it happens in.
+// start starts etcd and waits until it is ready. What would end the process, also a panic of etcd about what is on the disk, ends the
+// goroutine that it happens in.
 func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *EmbeddedOptions) (*member, error) {
 	type result struct {
 		etcd *member
@@ -165,7 +166,12 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 	used := missing == nil
 	go func() {
 		r := result{err: errFailed}
-		defer func() { started <- r }()
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("%w: %v", errFailed, p)
+			}
+			started <- r
+		}()
 		e, err := startMember(cfg, o)
 		r = result{e, err}
 	}()
