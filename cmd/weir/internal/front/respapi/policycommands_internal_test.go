@@ -75,9 +75,9 @@ type going struct{ gone func() }
 
 func (g *going) address() netip.Addr { return netip.Addr{} }
 
-func (g *going) blocks(gone func()) (ready func(bool)) {
+func (g *going) blocks(gone func()) (begin func(), ready func(bool)) {
 	g.gone = gone
-	return func(bool) {}
+	return func() {}, func(bool) {}
 }
 
 // TestWaitIsNotTheTimeOfTheStore: the time that a client waits for permits is not that of the answer of a store, or a client
