@@ -92,14 +92,13 @@ func (l *Limiter) Allow() bool {
 		return a.spend(cell) || l.allowLocked(cell)
 	}
 	now := clock.Now()
-	start, at := uint64(epoch)*scale, uint64(now-epoch)*scale
-	old := a.load()
-	full := max(old&^lowBits-start, at)
+	old, at := a.load(), uint64(now)*scale
+	ahead := max(int64(old&^lowBits-at), 0)
 	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
 		return l.allowContended(now)
 	}
-	if int64(full-at) <= a.room {
-		if a.word.CompareAndSwap(old, start+full+uint64(a.one)|(old+oneGrant)&grantBits) {
+	if ahead <= a.room {
+		if a.word.CompareAndSwap(old, at+uint64(ahead+a.one)|(old+oneGrant)&grantBits) {
 			return true
 		}
 	} else if old == before {

@@ -129,9 +129,9 @@ func (v divisor) of(n uint64) uint64 {
 //	bits  6..1  how many requests were allowed: see countedWord
 //	bit      0  raised: the state is in the meter, under the lock
 //
-// The time counts from an epoch that lies behind it by less than the 57 bits. The epoch moves only under the lock; a
-// caller that read the word before and the epoch after such a move fails its exchange, or, if the word came out the
-// same, reads it right.
+// The time lies ahead of an epoch by less than half of the 57 bits, and so does the time of a call, up to the horizon: the
+// difference between the two is what it is modulo 2^57. The epoch moves only under the lock; a caller that read the word before
+// and the epoch after such a move fails its exchange, or, if the word came out the same, reads it right.
 type arrival struct {
 	countedWord
 
@@ -192,17 +192,15 @@ func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict)
 	var before uint64 // the word before the clock was read; never equal to one that is not raised
 	for before, now = raised, began; ; {
 		epoch := a.epoch.Load()
-		start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
-		old := a.load()
-		full := max(old&^lowBits-start, at)
-		ahead = int64(full - at)
+		old, at := a.load(), uint64(now)*a.scale
+		ahead = max(int64(old&^lowBits-at), 0)
 		switch {
 		case old == held:
 			runtime.Gosched()
 		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
 			return 0, now, locked
 		case ahead <= a.room+a.one-cost:
-			if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
+			if a.word.CompareAndSwap(old, at+uint64(ahead+cost)|(old+oneGrant)&grantBits) {
 				return ahead + cost, now, taken
 			}
 		case old == before:
@@ -285,15 +283,14 @@ func (a *arrival) ask(d *Decision, now, n int64) (old, next uint64, v verdict) {
 	if old&raised != 0 || n > a.burst || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
 		return old, 0, locked
 	}
-	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
-	full := max(old&^lowBits-start, at)
-	ahead, cost := int64(full-at), n*a.one
+	at := uint64(now) * a.scale
+	ahead, cost := max(int64(old&^lowBits-at), 0), n*a.one
 	if over := ahead + cost - a.room - a.one; over > 0 {
 		d.Reason, d.RetryAfter, v = ReasonLimited, a.duration(over), short
 	} else {
 		d.Allowed, v = true, taken
 		ahead += cost
-		next = start + full + uint64(cost) | (old+oneGrant)&grantBits
+		next = at + uint64(ahead) | (old+oneGrant)&grantBits
 	}
 	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
 	return old, next, v
