@@ -31,7 +31,7 @@ func (p *policyCommands) wait(
 	defer leave()
 	begin, ready := from.blocks(leave)
 	stays = p.waiting.For(there, most, r, v, func(ctx context.Context, r *policy.Request, v *policy.Verdict) error {
-		return how(&waited{ctx, begin}, r, v)
+		return how(&waited{ctx, begin}, r, v) //nolint:contextcheck // it is that context
 	})
 	ready(stays)
 	r.Context = nil
