@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 	"github.com/weirhq/weir/internal/heap"
 )
 
@@ -66,14 +68,12 @@ func NewBounded(most, mostOfOne int, logger *slog.Logger) *Bounded {
 	}
 }
 
-// OfOne is how many of most connections one address may have, if it is not said by asked: nine in ten, which leaves some to
-// others and does not hold back a proxy in front.
+// OfOne is how many of most connections one address may have, if it is not said by asked: see [room.OfOne].
 func OfOne(most, asked int) int {
 	if asked > 0 {
 		return asked
 	}
-	const tenth = 10
-	return most - most/tenth
+	return int(room.OfOne(int64(most)))
 }
 
 // Counts returns how many connections are open, how many had to make room, and how many were refused.
@@ -146,18 +146,15 @@ func (b *Bounded) seat(s *Seat, network netip.Prefix, now int64) {
 }
 
 // NetworkOf is what an address counts as: itself, or a /64 of IPv6; the zero prefix if it is not known.
-func NetworkOf(a net.Addr) netip.Prefix {
+func NetworkOf(a net.Addr) netip.Prefix { return clientip.Prefixes{}.Mask(addressOf(a)) }
+
+// addressOf is the address, the zero Addr if it is not known.
+func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}
+		return netip.Addr{}
 	}
-	const network = 64
-	address := tcp.AddrPort().Addr().Unmap().WithZone("")
-	p, err := address.Prefix(min(network, address.BitLen()))
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
+	return tcp.AddrPort().Addr()
 }
 
 // refuse counts a connection for which there is no room, unlocks b.mu, and tells of it if that is due.

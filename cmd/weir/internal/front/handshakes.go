@@ -99,7 +99,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	}
 	c.bytes += int64(n)
 	if more := min(int64(n), c.bytes-c.of.own); more > 0 {
-		if !c.of.room.Take(more) {
+		if !c.share().Take(more) {
 			return 0, errHandshake
 		}
 		c.taken.Add(more)
@@ -110,8 +110,15 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it is that of the connection
 }
 
+// share is what its client has of the room.
+func (c *handshakeConn) share() room.Share { return c.of.room.Of(addressOf(c.RemoteAddr())) }
+
 // free gives back what was taken.
-func (c *handshakeConn) free() { c.of.room.Free(c.taken.Swap(0)) }
+func (c *handshakeConn) free() {
+	if n := c.taken.Swap(0); n > 0 {
+		c.share().Free(n)
+	}
+}
 
 // Close implements net.Conn.
 func (c *handshakeConn) Close() error {

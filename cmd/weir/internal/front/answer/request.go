@@ -78,20 +78,20 @@ func Count(values url.Values, name string, usual, most int) (int, *Problem) {
 func large(size int) int64 { return int64(max(size-MaxBody-1, 0)) }
 
 // FreeBody is to be called once a body that was read is not needed any more, if it counts to a room.
-func FreeBody(bodies *room.Room, body []byte) { bodies.Free(large(cap(body))) }
+func FreeBody(bodies room.Share, body []byte) { bodies.Free(large(cap(body))) }
 
 // grow returns a body with more memory, or the one that there is if there is no room for more.
-func grow(bodies *room.Room, body []byte, most int) ([]byte, bool) {
+func grow(bodies room.Share, body []byte, most int) ([]byte, bool) {
 	size := min(max(4*cap(body), 512), most+1)
-	if more := large(size) - large(cap(body)); more > 0 && !bodies.Take(more) {
+	if !bodies.Take(large(size) - large(cap(body))) {
 		return body, false
 	}
 	return append(make([]byte, 0, size), body...), true
 }
 
 // ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] counts to a
-// room until [FreeBody] is called. The room may be nil if most is not beyond it.
-func ReadBody(r *http.Request, space []byte, most int, bodies *room.Room) ([]byte, *Problem) {
+// share of a room until [FreeBody] is called. That may be the zero Share if most is not beyond it.
+func ReadBody(r *http.Request, space []byte, most int, bodies room.Share) ([]byte, *Problem) {
 	body, p := readBody(r, space, most, bodies)
 	if p != nil && most > MaxBody {
 		FreeBody(bodies, body)
@@ -100,7 +100,7 @@ func ReadBody(r *http.Request, space []byte, most int, bodies *room.Room) ([]byt
 	return body, p
 }
 
-func readBody(r *http.Request, space []byte, most int, bodies *room.Room) ([]byte, *Problem) {
+func readBody(r *http.Request, space []byte, most int, bodies room.Share) ([]byte, *Problem) {
 	tooLarge := func() *Problem {
 		return BadField(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
 	}
@@ -138,7 +138,7 @@ const MaxBody = 64 << 10
 // Body reads the JSON object of a POST into v, strictly, and returns its text. Errors do not name members of v with the tag
 // set:"server".
 func Body(r *http.Request, v any) ([]byte, *Problem) {
-	text, p := ReadBody(r, nil, MaxBody, nil)
+	text, p := ReadBody(r, nil, MaxBody, room.Share{})
 	if p != nil {
 		return nil, p
 	}

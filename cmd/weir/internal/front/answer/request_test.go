@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -27,7 +28,7 @@ func TestReadBodyIsBounded(t *testing.T) {
 				if told {
 					r.ContentLength = int64(n)
 				}
-				body, p := answer.ReadBody(r, nil, most, nil)
+				body, p := answer.ReadBody(r, nil, most, room.Share{})
 				if fits := n <= most; fits != (p == nil) || fits && len(body) != n {
 					t.Errorf("%d bytes, %s, length told %v: %d bytes, %+v", n, name, told, len(body), p)
 				}
@@ -66,7 +67,8 @@ func TestNamesOfABody(t *testing.T) {
 // large ones.
 func TestLargeBodiesShareRoom(t *testing.T) {
 	const most = 1 << 20
-	bodies := &room.Room{Max: 3 * most / 2}
+	large := room.Room{Max: 3 * most / 2}
+	bodies := large.Of(netip.Addr{})
 	read := func(body io.Reader) ([]byte, *answer.Problem) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 		r.ContentLength = -1

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
@@ -41,8 +42,10 @@ func (m *batchMemory) end() {
 // batch serves POST /v1/batch, or the problem with it.
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request, x *exchange) *answer.Problem {
 	var asked batch
-	p := askUpTo(r, x, make([]byte, 0, 4096), maxBatchBody, &h.bodies, &batchDialect, &asked)
-	defer func() { answer.FreeBody(&h.bodies, x.scanner.text) }()
+	from, _ := clientip.Parse(r.RemoteAddr)
+	bodies := h.bodies.Of(from)
+	p := askUpTo(r, x, make([]byte, 0, 4096), maxBatchBody, bodies, &batchDialect, &asked)
+	defer func() { answer.FreeBody(bodies, x.scanner.text) }()
 	if p != nil {
 		return p
 	}

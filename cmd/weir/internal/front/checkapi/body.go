@@ -18,12 +18,12 @@ const (
 
 // ask reads what a body asks.
 func ask[T any](r *http.Request, x *exchange, d *dialect[T], to *T) *answer.Problem {
-	return askUpTo(r, x, x.space[:0], answer.MaxBody, nil, d, to)
+	return askUpTo(r, x, x.space[:0], answer.MaxBody, room.Share{}, d, to)
 }
 
 // askUpTo reads what a body of at most so many bytes asks, which begins in space.
 func askUpTo[T any](
-	r *http.Request, x *exchange, space []byte, most int, bodies *room.Room, d *dialect[T], to *T,
+	r *http.Request, x *exchange, space []byte, most int, bodies room.Share, d *dialect[T], to *T,
 ) *answer.Problem {
 	if p := contentProblem(r); p != nil {
 		return p

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 // conn is a connection.
@@ -630,7 +631,7 @@ func (c *conn) hold(n int) bool {
 func (c *conn) keep(n int64) bool {
 	u := &c.s.Unread
 	own := c.owner.unread.Add(n)
-	return u.Add(n) && own <= share(u.Max)
+	return u.Add(n) && own <= room.OfOne(u.Max)
 }
 
 var errClosed = errors.New("weir: the connection is closed")

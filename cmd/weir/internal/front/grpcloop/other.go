@@ -17,6 +17,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 // other is a call that an http.Handler serves: its request body and its response. c.mu guards it.
@@ -94,7 +96,7 @@ func (c *conn) serveOther(id uint32, h head) *failure {
 		owner.streams.Add(-1)
 		c.s.disown(owner)
 	}
-	if n, own := streams.n.Add(1), owner.streams.Add(1); n > streams.Max || own > share(streams.Max) {
+	if n, own := streams.n.Add(1), owner.streams.Add(1); n > streams.Max || own > room.OfOne(streams.Max) {
 		ended()
 		return c.fault(id, http2.ErrCodeRefusedStream)
 	}

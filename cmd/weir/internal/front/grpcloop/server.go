@@ -106,9 +106,6 @@ func (s *Server) disown(o *owner) {
 	}
 }
 
-// share is how many one owner may have of what there may be at most.
-func share(most int64) int64 { return int64(front.OfOne(int(most), 0)) }
-
 // New makes a server.
 func New(o Options) *Server {
 	s := &Server{o: o, owners: make(map[netip.Prefix]*owner), conns: front.NewConns[*conn](o.Log), Waiting: Waiting{

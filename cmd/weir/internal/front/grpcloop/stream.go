@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
 
 // messagePrefix is what stands before each message: whether it is compressed, and its length.
@@ -186,7 +188,7 @@ func (c *conn) park() *stream {
 	switch {
 	case n > w.Max:
 		c.refuse(s, &FaultError{strconv.FormatInt(n-1, 10) + " calls wait for their requests"})
-	case own > share(w.Max):
+	case own > room.OfOne(w.Max):
 		c.refuse(s, &FaultError{strconv.FormatInt(own-1, 10) + " calls of one address wait for their requests"})
 	}
 	return s

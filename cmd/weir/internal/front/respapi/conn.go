@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
@@ -123,7 +124,9 @@ func (c *conn) rest() {
 		c.used = false
 		c.seat.Rest()
 	}
-	c.s.large.Free(int64(k.grown + k.owed))
+	if n := k.grown + k.owed; n > 0 {
+		c.large().Free(int64(n))
+	}
 	if k.grown > 0 || k.owed > 0 || cap(k.w.Bytes()) > pooledSize {
 		return
 	}
@@ -278,6 +281,9 @@ func (c *conn) answer() bool {
 	return c.flush()
 }
 
+// large is the client's share of the memory for long commands and replies.
+func (c *conn) large() room.Share { return c.s.large.Of(c.address()) }
+
 // grow makes room for a command that is longer than the buffer. The replies before it can wait for it only if there is room.
 func (c *conn) grow() bool {
 	if len(c.in) < cap(c.in) {
@@ -286,7 +292,7 @@ func (c *conn) grow() bool {
 	if !c.flush() {
 		return false
 	}
-	if !c.s.large.Take(int64(cap(c.in))) {
+	if !c.large().Take(int64(cap(c.in))) {
 		c.w.Error("ERR too many long commands are arriving at the same time")
 		c.s.rejected.Add(1)
 		c.ending = true
@@ -304,7 +310,7 @@ func (c *conn) mayOwe(n int) bool {
 	if n <= coalesced {
 		return true
 	}
-	if !c.s.large.Take(int64(n)) {
+	if !c.large().Take(int64(n)) {
 		c.w.Error("ERR the reply would be too long while others are read: ask again, or for less")
 		return false
 	}
@@ -320,7 +326,7 @@ func (c *conn) flush() bool {
 	}
 	err := c.via.send(c, b)
 	if c.owed > 0 {
-		c.s.large.Free(int64(c.owed))
+		c.large().Free(int64(c.owed))
 		c.owed = 0
 	}
 	if cap(b) > pooledSize {

@@ -45,7 +45,8 @@ type Options struct {
 	WriteTimeout time.Duration
 	// Bounds are those of commands.
 	Bounds resp.Limits
-	// MaxLarge is how many bytes there may be of all commands together that are arriving and are longer than 16 KiB. Default:
+	// MaxLarge is how many bytes there may be of all commands together that are arriving and are longer than 16 KiB, and of long
+	// replies that were not sent; one address, or a /64 of IPv6, has nine in ten of them at most. Default:
 	// 64 MiB.
 	MaxLarge int64
 	// silence is how long a client has to be silent at first until its connection goes on with a new stack, and maxSilence how
