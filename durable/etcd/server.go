@@ -154,8 +154,8 @@ var (
 	errFailed = errors.New("it could not be started")
 )
 
-// start starts etcd and waits until it is ready. What would end the process, also a panic of etcd about its files, ends the goroutine
-// that it happens in.
+// start starts etcd and waits until it is ready. What would end the process, or is a panic of etcd about its files, ends the
+// goroutine that it happens in.
 func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *EmbeddedOptions) (*member, error) {
 	type result struct {
 		etcd *member
