@@ -21,6 +21,23 @@ var reasons = []reason{
 		"A refusal does what the floor does, and counts itself exactly: one locked addition, 4 of the 6 or 7 ns between them.",
 	},
 	{
+		regexp.MustCompile(`^allow, .*, goroutines: 1, `),
+		"After the clock was read, weir compares the time with what the word can hold, and the word with the burst: some ten " +
+			"instructions that the floor has not. Their 2 or 3 ns are near the tenth that the target leaves.",
+	},
+	{
+		regexp.MustCompile(`^Try(Acquire|Reserve .*), goroutines: 1, `),
+		"A lease has ten words, which are written one by one and copied by its caller two at a time: the processor has such a " +
+			"copy wait until both are in its cache, here for 5 ns, and for 9 if it is copied again. A call whose lease is not " +
+			"copied takes 1.2 to 1.3 times the floor (`go test -bench Call`). Where swaps are slower this does not show.",
+	},
+	{
+		regexp.MustCompile(`^concurrency, try \+ release, `),
+		"The lease is copied, as in TryAcquire, and what its copies share, so that only one of them gives the permit back, " +
+			"comes from a sync.Pool and goes back to it: 10 ns. A swap takes 2.7 ns here, of which there are three. The peer " +
+			"returns yes or no, and can be released too often.",
+	},
+	{
 		regexp.MustCompile(`, CPU a wait <= `),
 		"A caller that waits begins a goroutine, parks, hears a timer and is woken: 6 to 7 µs in the runtime, and 2 in weir. " +
 			"x/time/rate pays for the same ([0021](../decisions/0021-a-hot-limiter-lends.md)).",
@@ -89,6 +106,16 @@ var reasons = []reason{
 		regexp.MustCompile(`^wire, RESP, all keys resident, pipeline: 64, >= `),
 		"A million states are larger than the caches. All of a pipeline are loaded at once, and that still takes longer than " +
 			"to decide.",
+	},
+	{
+		regexp.MustCompile(`^wire, \w+ keys, <= \d+ bytes a key`),
+		"The table has 47 bytes for each, and the heap 66 with what was not collected yet. The others are free parts of the " +
+			"heap that the runtime has not given back: how many there are depends on when it collected last.",
+	},
+	{
+		regexp.MustCompile(`^wire, idle connections, `),
+		"A connection has a goroutine, with 2 KB of stack at least, and 1.8 KB of the heap, most of it of package net. The " +
+			"rest are stacks that were given back and wait to be used again: a faster machine opens more connections until then.",
 	},
 	{
 		regexp.MustCompile(`^wire, RLS, open loop, `),
