@@ -287,6 +287,7 @@ type sharing struct {
 	open        bool // the request was allowed, and is not settled
 	reserved    bool // by the caller
 	expired     bool // what the store held had come back when it was told of the end
+	unsettled   bool // the owner of durable limits could not be told of it
 	reservation store.Hold
 	actual      []int64
 	extra       []heldExtra
@@ -307,7 +308,7 @@ func (x *sharing) reset() {
 	if len(x.asked) > 0 || x.engine != nil {
 		x.asked, x.items, x.extra = x.asked[:0], x.items[:0], x.extra[:0]
 		x.hold, x.returns, x.open, x.engine, x.reservation = 0, false, false, nil, store.Hold{}
-		x.expired = false
+		x.expired, x.unsettled = false, false
 	}
 }
 
@@ -419,6 +420,7 @@ func appendCosts(costs []int64, of []store.Charge) []int64 {
 func (x *sharing) settle(err error) {
 	x.reservation, x.expired = store.Hold{}, errors.Is(err, store.ErrNotReserved)
 	for i, p := range x.items {
+		x.unsettled = x.unsettled || err != nil && !x.expired && p.durable
 		if i == 0 || p != x.items[i-1] {
 			x.engine.settled(p, err)
 		}

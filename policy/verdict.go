@@ -195,6 +195,10 @@ func (v *Verdict) end(how ending) {
 // limits were charged nothing, whatever Commit was given, and those of this process were.
 func (v *Verdict) Expired() bool { return v.work.sharing.expired }
 
+// Unsettled reports of a request that has ended that it is not known whether it was settled where durable limits are kept, as
+// their owner could not be reached. If it was not, its permits come back when they expire, whatever Commit was given.
+func (v *Verdict) Unsettled() bool { return v.work.sharing.unsettled }
+
 // costs sums up what each charge has really cost.
 func (v *Verdict) costs(actual func(p *Part) int64) {
 	w := &v.work

@@ -84,7 +84,10 @@ func settle(
 	if p := ask(r, x, d, q); p != nil {
 		return p
 	}
-	if err := how(q); errors.Is(err, holds.ErrUnknown) {
+	switch err := how(q); {
+	case errors.Is(err, holds.ErrUnsettled):
+		return answer.PlainProblem(http.StatusServiceUnavailable, "%s", strings.TrimPrefix(err.Error(), "weir: "))
+	case err != nil:
 		return problemOf(http.StatusNotFound, &fault{
 			field: idName, value: excerpt(q.id), wrong: "there is no such reservation",
 			accepted: "must be the id of one that has not expired and was not settled before",

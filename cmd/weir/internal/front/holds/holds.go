@@ -29,6 +29,9 @@ const (
 var (
 	// ErrUnknown says that there is no reservation with this id: there was none, it has expired, or it was settled before.
 	ErrUnknown = errors.New("weir: there is no such reservation: it has expired, was settled before, or was never made")
+	// ErrUnsettled says that it is not known what has become of a reservation that was to be settled.
+	ErrUnsettled = errors.New("weir: it is not known whether the reservation was settled, as the owner of its limits cannot be " +
+		"reached: if not, its permits come back when it expires")
 	// ErrTooMany says that there are as many reservations as there may be.
 	ErrTooMany = errors.New("weir: too many reservations are open")
 	// ErrShare says that one caller has as many of them as it may have. It is ErrTooMany as well.
@@ -166,15 +169,19 @@ func Longest(v *policy.Verdict) time.Duration {
 
 // Commit ends a reservation with what it really cost: for each limit that it was charged to the cost becomes actual, from 0; a
 // negative number stands for what was reserved. What is less comes back, what is more is charged, as far as the debt of a limit
-// goes. The error is ErrUnknown, also where a store says that it has expired there meanwhile, or nil.
+// goes. The error is ErrUnknown, also where a store says that it has expired there meanwhile, ErrUnsettled where durable limits are
+// charged, or nil.
 func (h *Holds) Commit(id string, actual int64) error {
-	expired := false
+	expired, unsettled := false, false
 	err := h.settle(id, func(v *policy.Verdict) {
 		v.Commit(func(*policy.Part) int64 { return actual })
-		expired = v.Expired()
+		expired, unsettled = v.Expired(), v.Unsettled()
 	})
-	if expired {
+	switch {
+	case expired:
 		return ErrUnknown
+	case unsettled:
+		return ErrUnsettled
 	}
 	return err
 }

@@ -462,3 +462,42 @@ func TestCommitThatComesTooLate(t *testing.T) {
 		})
 	}
 }
+
+// gone is an owner that takes, and cannot be reached when reservations end.
+type gone struct{ store.Home }
+
+func (gone) Settle(context.Context, store.Hold, []int64) error { return store.ErrUnavailable }
+
+// TestCommitThatOwnerDoesNotHear: where the owner of durable limits cannot be told what it cost, the client does not hear that it was
+// committed. A Fleet tells its store later.
+func TestCommitThatOwnerDoesNotHear(t *testing.T) {
+	memory, err := store.NewMemory(store.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		durability  policy.Durability
+		consistency policy.Consistency
+		want        error
+	}{
+		{policy.DurabilityCluster, policy.ConsistencyLocal, holds.ErrUnsettled},
+		{policy.DurabilityMemory, policy.ConsistencyCoherent, nil},
+	} {
+		l, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
+			Name: "p", Key: policy.NamedKey(), Durability: c.durability, Consistency: c.consistency, Hold: time.Second,
+			Limits: []policy.Limit{{Limit: weir.FixedWindow(weir.Rate{Permits: 100, Period: 24 * time.Hour})}},
+		}}}, policy.EngineOptions{Store: gone{memory}, Durable: gone{memory}}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := holds.New(holds.Options{})
+		if err := h.Commit(keep(t, h, l, "p", 5, 0), 3); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.durability, err, c.want)
+		}
+		if err := h.Cancel(keep(t, h, l, "p", 5, 0)); err != nil {
+			t.Errorf("%s, canceled: %v", c.durability, err)
+		}
+		h.Close()
+		l.Engine().Close()
+	}
+}

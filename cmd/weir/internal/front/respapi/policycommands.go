@@ -268,10 +268,13 @@ func (p *policyCommands) cancel(_ *conn, w *resp.Writer, args [][]byte) {
 }
 
 func settled(w *resp.Writer, id []byte, err error) {
-	if err != nil {
+	switch {
+	case errors.Is(err, holds.ErrUnsettled):
+		w.Error("UNAVAILABLE " + strings.TrimPrefix(err.Error(), "weir: "))
+	case err != nil:
 		w.Error("NOHOLD there is no reservation " + quoted(id) +
 			": it has expired, was settled before, or was never made")
-		return
+	default:
+		w.OK()
 	}
-	w.OK()
 }
