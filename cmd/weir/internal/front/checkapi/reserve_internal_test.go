@@ -3,6 +3,8 @@ package checkapi
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -23,6 +25,20 @@ func wantText(t *testing.T, body []byte, err error) {
 	text := err.Error()
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		t.Fatalf("%q: %q does not print", body, text)
+	}
+}
+
+// TestReservationsEndWithAStatus: what a client is told of the end of its reservation.
+func TestReservationsEndWithAStatus(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+	}{{holds.ErrUnknown, http.StatusNotFound}, {holds.ErrUnsettled, http.StatusServiceUnavailable}} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/commit", strings.NewReader(`{"id":"A"}`))
+		p := settle(httptest.NewRecorder(), r, new(exchange), &commitDialect, "committed", func(*question) error { return c.err })
+		if p == nil || p.Status != c.status {
+			t.Errorf("%v: %+v, want %d", c.err, p, c.status)
+		}
 	}
 }
 

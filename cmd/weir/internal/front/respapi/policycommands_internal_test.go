@@ -99,6 +99,19 @@ func TestWaitIsNotTheTimeOfTheStore(t *testing.T) {
 	}
 }
 
+// TestReservationsEndInWords: what a client is told of the end of its reservation.
+func TestReservationsEndInWords(t *testing.T) {
+	for want, err := range map[string]error{
+		"+OK\r\n": nil, "-NOHOLD there is no reservation \"ID\": ": holds.ErrUnknown,
+		"-UNAVAILABLE it is not known whether the reservation was settled": holds.ErrUnsettled,
+	} {
+		var w resp.Writer
+		if settled(&w, []byte("ID"), err); !strings.HasPrefix(string(w.Bytes()), want) {
+			t.Errorf("%v: %q, want %q", err, w.Bytes(), want)
+		}
+	}
+}
+
 func BenchmarkPolicyCommands(b *testing.B) {
 	p := plainPolicies(b, 3)
 	w := resp.Writer{}
