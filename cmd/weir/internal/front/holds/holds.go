@@ -169,8 +169,8 @@ func Longest(v *policy.Verdict) time.Duration {
 
 // Commit ends a reservation with what it really cost: for each limit that it was charged to the cost becomes actual, from 0; a
 // negative number stands for what was reserved. What is less comes back, what is more is charged, as far as the debt of a limit
-// goes. The error is ErrUnknown, also where a store says that it has expired there meanwhile, ErrUnsettled where durable limits are
-// charged, or nil.
+// goes. The error is ErrUnknown, also where a store says that it has expired there meanwhile; ErrUnsettled where the owner of
+// durable limits cannot be told; or nil.
 func (h *Holds) Commit(id string, actual int64) error {
 	expired, unsettled := false, false
 	err := h.settle(id, func(v *policy.Verdict) {
