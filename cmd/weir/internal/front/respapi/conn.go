@@ -356,6 +356,10 @@ func (c *conn) answerArrived() {
 // linger tells the client that nothing more will come, and gives it a moment to read what has: if the connection were closed
 // while something of the client is unread, the replies on their way would be lost.
 func (c *conn) linger() {
+	if c.work != nil && c.grown > 0 { // others need it more
+		c.large().Free(int64(c.grown))
+		c.grown, c.in = 0, make([]byte, 0, bufferSize)
+	}
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return

@@ -435,7 +435,7 @@ func TestLongRepliesAreBounded(t *testing.T) {
 }
 
 func TestManyLongCommandsAreRefused(t *testing.T) {
-	s := start(t, func(o *respapi.Options) { o.MaxLarge = 64 << 10 })
+	s := start(t, func(o *respapi.Options) { o.MaxLarge = 80 << 10 }) // 72 for one address: of both 32 and, for one of them, 32 more
 	long := strings.Repeat("x", 60_000)
 	command := "*2\r\n$4\r\nECHO\r\n$60000\r\n" + long
 	both := []*client{s.dial(), s.dial()}
@@ -456,6 +456,28 @@ func TestManyLongCommandsAreRefused(t *testing.T) {
 	third.expect("+PONG", "PING")
 	eventually(t, "there is room again", func() bool { return s.Status()["connections"] == 1 })
 	third.expect("$"+long, "ECHO", long)
+}
+
+// TestRefusedCommandLeavesItsRoom: what a long command had is there for others as soon as it is refused, though its client stays.
+func TestRefusedCommandLeavesItsRoom(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.MaxLarge = 50 << 10 }) // 45 for one address
+	refused := s.dial()
+	refused.send("*2\r\n$4\r\nECHO\r\n$40000\r\n" + strings.Repeat("x", 40_000)) // 16 and 32
+	if got := refused.receive(); got != "-ERR too many long commands are arriving at the same time" {
+		t.Fatal(got)
+	}
+	refused.expectEnd()
+	long := strings.Repeat("x", 20_000)
+	both := []*client{s.dial(), s.dial()} // 16 each
+	for _, c := range both {
+		c.send("*2\r\n$4\r\nECHO\r\n$20000\r\n" + long)
+	}
+	for _, c := range both {
+		c.send("\r\n")
+		if got := c.receive(); got != "$"+long {
+			t.Errorf("%.80s", got)
+		}
+	}
 }
 
 // TestIdleConnectionsAreCheap: a silent connection has no buffers. The race detector takes its part of what is allowed.
