@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,10 +21,19 @@ import (
 	"github.com/weirhq/weir/durable/spectest"
 )
 
-// used is a directory in which a node has granted 900 of 1000 permits, and how long its database is.
-func used(t *testing.T) (dir, db string) {
+// image is what the files of a directory have, by their names in it. The zeros at their ends, of which etcd writes many megabytes
+// in advance, are not kept.
+type image map[string]imageFile
+
+type imageFile struct {
+	content []byte
+	size    int64
+}
+
+// used is a directory in which a node has granted 900 of 1000 permits.
+func used(t *testing.T) image {
 	t.Helper()
-	dir = t.TempDir()
+	dir := t.TempDir()
 	c, err := etcd.Join(t.Context(), lasting(etcd.ClusterOptions{Directory: dir}))
 	if err != nil {
 		t.Fatal(err)
@@ -37,43 +46,62 @@ func used(t *testing.T) (dir, db string) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir, databaseIn(dir)
-}
-
-// killed is such a directory as a node that was killed leaves it, without a seal of the last state, and its database.
-func killed(t *testing.T) (dir string, content []byte) {
-	t.Helper()
-	dir, db := used(t)
-	content, err := os.ReadFile(db)
+	m := image{}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		m[strings.TrimPrefix(path, dir)] = imageFile{bytes.TrimRight(b, "\x00"), int64(len(b))}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, "weir.seal")); err != nil {
-		t.Fatal(err)
-	}
-	return dir, content
+	return m
+}
+
+// killed is such a directory as a node that was killed leaves it, without a seal of the last state.
+func killed(t *testing.T) image {
+	t.Helper()
+	m := used(t)
+	delete(m, "/weir.seal")
+	return m
 }
 
 func databaseIn(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 
-// copied copies a directory.
-func copied(t *testing.T, from string) string {
+// database is what the database has.
+func (m image) database() []byte { return m[databaseIn("/")].content }
+
+// copied is a directory with the files.
+func (m image) copied(t *testing.T) (dir string) {
 	t.Helper()
-	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
+	dir = t.TempDir()
+	for name, f := range m {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, f.size); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return to
+	return dir
 }
 
-// change changes a file by f.
-func change(t *testing.T, path string, f func(b []byte) []byte) {
+// change writes some bytes into a file.
+func change(t *testing.T, path string, at int64, b ...byte) {
 	t.Helper()
-	b, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, f(b), 0o600); err != nil {
+	defer f.Close()
+	if _, err := f.WriteAt(b, at); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -106,11 +134,8 @@ func startDamaged(t *testing.T, what, dir string) (refused bool) {
 // what happened, or it was one that nothing depends on.
 func TestFlippedBitsGrantNothing(t *testing.T) {
 	t.Parallel()
-	dir, db := used(t)
-	b, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := used(t)
+	b := whole.database()
 	var inUse []int // bytes that are not zero
 	for i, x := range b {
 		if x != 0 {
@@ -136,11 +161,8 @@ func TestFlippedBitsGrantNothing(t *testing.T) {
 			t.Parallel()
 			for _, flip := range flips {
 				at, bit := flip[0], flip[1]
-				next := copied(t, dir)
-				change(t, databaseIn(next), func(b []byte) []byte {
-					b[at] ^= 1 << bit
-					return b
-				})
+				next := whole.copied(t)
+				change(t, databaseIn(next), int64(at), b[at]^1<<bit)
 				if startDamaged(t, fmt.Sprintf("bit %d of byte %d", bit, at), next) {
 					refused.Add(1)
 				}
@@ -157,7 +179,8 @@ func TestFlippedBitsGrantNothing(t *testing.T) {
 // its own checksum, in its value, its name and its revision.
 func TestFlippedBitAfterKill(t *testing.T) {
 	t.Parallel()
-	dir, b := killed(t)
+	whole := killed(t)
+	b := whole.database()
 	name := strings.LastIndex(string(b), "/weir/state/")
 	if name < 0 {
 		t.Fatal("there is no record")
@@ -166,11 +189,8 @@ func TestFlippedBitAfterKill(t *testing.T) {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			t.Parallel()
 			for at := name + from; at < name+from+38; at++ {
-				next := copied(t, dir)
-				change(t, databaseIn(next), func(b []byte) []byte {
-					b[at] ^= 1 << (at % 8)
-					return b
-				})
+				next := whole.copied(t)
+				change(t, databaseIn(next), int64(at), b[at]^1<<(at%8))
 				startDamaged(t, fmt.Sprintf("byte %d, %d from the name", at, at-name), next)
 				_ = os.RemoveAll(next)
 			}
@@ -182,25 +202,31 @@ func TestFlippedBitAfterKill(t *testing.T) {
 // took part with them would be refused by etcd at its next start. So is a version of the cluster that is none.
 func TestFlippedMember(t *testing.T) {
 	t.Parallel()
-	dir, b := killed(t)
-	for what, pattern := range map[string]string{
-		"name":   `([0-9a-f])\{"id":`,
-		"number": `\{"id":[0-9]{4}([0-9])`,
-		"vote":   `"voters":\[[0-9]{4}([0-9])`,
+	whole := killed(t)
+	b := whole.database()
+	for what, place := range map[string]struct {
+		near   string
+		offset int
+	}{
+		"name":   {`{"id":`, -1},
+		"number": {`{"id":`, len(`{"id":1234`)},
+		"vote":   {`"voters":[`, len(`"voters":[1234`)},
 		// etcd panics of such a version.
-		"version": `clusterVersion3(\.)`,
+		"version": {"clusterVersion3", len("clusterVersion3")},
 	} {
-		places := regexp.MustCompile(pattern).FindAllSubmatchIndex(b, -1)
-		if len(places) == 0 {
+		next, found := whole.copied(t), false
+		for from := 0; ; found = true { // in pages that are not in use, too
+			n := bytes.Index(b[from:], []byte(place.near))
+			if n < 0 {
+				break
+			}
+			at := from + n + place.offset
+			change(t, databaseIn(next), int64(at), b[at]^1)
+			from += n + len(place.near)
+		}
+		if !found {
 			t.Errorf("%s: there is none", what)
 		}
-		next := copied(t, dir)
-		change(t, databaseIn(next), func(b []byte) []byte {
-			for _, place := range places { // in pages that are not in use, too
-				b[place[2]] ^= 1
-			}
-			return b
-		})
 		if !startDamaged(t, what, next) {
 			t.Errorf("%s: it was not found", what)
 		}
@@ -210,48 +236,35 @@ func TestFlippedMember(t *testing.T) {
 // TestDamagedFiles: pages of zeros, files that are cut off or older, and garbage do not end the process, and grant nothing twice.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
-	dir, db := used(t)
-	info, err := os.Stat(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := used(t)
+	b, size := whole.database(), whole[databaseIn("/")].size
 	const page = 4096
-	for at := int64(0); at < info.Size(); at += page {
-		if len(bytes.TrimRight(whole[at:min(at+page, info.Size())], "\x00")) == 0 {
+	for at := 0; at < len(b); at += page {
+		if len(bytes.TrimRight(b[at:min(at+page, len(b))], "\x00")) == 0 {
 			continue // nothing was ever written there
 		}
-		for what, f := range map[string]func(b []byte){
-			"zeros":   func(b []byte) { clear(b) },
-			"garbage": func(b []byte) { copy(b, strings.Repeat("\xa5\x5a", page/2)) },
-		} {
-			next := copied(t, dir)
-			change(t, databaseIn(next), func(b []byte) []byte {
-				f(b[at:min(at+page, int64(len(b)))])
-				return b
-			})
+		for what, pattern := range map[string]string{"zeros": "\x00", "garbage": "\xa5\x5a"} {
+			next := whole.copied(t)
+			change(t, databaseIn(next), int64(at), bytes.Repeat([]byte(pattern), page/len(pattern))...)
 			startDamaged(t, fmt.Sprintf("%s at %d", what, at), next)
 			_ = os.RemoveAll(next)
 		}
 	}
-	for _, size := range []int64{0, 100, page, 3 * page, info.Size() / 2, info.Size() - 1} {
-		next := copied(t, dir)
-		change(t, databaseIn(next), func(b []byte) []byte { return b[:size] })
+	for _, size := range []int64{0, 100, page, 3 * page, size / 2, size - 1} {
+		next := whole.copied(t)
+		if err := os.Truncate(databaseIn(next), size); err != nil {
+			t.Fatal(err)
+		}
 		startDamaged(t, fmt.Sprintf("cut off at %d", size), next)
 		_ = os.RemoveAll(next)
 	}
-	next := copied(t, dir)
+	next := whole.copied(t)
 	segments, err := filepath.Glob(filepath.Join(next, "member", "wal", "*.wal"))
 	if err != nil || len(segments) == 0 {
 		t.Fatal(segments, err)
 	}
-	change(t, segments[len(segments)-1], func(b []byte) []byte {
-		clear(b[end1(t, next)-1500:])
-		return b
-	})
+	const lost = 1500
+	change(t, segments[len(segments)-1], end1(t, next)-lost, make([]byte, lost)...)
 	if !startDamaged(t, "the end of the log is gone", next) {
 		t.Error("a log whose end is gone was taken for whole")
 	}
