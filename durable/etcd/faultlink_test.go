@@ -38,7 +38,9 @@ const (
 
 // pair is a connection through a link.
 type pair struct {
-	from, to       int
+	to             int
+	known          bool // where it is from, as is asked once it matters
+	from           int  // -1 if it is from none of the processes
 	client, server net.Conn
 	ended          bool
 }
@@ -79,10 +81,10 @@ func (l *links) started(process, pid int) {
 	l.pids[process] = pid
 }
 
-// connect finds out which node has connected, and hands on what comes.
+// connect hands on what comes.
 func (l *links) connect(c net.Conn, to int, target string) {
-	p := &pair{from: l.origin(c), to: to, client: c}
-	if p.from < 0 || !l.enter(p) {
+	p := &pair{to: to, client: c}
+	if !l.enter(p) {
 		reset(c)
 		return
 	}
@@ -108,17 +110,33 @@ func (l *links) connect(c net.Conn, to int, target string) {
 	both.Wait()
 }
 
-// origin is the process at the other end of a connection.
+// link is how the link of a pair is cut; refused if it is from none of the processes. To find out where it is from takes the system
+// milliseconds, and clusters make thousands of connections: so it is done only if some link to the same process is cut. The lock must
+// be held.
+func (l *links) link(p *pair) cut {
+	for from := range l.how {
+		if l.how[from][p.to] == whole {
+			continue
+		}
+		if !p.known {
+			p.from, p.known = l.origin(p.client), true
+		}
+		if p.from < 0 {
+			return refused
+		}
+		return l.how[p.from][p.to]
+	}
+	return whole
+}
+
+// origin is the process at the other end of a connection, -1 if it is none of them. The lock must be held.
 func (l *links) origin(c net.Conn) int {
-	port := c.RemoteAddr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a listener for TCP
-	l.lock.Lock()
-	pids := l.pids
-	l.lock.Unlock()
+	port := c.RemoteAddr().(*net.TCPAddr).Port                    //nolint:forcetypeassert // of a listener for TCP
 	inode := socketInode(port, c.LocalAddr().(*net.TCPAddr).Port) //nolint:forcetypeassert // of a listener for TCP
 	if inode == "" {
 		return -1
 	}
-	for process, pid := range pids {
+	for process, pid := range l.pids {
 		if pid == 0 {
 			continue
 		}
@@ -152,7 +170,7 @@ func socketInode(from, to int) string {
 func (l *links) enter(p *pair) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.closed || l.how[p.from][p.to] == refused {
+	if l.closed || l.link(p) == refused {
 		return false
 	}
 	l.pairs[p] = struct{}{}
@@ -163,7 +181,7 @@ func (l *links) enter(p *pair) bool {
 func (l *links) passable(p *pair) bool {
 	for {
 		l.lock.Lock()
-		how, ended, changed := l.how[p.from][p.to], p.ended, l.changed
+		how, ended, changed := l.link(p), p.ended, l.changed
 		l.lock.Unlock()
 		if ended || how == refused {
 			return false
@@ -232,7 +250,7 @@ func (l *links) set(how cut, process int, others ...int) {
 	}
 	var ended []*pair
 	for p := range l.pairs {
-		if l.closed || l.how[p.from][p.to] == refused {
+		if l.closed || l.link(p) == refused {
 			ended = append(ended, p)
 		}
 	}
