@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -194,7 +195,7 @@ func TestDocsShowTheRecipes(t *testing.T) {
 			t.Errorf("this is in no file of examples/recipes:\n%s", code)
 		}
 	}
-	if len(blocks) != 5 {
+	if len(blocks) != 6 {
 		t.Errorf("docs/recipes.md has %d blocks of Go", len(blocks))
 	}
 	mod := "module example.com/recipes\n\ngo 1.26.0\n\nrequire github.com/weirhq/weir v0.0.0\n\nreplace github.com/weirhq/weir => " + root + "\n"
@@ -206,4 +207,61 @@ func TestDocsShowTheRecipes(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("outside of the repository: %v\n%s", err, out)
 	}
+}
+
+// TestTenants has 120 jobs of two tenants, a second each, for two workers. A third tenant waits for six of them, and the one whose share
+// is twice as large gets twice as much.
+func TestTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenants, err := recipes.NewTenants(2, func(tenant string) int64 {
+			if tenant == "paid" {
+				return 4
+			}
+			return 0
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := map[string]int{}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		run := func(tenant string, jobs int) {
+			for range jobs {
+				all.Go(func() {
+					err := tenants.Do(t.Context(), tenant, func() error {
+						time.Sleep(time.Second)
+						mu.Lock()
+						defer mu.Unlock()
+						done[tenant]++
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		run("free", 100)
+		run("paid", 20)
+		begin := time.Now()
+		if err := tenants.Do(t.Context(), "single", func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		// Two jobs of the first tenant run, and four of the second are next in line.
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+		time.Sleep(9*time.Second + time.Millisecond)
+		synctest.Wait()
+		mu.Lock()
+		if done["paid"] != 2*done["free"] {
+			t.Errorf("after 12 s: %v", done)
+		}
+		mu.Unlock()
+		all.Wait()
+		if done["free"] != 100 || done["paid"] != 20 {
+			t.Errorf("in the end: %v", done)
+		}
+	})
 }
