@@ -43,7 +43,7 @@ func used(t *testing.T) image {
 			t.Fatal(got)
 		}
 	}
-	if err := c.Close(); err != nil {
+	if err = c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	m := image{}

@@ -5,8 +5,10 @@ package etcd_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -110,33 +112,43 @@ func (l *links) connect(c net.Conn, to int, target string) {
 	both.Wait()
 }
 
-// link is how the link of a pair is cut; refused if it is from none of the processes. To find out where it is from takes the system
-// milliseconds, and clusters make thousands of connections: so it is done only if some link to the same process is cut. The lock must
-// be held.
+// link is how the link of a pair is cut; refused if it is from none of the processes. The lock must be held.
 func (l *links) link(p *pair) cut {
-	for from := range l.how {
-		if l.how[from][p.to] == whole {
-			continue
-		}
-		if !p.known {
-			p.from, p.known = l.origin(p.client), true
-		}
-		if p.from < 0 {
-			return refused
-		}
-		return l.how[p.from][p.to]
+	switch {
+	case !p.known:
+		return whole
+	case p.from < 0:
+		return refused
 	}
-	return whole
+	return l.how[p.from][p.to]
 }
 
-// origin is the process at the other end of a connection, -1 if it is none of them. The lock must be held.
-func (l *links) origin(c net.Conn) int {
+// know finds out where a pair is from, if a link to its process is cut. That takes the system milliseconds, and clusters make thousands
+// of connections: those of the tests that cut no link need not be known.
+func (l *links) know(p *pair) {
+	l.lock.Lock()
+	needed, pids := false, l.pids
+	for from := range l.how {
+		needed = needed || !p.known && l.how[from][p.to] != whole
+	}
+	l.lock.Unlock()
+	if !needed {
+		return
+	}
+	from := origin(p.client, pids)
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	p.from, p.known = from, true
+}
+
+// origin is the process at the other end of a connection, -1 if it is none of them.
+func origin(c net.Conn, pids [processes]int) int {
 	port := c.RemoteAddr().(*net.TCPAddr).Port                    //nolint:forcetypeassert // of a listener for TCP
 	inode := socketInode(port, c.LocalAddr().(*net.TCPAddr).Port) //nolint:forcetypeassert // of a listener for TCP
 	if inode == "" {
 		return -1
 	}
-	for process, pid := range l.pids {
+	for process, pid := range pids {
 		if pid == 0 {
 			continue
 		}
@@ -168,6 +180,7 @@ func socketInode(from, to int) string {
 }
 
 func (l *links) enter(p *pair) bool {
+	l.know(p)
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if l.closed || l.link(p) == refused {
@@ -180,6 +193,7 @@ func (l *links) enter(p *pair) bool {
 // passable waits while the link is silent, and reports whether the connection goes on.
 func (l *links) passable(p *pair) bool {
 	for {
+		l.know(p)
 		l.lock.Lock()
 		how, ended, changed := l.link(p), p.ended, l.changed
 		l.lock.Unlock()
@@ -248,13 +262,19 @@ func (l *links) set(how cut, process int, others ...int) {
 			l.how[process][other], l.how[other][process] = how, how
 		}
 	}
+	all := slices.Collect(maps.Keys(l.pairs))
+	l.wake()
+	l.lock.Unlock()
+	for _, p := range all {
+		l.know(p)
+	}
+	l.lock.Lock()
 	var ended []*pair
 	for p := range l.pairs {
 		if l.closed || l.link(p) == refused {
 			ended = append(ended, p)
 		}
 	}
-	l.wake()
 	l.lock.Unlock()
 	for _, p := range ended {
 		l.end(p)
