@@ -76,7 +76,7 @@ func guard(t *testing.T, most int) *guarded {
 	t.Helper()
 	g := &guarded{t: t, clock: manualclock.New(1), ended: make(chan error, 1)}
 	var err error
-	if g.store, err = store.NewMemory(store.MemoryOptions{}); err != nil {
+	if g.store, err = store.NewMemory(store.MemoryOptions{Clock: g.clock}); err != nil {
 		t.Fatal(err)
 	}
 	set := &policy.Set{Policies: somePolicies()}
