@@ -4,12 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // TestFailedServerCannotLead: a server that cannot go on stops only in part, as etcd stays where it was when the disk failed. It
@@ -84,6 +91,68 @@ func TestFailedServerCannotLead(t *testing.T) {
 		if err != nil {
 			t.Errorf("a lease: %v", err)
 		}
+	}
+}
+
+// TestLogThatCouldNotBeWritten: a database that is ahead of its log is one whose log has lost its end, unless the log could not be
+// written beyond that.
+func TestLogThatCouldNotBeWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Start(t.Context(), EmbeddedOptions{Directory: dir, UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.client.Put(t.Context(), "key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	if err = s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	shorten := func() {
+		path := filepath.Join(dir, "member", "wal")
+		w, wrong := wal.OpenForRead(zap.NewNop(), path, &walpb.Snapshot{})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		metadata, state, entries, wrong := w.ReadAll()
+		_ = w.Close()
+		if err = errors.Join(wrong, os.RemoveAll(path)); err != nil {
+			t.Fatal(err)
+		}
+		if w, err = wal.Create(zap.NewNop(), path, metadata); err != nil {
+			t.Fatal(err)
+		}
+		if err = errors.Join(w.Save(state, entries[:len(entries)-1]), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fatal := func(message string) {
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			newFailure(dir).OnWrite(&zapcore.CheckedEntry{Entry: zapcore.Entry{Message: message}}, nil)
+			t.Error("the goroutine goes on")
+		})
+		ended.Wait()
+	}
+	refused := func(want bool, what string) {
+		t.Helper()
+		err := verify(dir, true)
+		if want && (err == nil || !strings.Contains(err.Error(), "the end of the log is lost")) || !want && err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused(false, "whole")
+	shorten()
+	fatal("failed to commit tx")
+	refused(true, "an entry is lost")
+	fatal(logNotWritten)
+	refused(false, "an entry could not be written")
+	refused(false, "the same once more")
+	shorten()
+	refused(true, "an entry was lost later")
+	if notes, _ := filepath.Glob(filepath.Join(dir, unwritten+"*")); notes != nil {
+		t.Errorf("%v are left", notes)
 	}
 }
 

@@ -207,6 +207,8 @@ func attributes(fields []zapcore.Field) []slog.Attr {
 
 // failure is how an etcd server that cannot go on tells so.
 type failure struct {
+	directory string
+
 	once sync.Once
 	done chan struct{}
 	err  error // once done is closed
@@ -218,7 +220,9 @@ type failure struct {
 // leaves reports whether the server is closed.
 func (f *failure) leaves() bool { return f != nil && f.leaving.Load() }
 
-func newFailure() *failure { return &failure{done: make(chan struct{})} }
+func newFailure(directory string) *failure {
+	return &failure{directory: directory, done: make(chan struct{})}
+}
 
 func (f *failure) fail(err error) {
 	f.once.Do(func() {
@@ -227,6 +231,9 @@ func (f *failure) fail(err error) {
 	})
 }
 
+// logNotWritten is what etcd says where it cannot write entries to its log.
+const logNotWritten = "failed to save Raft hard state and entries"
+
 // OnWrite implements [zapcore.CheckWriteHook]: it is called for what would end the process, and ends the goroutine in its place.
 func (f *failure) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	enc := zapcore.NewMapObjectEncoder()
@@ -234,6 +241,9 @@ func (f *failure) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 		fields[i].AddTo(enc)
 	}
 	delete(enc.Fields, "stacktrace")
+	if e.Message == logNotWritten {
+		noteUnwritten(f.directory)
+	}
 	f.fail(fmt.Errorf("%s: %.500v", e.Message, enc.Fields))
 	runtime.Goexit()
 }

@@ -49,7 +49,7 @@ type member struct {
 
 // config is the configuration of etcd, but for its cluster. What is not of [EmbeddedOptions] is what etcd takes by default.
 func (o *EmbeddedOptions) config() (*config.ServerConfig, *failure, error) {
-	failed := newFailure()
+	failed := newFailure(o.Directory)
 	logger := zapLogger(o.Logger, failed)
 	cfg := &config.ServerConfig{
 		Name: o.Name, DataDir: o.Directory, Logger: logger, NewCluster: !o.Join,

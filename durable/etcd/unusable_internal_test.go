@@ -23,7 +23,7 @@ func TestUnusable(t *testing.T) {
 		{differ, 1, false}, // the other one may be damaged
 		{differ, 2, true},
 	} {
-		f := newFailure()
+		f := newFailure("/data")
 		f.fail(c.why)
 		f.differ.Store(c.differ)
 		err := o.unusable(f)

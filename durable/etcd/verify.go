@@ -137,7 +137,7 @@ func verify(dir string, alone bool) error {
 				"back what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
 		}
 	}
-	if last, ok := lastIndex(dir); ok && last < index {
+	if last, ok := lastIndex(dir); ok && last < index && !wasUnwritten(dir, last) {
 		return fmt.Errorf("%s: the log ends at %d, and the database has %d: the end of the log is lost or damaged",
 			filepath.Join(dir, "member", "wal"), last, index)
 	}
@@ -271,6 +271,34 @@ func lastIndex(dir string) (last uint64, ok bool) {
 		return from.GetIndex(), true
 	}
 	return entries[len(entries)-1].GetIndex(), true
+}
+
+// unwritten is how a file is called which says that etcd could not write its log beyond an entry, as on a disk that was full. It
+// applies entries while it writes them to the log, so the database may have some that the log has not. No other node was told
+// that this one has them, and it gets them again.
+const unwritten = "weir.unwritten-"
+
+// noteUnwritten notes how far the log reaches that could not be written. The file is empty, as a full disk has room for no more.
+// Without it the node is refused if its database is ahead.
+func noteUnwritten(dir string) {
+	if last, ok := lastIndex(dir); ok {
+		_ = os.WriteFile(filepath.Join(dir, unwritten+strconv.FormatUint(last, 10)), nil, 0o600)
+	}
+}
+
+// wasUnwritten reports whether it was noted that the log could not be written beyond this entry. Notes of others are removed.
+func wasUnwritten(dir string, last uint64) (noted bool) {
+	files, _ := os.ReadDir(dir)
+	for _, f := range files {
+		switch at, note := strings.CutPrefix(f.Name(), unwritten); {
+		case !note:
+		case at == strconv.FormatUint(last, 10):
+			noted = true
+		default:
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
+	return noted
 }
 
 // sealing renews the seal of the database, and finds what is damaged while the server runs.
