@@ -55,8 +55,11 @@ type round struct {
 	atATime int      // packages
 }
 
-// first returns how all tests run: what it is called, and the arguments of go test. As many modules are tested at a time as there
-// are processors, and of each of them one package: with more, tests of servers wait for a processor.
+// atATime is how many modules are tested at a time, and of each of them one package; later how many packages. It is one more than
+// there are processors, as tests of servers wait for a fifth of the time. With many more they would wait for a processor.
+var atATime = runtime.NumCPU() + 1
+
+// first returns how all tests run: what it is called, and the arguments of go test.
 func first(opts testOptions) (title string, args []string) {
 	title, args = "vet and test", []string{"-vet=all", "-shuffle=on", "-p=1"}
 
@@ -90,7 +93,7 @@ func rounds(opts testOptions) []round {
 			title:   "tests of one goroutine at full speed",
 			only:    notWithRace,
 			flags:   []string{"-test.shuffle=on"},
-			atATime: runtime.NumCPU(),
+			atATime: atATime,
 		})
 	}
 
@@ -191,6 +194,10 @@ func runRounds(ctx context.Context, out io.Writer, all []round, files func() []s
 	}
 
 	for i := range all {
+		slices.SortStableFunc(found[i], func(a, b testPackage) int {
+			return cmp.Compare(secondsAtFullSpeed[b.path], secondsAtFullSpeed[a.path])
+		})
+
 		headingf(out, "%s", all[i].title)
 
 		good, bad := all[i].run(ctx, &oneAtATime{out: out}, strings.TrimSpace(string(events)), files, built, found[i])
@@ -221,6 +228,11 @@ func compile(ctx context.Context, race bool, modules []string) {
 // seconds is how long the tests of modules take that take longest, on two processors. Those of durable/etcd wait for servers: the
 // length of their sources says nothing.
 var seconds = map[string]int{"cmd/weir": 700, "lab": 550, ".": 300, "durable/etcd": 220, "store/redis": 110}
+
+// secondsAtFullSpeed is how long the tests of packages take that take longest without the race detector: they begin first.
+var secondsAtFullSpeed = map[string]int{
+	"github.com/weirhq/weir/durable/etcd": 80, "github.com/weirhq/weir/store/redis": 40,
+}
 
 // longestFirst returns the modules in the order of how long their tests take, or are where that is not known, so that none that
 // takes long begins when all others are done.
@@ -332,7 +344,7 @@ func tasks(n, atATime int, do func(i int) (passed, failed int)) (passed, failed 
 
 // runModules runs the tests of every module.
 func runModules(ctx context.Context, out io.Writer, args []string, files func() []string, modules []string) (passed, failed int) {
-	return tasks(len(modules), runtime.NumCPU(), func(i int) (passed, failed int) {
+	return tasks(len(modules), atATime, func(i int) (passed, failed int) {
 		return testModule(ctx, out, modules[i], slices.Concat(args, execBy(files()), []string{"./..."}))
 	})
 }
