@@ -6,8 +6,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Tenants share workers. A tenant has as many jobs at work or next in line as its share, and its other jobs wait behind these. So a job
-// of another tenant waits for that many jobs at most, however many a tenant has.
+// Tenants share workers. A tenant has as many jobs at work or next in line as its share, and its other jobs wait behind these.
+// So a job of another tenant waits for that many jobs at most, however many a tenant has.
 type Tenants struct {
 	shares  *weir.KeyedConcurrency[string]
 	workers *weir.Concurrency
