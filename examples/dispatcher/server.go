@@ -136,7 +136,7 @@ func quit(context.Context, *conn, message) error { return errQuit }
 
 // serve serves connections until ctx ends, and then until what has been read is answered. It closes the listener.
 func (s *server) serve(ctx context.Context, listener net.Listener) error {
-	end := func() { s.shutdown(listener) }
+	end := sync.OnceFunc(func() { s.shutdown(listener) }) // the second of two waits for the first
 	stop := context.AfterFunc(ctx, end)
 	defer s.active.Wait()
 	defer end() // also if the listener fails, or is faster than what ctx calls
