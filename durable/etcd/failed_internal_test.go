@@ -137,12 +137,19 @@ func TestLogThatCouldNotBeWritten(t *testing.T) {
 	}
 	refused := func(want bool, what string) {
 		t.Helper()
-		err := verify(dir, true)
-		if want && (err == nil || !strings.Contains(err.Error(), "the end of the log is lost")) || !want && err != nil {
-			t.Errorf("%s: %v", what, err)
+		found := verify(dir, true)
+		if want && (found == nil || !strings.Contains(found.Error(), "the end of the log is lost")) || !want && found != nil {
+			t.Errorf("%s: %v", what, found)
 		}
 	}
+	old := filepath.Join(dir, unwritten+"1")
+	if err = os.WriteFile(old, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	refused(false, "whole")
+	if _, err = os.Stat(old); err == nil {
+		t.Error("the note of an entry that was passed is left")
+	}
 	shorten()
 	fatal("failed to commit tx")
 	refused(true, "an entry is lost")

@@ -137,7 +137,7 @@ func verify(dir string, alone bool) error {
 				"back what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
 		}
 	}
-	if last, ok := lastIndex(dir); ok && last < index && !wasUnwritten(dir, last) {
+	if last, ok := lastIndex(dir); ok && !wasUnwritten(dir, last) && last < index {
 		return fmt.Errorf("%s: the log ends at %d, and the database has %d: the end of the log is lost or damaged",
 			filepath.Join(dir, "member", "wal"), last, index)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Tenants share workers. A tenant has as many jobs at work or next in line as its share, and its other jobs wait behind these.
-// So a job of another tenant waits for that many jobs at most, however many a tenant has.
+// So a job in line has no more than that many jobs of each other tenant before it, however many they have.
 type Tenants struct {
 	shares  *weir.KeyedConcurrency[string]
 	workers *weir.Concurrency
