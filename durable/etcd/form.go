@@ -330,33 +330,59 @@ func (f *former) notAdded(name string) error {
 		"the configuration of this node, and start it", name, f.o.Name, f.o.Peers[f.o.Name])
 }
 
-// join makes sure that this node was added to the cluster and has not been started since.
+// join makes sure that this node was added to the cluster and has not been started since. A node that lags knows neither yet, so
+// it waits until all nodes that respond say the same.
 func (f *former) join(ctx context.Context) error {
-	var errs []error
-	found := false
+	said := time.Now()
+	tick := time.NewTicker(formEvery)
+	defer tick.Stop()
+	for {
+		added, refusal, failed := f.joinable(ctx)
+		switch {
+		case !added && refusal != nil:
+			return refusal
+		case !added:
+			return fmt.Errorf("no node of the cluster that is to be joined responds: %w", failed)
+		case refusal == nil:
+			return f.mark.use()
+		}
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			f.o.Logger.Warn("some nodes of the cluster know that this node was added, and one does not: it waits until that one "+
+				"has caught up or is stopped", "error", refusal)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return refusal
+		}
+	}
+}
+
+// joinable asks the other nodes. added reports whether one knows that this node was added and has not been started, refusal is
+// what another one has against it, and failed are the errors of those that do not respond.
+func (f *former) joinable(ctx context.Context) (added bool, refusal, failed error) {
 	for _, name := range slices.Sorted(maps.Keys(f.o.Peers)) {
 		if name == f.o.Name {
 			continue
 		}
 		all, cluster, err := f.members(ctx, name)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		self := f.self(all)
 		switch {
 		case self == nil:
-			return f.notAdded(name)
+			refusal = f.notAdded(name)
 		case !self.IsLearner || self.Name != "":
-			return f.o.wiped("%s knows that this node has been started before, and the directory %s is empty",
+			refusal = f.o.wiped("%s knows that this node has been started before, and the directory %s is empty",
 				name, f.o.Directory)
+		default:
+			added, f.mark.Cluster = true, cluster.String()
 		}
-		found, f.mark.Cluster = true, cluster.String()
 	}
-	if !found {
-		return fmt.Errorf("no node of the cluster that is to be joined responds: %w", errors.Join(errs...))
-	}
-	return f.mark.use()
+	return added, refusal, failed
 }
 
 // reason is the last part of an error, which is what the system says.
