@@ -54,11 +54,12 @@ var policyKeys = []key[*placedPolicy]{
 		Examples: `[5, "int(request.headers[\"x-cost\"])"]`,
 	}, func(d *decoder, v yamlread.Value, p *placedPolicy) { p.Cost = d.cost(v) }),
 	read("mode", choice(modeNames, modeHints), yamlread.About{
-		Text:    "`shadow` refuses nothing and counts what it would refuse; `off` does nothing.",
+		Text: "`shadow` refuses nothing and counts what it would refuse; `tag` does the same, and [tells the service]" +
+			"(#soft-limits) of it; `off` does nothing.",
 		Default: `"enforce"`,
 	}, func(p *placedPolicy, word string) { _ = p.Mode.UnmarshalText([]byte(word)) }),
 	shown[*placedPolicy]("candidate", defined("`limit` and `burst`, or `limits`", keyLimits), yamlread.About{
-		Text:    "Limits that are measured beside the live ones, as if they had replaced them. Not with `mode: shadow`.",
+		Text:    "Limits that are measured beside the live ones, as if they had replaced them. Not with `mode: shadow` or `tag`.",
 		Instead: unset, Examples: `[{"limit": "80/s", "burst": 100}]`,
 	}),
 	shown[*placedPolicy]("tiers", defined("mapping, see [tiers](#tiers)", "tiers"), yamlread.About{

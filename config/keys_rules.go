@@ -52,7 +52,7 @@ var ruleTable = tableOf(yamlread.Kind{What: "a rule", Hints: map[string]string{
 		Text:    "Refuses the request at once, whatever other rules say: [deny](#deny).",
 		Default: no, Examples: yes,
 	}, func(r *placedRule, yes bool) { r.Deny = yes }),
-	read("mode", choice(modeNames, modeHints), yamlread.About{
+	read("mode", choice(ruleModes, modeHints), yamlread.About{
 		Text: "Of a rule that denies: `shadow` counts the requests that it would deny, and denies none. Other rules " +
 			"have the modes of their policies.",
 		Default: `"enforce"`,

@@ -95,8 +95,9 @@ func (d *decoder) policy(name string, v yamlread.Value) *placedPolicy {
 	if candidate, given := o.Get("candidate"); given {
 		p.candidate = d.limitsOf(candidate)
 		p.Candidate = p.candidate.plain()
-		if p.Mode == policy.ModeShadow {
-			d.Wrong(candidate, "a policy in shadow has no candidate: it is measured itself", "remove it, or write mode: enforce")
+		if p.Mode == policy.ModeShadow || p.Mode == policy.ModeTag {
+			d.Wrong(candidate, "a policy with mode: "+p.Mode.String()+" has no candidate: it is measured itself",
+				"remove it, or write mode: enforce")
 		}
 	}
 	if tiers, given := o.Get("tiers"); given {
@@ -140,11 +141,15 @@ func (d *decoder) order(v yamlread.Value, p *placedPolicy) {
 	}
 }
 
-var modeNames = []string{policy.ModeEnforce.String(), policy.ModeShadow.String(), policy.ModeOff.String()}
+var (
+	ruleModes = []string{policy.ModeEnforce.String(), policy.ModeShadow.String(), policy.ModeOff.String()}
+	modeNames = slices.Insert(slices.Clone(ruleModes), 2, policy.ModeTag.String())
+)
 
 var modeHints = map[string]string{
-	"on": modeNames[0], "active": modeNames[0], "dry-run": modeNames[1], "dryrun": modeNames[1], "log": modeNames[1],
-	"monitor": modeNames[1], "disabled": modeNames[2], unset: modeNames[2], no: modeNames[2],
+	"on": ruleModes[0], "active": ruleModes[0], "dry-run": ruleModes[1], "dryrun": ruleModes[1], "log": ruleModes[1],
+	"monitor": ruleModes[1], "disabled": ruleModes[2], unset: ruleModes[2], no: ruleModes[2],
+	"soft": policy.ModeTag.String(), "warn": policy.ModeTag.String(), "tagged": policy.ModeTag.String(),
 }
 
 const admit = "admit"

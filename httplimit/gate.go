@@ -101,6 +101,7 @@ type admission struct {
 
 	engine   *policy.Engine
 	reserved Reserved
+	over     []string
 }
 
 // Value implements [context.Context]. The engine itself is the key.
@@ -113,6 +114,10 @@ func (a *admission) Value(key any) any {
 	case reservationKey:
 		if a.reserved.made {
 			return &a.reserved
+		}
+	case overKey:
+		if len(a.over) > 0 {
+			return a.over
 		}
 	}
 	return a.Context.Value(key)
@@ -187,7 +192,10 @@ func (p *pass) admit(dst http.Header, r *http.Request) context.Context {
 	} else {
 		g.allowed.Add(1)
 	}
-	a := &admission{Context: r.Context(), engine: g.options.Engine}
+	a := &admission{Context: r.Context(), engine: g.options.Engine, over: p.verdict.Over(0)}
+	if len(a.over) > 0 {
+		a.over = append(a.over, Over(r.Context())...)
+	}
 	if g.options.Reserve && p.cost > 0 {
 		a.reserved.verdict, a.reserved.made = &p.verdict, true
 		p.reserved = &a.reserved

@@ -198,7 +198,7 @@ func (c *checker) effect(at string, r *Rule) {
 		c.refuse(at+"Limits", fmt.Sprintf("%d of them", len(r.Limits)), "none, as the rule is Exempt")
 	}
 	switch {
-	case r.Mode >= modes:
+	case r.Mode >= modes || r.Mode == ModeTag:
 		c.refuse(at+"Mode", r.Mode.String(), "enforce, shadow or off")
 	case r.Mode != ModeEnforce && !r.Deny:
 		c.refuse(at+"Mode", r.Mode.String(), "enforce, as the rule does not Deny: policies have modes of their own")
@@ -230,7 +230,7 @@ func (m Match) clone() Match {
 // policy checks a policy, and gives its limits names.
 func (c *checker) policy(at string, p *Policy) {
 	if p.Mode >= modes {
-		c.refuse(at+": Mode", p.Mode.String(), "enforce, shadow or off")
+		c.refuse(at+": Mode", p.Mode.String(), "enforce, shadow, tag or off")
 	}
 	if p.Fail >= fails {
 		c.refuse(at+": Fail", p.Fail.String(), "closed, open or local")
@@ -263,8 +263,8 @@ func (c *checker) policyLimits(at string, p *Policy) {
 	if len(p.Candidate) > mostLimits {
 		c.refuse(at+": Candidate", fmt.Sprintf("%d of them", len(p.Candidate)), "from 1 to 8")
 	}
-	if len(p.Candidate) > 0 && p.Mode == ModeShadow {
-		c.refuse(at+": Candidate", "given", "none, as the policy itself is in shadow")
+	if len(p.Candidate) > 0 && p.Mode.watches() {
+		c.refuse(at+": Candidate", "given", "none, as the policy itself refuses nothing")
 	}
 	p.Candidate = c.limits(at+": Candidate", p.Candidate)
 	if len(p.Tiers) > 0 && p.TierBy == nil {

@@ -77,22 +77,34 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 	for i := range w.items {
 		it := &w.items[i]
 		switch {
-		case it.failed != nil:
-		case it.policy.Mode == ModeShadow:
-			switch {
-			case !v.Allowed:
-			case it.lifted():
-				it.policy.state.counts.allowed.Add()
-			case it.policy.shared:
-				e.shadowShared(ctx, w, it)
-			default:
-				w.shadow(it)
+		case it.policy.Mode.watches():
+			if v.Allowed {
+				e.watch(ctx, w, it)
 			}
+		case it.failed != nil:
 		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == it.root(i)):
 			if !w.sharing.unknown && !w.sharing.skipped {
 				w.measure(it, refusing == 0)
 			}
 		}
+	}
+}
+
+// watch asks a policy that is not enforced about a request that is allowed.
+func (e *Engine) watch(ctx context.Context, w *work, it *item) {
+	told := true
+	switch {
+	case it.failed != nil:
+		told = it.why == weir.ReasonNone && it.policy.Fail == FailOpen
+	case it.lifted():
+		it.policy.state.counts.allowed.Add()
+	case it.policy.shared:
+		told = e.shadowShared(ctx, w, it) || it.policy.Fail == FailOpen
+	default:
+		w.shadow(it)
+	}
+	if !told {
+		w.tag(it)
 	}
 }
 
@@ -184,6 +196,20 @@ func (w *work) noteShadow(it *item, allowed bool) {
 	counts.refused.Add()
 	d.refused.Add()
 	d.refusals.note(w.key(it))
+	w.tag(it)
+}
+
+// over is a request that a policy in ModeTag would have refused.
+type over struct {
+	request int32
+	policy  *livePolicy
+}
+
+// tag notes that a policy in ModeTag would have refused the request. Others are not told of.
+func (w *work) tag(it *item) {
+	if by := (over{it.request, it.policy}); it.policy.Mode == ModeTag && !slices.Contains(w.over, by) {
+		w.over = append(w.over, by)
+	}
 }
 
 // measure asks the candidate of a policy that has allowed the request, or is the only one that has not.

@@ -30,7 +30,7 @@ type Explanation struct {
 	Paths []string `json:"paths,omitempty"`
 	// Rules are all rules in their order, none if the caller has named the policy: see [Named].
 	Rules []ExplainedRule `json:"rules"`
-	// Limits are those that apply to the request, with those in shadow and the candidates.
+	// Limits are those that apply to the request, with those that refuse nothing and the candidates.
 	Limits []ExplainedLimit `json:"limits"`
 }
 
@@ -59,7 +59,7 @@ type ExplainedLimit struct {
 	Tier   string `json:"tier,omitempty"`
 	// Override is true if an override applies to the key instead.
 	Override bool `json:"override,omitempty"`
-	// Role is "enforce", "shadow" or "candidate".
+	// Role is "enforce", "shadow", "tag" or "candidate".
 	Role string `json:"role"`
 	// Consistency is how exactly the limit is shared with other processes; ConsistencyLocal if it is not.
 	Consistency Consistency `json:"consistency,omitzero"`
@@ -114,12 +114,8 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
-		role := "enforce"
-		if it.policy.Mode == ModeShadow {
-			role = "shadow"
-		}
 		before := len(x.Limits)
-		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, role)
+		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, it.policy.Mode.String())
 		for j := range v.partsOf(it) {
 			if it.first+j == v.Binding {
 				x.Binding = before + j

@@ -27,6 +27,7 @@ type work struct {
 	leases   []weir.Lease // of these, if they are owed something
 	owed     bool         // some of them give something back
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
+	over     []over       // those that policies in ModeTag would have refused
 	actual   []int64      // what the charges have cost in the end
 
 	view       match.View   // of the request that is gathered
@@ -216,7 +217,7 @@ func (v *Verdict) begin(s *snapshot) {
 	w.gone, w.observer = nil, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
 	w.limited, w.exempted, w.unknown, w.afterwards, w.denied = 0, 0, 0, 0, w.denied[:0]
-	w.charged, w.leases, w.extra = 0, w.leases[:0], w.extra[:0]
+	w.charged, w.leases, w.extra, w.over = 0, w.leases[:0], w.extra[:0], w.over[:0]
 	w.sharing.reset()
 }
 

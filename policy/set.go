@@ -122,15 +122,20 @@ const (
 	ModeEnforce Mode = iota
 	// ModeShadow refuses nothing, and counts what it would refuse.
 	ModeShadow
+	// ModeTag refuses nothing either, and tells of each request that it would refuse: see [Verdict.Over].
+	ModeTag
 	// ModeOff does nothing.
 	ModeOff
 
 	modes
 )
 
-var modeNames = [modes]string{"enforce", "shadow", "off"}
+var modeNames = [modes]string{"enforce", "shadow", "tag", "off"}
 
-// String is "enforce", "shadow" or "off".
+// watches reports whether a policy is asked and refuses nothing.
+func (m Mode) watches() bool { return m == ModeShadow || m == ModeTag }
+
+// String is "enforce", "shadow", "tag" or "off".
 func (m Mode) String() string { return nameIn(modeNames[:], m, "Mode") }
 
 // MarshalText is String.

@@ -204,15 +204,16 @@ func (e *Engine) lookStored(ctx context.Context, v *Verdict) {
 	v.bind()
 }
 
-// shadowShared asks a policy that is not enforced, unless the store has failed for this request.
-func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
+// shadowShared asks a policy that is not enforced, unless the store has failed for this request. It reports whether the store has
+// decided.
+func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) (decided bool) {
 	x := &w.sharing
 	switch {
 	case x.unknown || e.closed.Load():
-		return
+		return false
 	case it.joined >= 0:
 		w.noteShadow(it, w.items[it.joined].allowed)
-		return
+		return true
 	}
 	x.side = appendStored(x.side[:0], w.storedKey(it), it)
 	for i := range x.side {
@@ -234,7 +235,7 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 			if !isCanceled(ctx) {
 				e.unavailable(it.policy, err)
 			}
-			return
+			return false
 		}
 		it.allowed = it.allowed && x.sideDecisions[i].Allowed
 	}
@@ -243,6 +244,7 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 		x.extra = append(x.extra, heldExtra{it.policy, reservation})
 	}
 	w.noteShadow(it, it.allowed)
+	return true
 }
 
 // RefundDurable gives back what the parts of a verdict cost whose limits have an owner, in a cluster or in a file, whatever was

@@ -199,7 +199,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		}
 		s.lockouts = s.lockouts || live.Lockout != nil
 		s.told = s.told || live.OnDecided != nil
-		s.compares = s.compares || live.Mode == ModeShadow || len(live.candidate) > 0
+		s.compares = s.compares || live.Mode.watches() || len(live.candidate) > 0
 	}
 	return s, nil
 }
@@ -246,7 +246,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	if p.LimitBy != nil {
 		p.brought = new(broughtLimits)
 	}
-	measured := len(p.Candidate) > 0 || p.Mode == ModeShadow
+	measured := len(p.Candidate) > 0 || p.Mode.watches()
 	switch {
 	case !measured:
 		p.state.difference = nil

@@ -98,6 +98,19 @@ func (v *Verdict) Set() *Set {
 	return v.work.snapshot.set
 }
 
+// Over returns the names of the policies in ModeTag that would have refused one of the requests, in the order of the rules; 0 is
+// the first. The request has passed nevertheless, and its service may do less for it. A policy whose key or cost cannot be
+// evaluated, or whose store is unavailable, is among them unless it has FailOpen. There are none if the verdict is not Allowed,
+// and none of a peek.
+func (v *Verdict) Over(request int) (names []string) {
+	for _, by := range v.work.over {
+		if int(by.request) == request {
+			names = append(names, by.policy.Name)
+		}
+	}
+	return names
+}
+
 // noLimit is the decision where there is no limit.
 func noLimit() weir.Decision {
 	return weir.Decision{Allowed: true, Limit: mostPermits, Remaining: mostPermits}

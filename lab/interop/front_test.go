@@ -19,6 +19,7 @@ const limits = `version: 1
 policies:
   per-client: {limit: 1/h, burst: 3, key: client.ip}
   orders: {limit: 1/h, key: 'request.headers["x-account"]'}
+  soft: {limit: 1/h, mode: tag}
 rules:
   - name: health
     match: {path: /healthz}
@@ -26,6 +27,10 @@ rules:
   - name: orders
     match: {method: POST, host: shop.example, path: "/orders/{id}"}
     limits: orders
+    final: true
+  - name: soft
+    match: {path: /soft}
+    limits: soft
     final: true
   - name: everybody
     limits: per-client
@@ -43,6 +48,9 @@ func app(t *testing.T) string {
 			w.WriteHeader(http.StatusForbidden)
 		}
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.RequestURI(), body)
+		if over := r.Header["Weir-Over"]; over != nil {
+			fmt.Fprintf(w, "over %s", over)
+		}
 	}))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
@@ -369,4 +377,17 @@ func TestFrontDocument(t *testing.T) {
 	if policy := got.header.Get("Ratelimit-Policy"); got.status != 200 || policy != "" {
 		t.Errorf("/healthz: %d, RateLimit-Policy %s", got.status, policy)
 	}
+}
+
+// TestServiceIsToldWhatItIsOver: a request that is over a soft limit comes with its name, and no request comes with what the client says
+// it is over.
+func TestServiceIsToldWhatItIsOver(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
+		f.start(t, a)
+		for _, want := range []string{"GET /soft ", `GET /soft over ["soft"]`} {
+			if got := ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/soft", "", `Weir-Over: "mine"`); got.status != 200 || got.body != want {
+				t.Errorf("%d %q, want %q", got.status, got.body, want)
+			}
+		}
+	})
 }

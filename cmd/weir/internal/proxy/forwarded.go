@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 )
 
 const (
@@ -86,7 +88,7 @@ var (
 		"fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", "x-appengine-user-ip", "incap-client-ip",
 		"ali-cdn-real-ip", "x-remote-ip", "x-remote-addr", "remote-addr", "x-originating-ip", "x-source-ip", "x-proxyuser-ip",
 		"proxy-client-ip", "wl-proxy-client-ip", "x-host", "x-http-host-override", "front-end-https", "x-url-scheme",
-		"x-scheme", "x-arr-ssl",
+		"x-scheme", "x-arr-ssl", strings.ToLower(answer.OverField),
 	}
 	// forwardingByName are forwardingNames in canonical form.
 	forwardingByName = func() map[string]bool {

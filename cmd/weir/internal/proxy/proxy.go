@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -169,6 +170,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	// Trailers of a request would come past what the header is checked for.
 	out.Trailer = nil
 	forward(out, in, x.peer, x.trusted)
+	if over := httplimit.Over(in.Context()); len(over) > 0 {
+		out.Header.Add(answer.OverField, answer.FormatOver(over))
+	}
 }
 
 // Totals are what has become of the requests so far.

@@ -132,6 +132,14 @@ func (q *question) appendTo(b []byte, v *policy.Verdict, request int) []byte {
 	} else {
 		b = appendChecked(b, v, request, q.Policy)
 	}
+	for i, name := range v.Over(request) {
+		if i == 0 {
+			b = append(b, `,"over":[`...)
+		} else {
+			b = append(b[:len(b)-1], ',')
+		}
+		b = append(appendQuoted(b, name), ']')
+	}
 	return append(b, '}')
 }
 

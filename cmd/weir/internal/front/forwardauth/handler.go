@@ -142,6 +142,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x.verdict.Allowed {
 		h.passed.Add(1)
 		header["Content-Length"] = zero
+		if over := x.verdict.Over(0); len(over) > 0 {
+			header[answer.OverField] = []string{answer.FormatOver(over)}
+		}
 		return
 	}
 	h.refused.Add(1)

@@ -385,3 +385,25 @@ func TestDeniedRequestsAreForbidden(t *testing.T) {
 		}
 	}
 }
+
+// TestGatewayIsTold which policies with mode: tag a request is over, so that it can tell the service.
+func TestGatewayIsTold(t *testing.T) {
+	e, err := policy.NewEngine(&policy.Set{
+		Policies: []policy.Policy{{Name: "soft", Mode: policy.ModeTag, Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 1)}}}},
+		Rules:    []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "soft"}}}},
+	}, policy.EngineOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	h, err := forwardauth.New(forwardauth.Options{Decider: e, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", `"soft"`, `"soft"`} {
+		r := ask(t, h, http.MethodGet, "/v1/auth", "X-Forwarded-Method: GET", "X-Forwarded-Uri: /", "X-Forwarded-Host: x", "X-Forwarded-For: 192.0.2.1")
+		if got := r.Header().Get("Weir-Over"); r.Code != http.StatusOK || got != want {
+			t.Errorf("request %d: %d, %q, want %q", i, r.Code, got, want)
+		}
+	}
+}

@@ -21,6 +21,7 @@ const (
 	responseOverall  = 1
 	responseStatuses = 2
 	responseHeaders  = 3
+	requestHeaders   = 4
 	responseMetadata = 6
 
 	statusCode      = 1
@@ -110,6 +111,7 @@ func (c *call) encode() {
 		e.end(at)
 	}
 	c.encodeHeaders(&e)
+	c.encodeOver(&e)
 	c.encodeMetadata(&e)
 	c.reply = e
 }

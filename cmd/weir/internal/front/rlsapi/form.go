@@ -114,7 +114,7 @@ func (f *forms) lookAt(c *call, i int) bool {
 	p, s := &c.charged.verdict.Parts[i], &f.now.parts[i]
 	d := &p.Decision
 	if p.Request != i || !d.Allowed || d.Reason != weir.ReasonNone || p.Unasked || d.Remaining <= 0 ||
-		d.Remaining >= mostRemaining || d.ResetAfter <= 0 {
+		d.Remaining >= mostRemaining || d.ResetAfter <= 0 || len(c.charged.verdict.Over(i)) > 0 {
 		return false
 	}
 	if s.match = nil; len(c.matched) > 0 {

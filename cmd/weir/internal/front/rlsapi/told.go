@@ -127,6 +127,34 @@ func (c *call) encodeHeaders(e *encoder) {
 	}
 }
 
+// encodeOver appends the header field by which the service behind the proxy is told which policies with mode: tag the request is
+// over.
+func (c *call) encodeOver(e *encoder) {
+	if c.over {
+		return
+	}
+	var all []string
+	for _, a := range c.asked {
+		if a.group == nil {
+			continue
+		}
+		for _, name := range a.group.verdict.Over(a.place) {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	if len(all) > 0 {
+		at := e.begin(requestHeaders)
+		e.text(headerKey, overField)
+		e.text(headerValue, answer.FormatOver(all))
+		e.end(at)
+	}
+}
+
+// overField is answer.OverField, as the proxy is told of it.
+var overField = strings.ToLower(answer.OverField)
+
 // refusalField is answer.RefusalField, as the proxy is told of it.
 var refusalField = strings.ToLower(answer.RefusalField)
 

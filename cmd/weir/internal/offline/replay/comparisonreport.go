@@ -191,7 +191,7 @@ func (c *comparison) verdicts(which int, name string, number, top int) *verdicts
 			continue
 		}
 		v.Difference = p.Difference
-		if v.Mode == policy.ModeShadow { // verdicts do not have these
+		if v.Mode == policy.ModeShadow || v.Mode == policy.ModeTag { // verdicts do not have these
 			v.Requests, v.Allowed, v.Refused = int64(p.Allowed+p.Refused), int64(p.Allowed), int64(p.Refused)
 		}
 	}

@@ -1,4 +1,4 @@
-// Differences: what candidates, and policies in shadow, would have changed.
+// Differences: what candidates, and policies that refuse nothing, would have changed.
 
 import { fill, h } from '../dom.js';
 import { count, quoted, share } from '../format.js';
@@ -10,7 +10,7 @@ export function differenceParts(p) {
   const d = p.difference;
   return [
     facts([
-      p.candidate?.length ? ['In force', limitsText(p.limits)] : ['In shadow', limitsText(p.limits)],
+      p.candidate?.length ? ['In force', limitsText(p.limits)] : ['Measured', limitsText(p.limits)],
       p.candidate?.length && ['Candidate', limitsText(p.candidate)],
       ['Asked of both', count(d.requests)],
       [
@@ -57,7 +57,7 @@ export function differences(place, { signal }) {
     h(
       'p.lead',
       'What would have come out differently: requests are asked of a policy and of its candidate, ' +
-        'and a policy in shadow refuses nothing, but counts what it would have refused.',
+        'and a policy in shadow, or one that tags, refuses nothing, but counts what it would have refused.',
     ),
     all,
   );
@@ -66,7 +66,7 @@ export function differences(place, { signal }) {
     const some = o.policies.filter((p) => p.difference);
     if (!some.length) {
       shown.clear();
-      fill(all, h('p.none', 'No policy has a candidate, and none is in shadow.'));
+      fill(all, h('p.none', 'No policy has a candidate, and none is in shadow or tags.'));
       return;
     }
     if (shown.size !== some.length || some.some((p) => !shown.has(p.name))) {

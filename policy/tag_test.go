@@ -1,0 +1,108 @@
+package policy_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirhq/weir/manualclock"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
+)
+
+// TestRequestsAreTagged: what a policy in ModeTag would refuse passes, and the verdict says so, whatever keeps the limit and however
+// it is asked. What an enforced policy refuses is not tagged, and a look is not.
+func TestRequestsAreTagged(t *testing.T) {
+	soft := policy.Policy{Name: "soft", Limits: one(perHour(2)), Mode: policy.ModeTag}
+	for kind, made := range map[string]policy.Policy{
+		"local": soft, "shared": shared(soft)[0], "durable": durably(soft)[0],
+	} {
+		for way, ask := range map[string]func(e *policy.Engine, r *policy.Request, v *policy.Verdict){
+			"take":    func(e *policy.Engine, r *policy.Request, v *policy.Verdict) { e.Take(r, v) },
+			"reserve": func(e *policy.Engine, r *policy.Request, v *policy.Verdict) { e.Reserve(r, v) },
+			"wait":    func(e *policy.Engine, r *policy.Request, v *policy.Verdict) { _ = e.Wait(t.Context(), r, v) },
+			"by name": func(e *policy.Engine, _ *policy.Request, v *policy.Verdict) {
+				e.Take(named(t.Context(), "soft", "", 1), v)
+			},
+			"all": func(e *policy.Engine, r *policy.Request, v *policy.Verdict) {
+				e.TakeAll(t.Context(), []*policy.Request{r}, v)
+			},
+			"debit": func(e *policy.Engine, r *policy.Request, v *policy.Verdict) {
+				e.DebitAll(t.Context(), []*policy.Request{r}, v)
+			},
+		} {
+			clock := manualclock.New(1)
+			e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, &policy.Set{
+				Policies: []policy.Policy{made, {Name: "hard", Limits: one(perHour(4))}},
+				Rules:    []policy.Rule{{Name: "all", Limits: uses("soft", "hard")}},
+			})
+			var v policy.Verdict
+			for i := range 6 {
+				if e.Peek(&policy.Request{}, &v); v.Over(0) != nil {
+					t.Errorf("%s, %s: a look is over %q", kind, way, v.Over(0))
+				}
+				ask(e, &policy.Request{}, &v)
+				refused := i >= 4 && way != "by name" && way != "debit"
+				var want []string
+				if i >= 2 && !refused {
+					want = []string{"soft"}
+				}
+				if got := v.Over(0); v.Allowed == refused || !slices.Equal(got, want) || v.Over(1) != nil {
+					t.Errorf("%s, %s, request %d: allowed %v, over %q", kind, way, i, v.Allowed, got)
+				}
+				v.Release()
+			}
+			if x := e.Explain(&policy.Request{}); x.Limits[0].Role != "tag" {
+				t.Errorf("%s, %s: role %q", kind, way, x.Limits[0].Role)
+			}
+			if d := e.Report().Policies[0].Difference; d == nil || d.NewlyRefused == 0 {
+				t.Errorf("%s, %s: %+v", kind, way, d)
+			}
+		}
+	}
+}
+
+// TestEachRequestIsTagged of several that are decided on as one: by each policy once, also where they share a key.
+func TestEachRequestIsTagged(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "a", Key: policy.HostText(), Limits: one(perHour(1)), Mode: policy.ModeTag},
+			{Name: "b", Limits: one(perHour(2)), Mode: policy.ModeTag},
+			{Name: "watched", Limits: one(perHour(1)), Mode: policy.ModeShadow},
+		},
+		Rules: []policy.Rule{{Name: "all", Limits: uses("a", "b", "watched")}, {Name: "again", Limits: uses("a")}},
+	})
+	x, y := &policy.Request{Host: "x"}, &policy.Request{Host: "y"}
+	var v policy.Verdict
+	e.Take(x, &v)
+	if v.Over(0) != nil {
+		t.Fatal(v.Over(0))
+	}
+	e.TakeAll(t.Context(), []*policy.Request{y, x, x}, &v)
+	for i, want := range [][]string{{"b"}, {"a", "b"}, {"a", "b"}} {
+		if got := v.Over(i); !v.Allowed || !slices.Equal(got, want) {
+			t.Errorf("request %d: over %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestTaggedIfNotKnown: a client does not get rid of a tag by a request that cannot be told, or while the store is away.
+func TestTaggedIfNotKnown(t *testing.T) {
+	for _, fail := range []policy.Fail{policy.FailClosed, policy.FailOpen} {
+		for name, p := range map[string]policy.Policy{
+			"key": {Key: failing{}}, "cost": {Cost: failing{}}, "negative cost": {Cost: policy.FixedNumber(-1)},
+			"store": {Consistency: policy.ConsistencyCoherent},
+		} {
+			p.Name, p.Limits, p.Fail, p.Mode = "soft", one(perHour(5)), fail, policy.ModeTag
+			clock := manualclock.New(1)
+			s := memory(t, clock)
+			s.fail = func() error { return store.ErrUnavailable }
+			e := over(t, s, clock, &policy.Set{
+				Policies: []policy.Policy{p}, Rules: []policy.Rule{{Name: "all", Limits: uses("soft")}},
+			})
+			v := take(e, policy.Request{})
+			if got := len(v.Over(0)) == 1; !v.Allowed || got != (fail == policy.FailClosed) {
+				t.Errorf("%s, %v: allowed %v, over %q", name, fail, v.Allowed, v.Over(0))
+			}
+		}
+	}
+}
