@@ -195,7 +195,7 @@ func TestDocsShowTheRecipes(t *testing.T) {
 			t.Errorf("this is in no file of examples/recipes:\n%s", code)
 		}
 	}
-	if len(blocks) != 6 {
+	if len(blocks) != 7 {
 		t.Errorf("docs/recipes.md has %d blocks of Go", len(blocks))
 	}
 	mod := "module example.com/recipes\n\ngo 1.26.0\n\nrequire github.com/weirhq/weir v0.0.0\n\nreplace github.com/weirhq/weir => " + root + "\n"
@@ -262,6 +262,78 @@ func TestTenants(t *testing.T) {
 		all.Wait()
 		if done["free"] != 100 || done["paid"] != 20 {
 			t.Errorf("in the end: %v", done)
+		}
+	})
+}
+
+// inMemory sends requests to a handler.
+type inMemory struct{ http.Handler }
+
+func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// TestEgress has three processes that send 100 requests together to a server that allows 20 and 10 more each second, as it says. None is
+// refused, and all take as long as the limit makes them. With a transport for each process some are refused. A request that would wait
+// for too long is told when to come back.
+func TestEgress(t *testing.T) {
+	api := &url.URL{Scheme: "https", Host: "api.example"}
+	for _, shared := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var refused atomic.Int64
+			bucket, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{Name: "api"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit, err := httplimit.New(httplimit.Options{
+				Limiter: bucket, OnRefused: func(*http.Request, *httplimit.Refusal) { refused.Add(1) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			egress := func() http.Handler {
+				h, err := recipes.Egress(api, inMemory{limit(ok)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return h
+			}
+			through := egress()
+			begin := time.Now()
+			var all sync.WaitGroup
+			for i := range 3 {
+				process := through
+				if !shared {
+					process = egress()
+				}
+				all.Go(func() {
+					for n := i; n < 100; n += 3 {
+						if w := answer(t, process, nil, ""); shared && w.Code != http.StatusOK {
+							t.Errorf("%d %v", w.Code, w.Header())
+						}
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(begin); shared && (refused.Load() != 0 || took < 8*time.Second || took > 12*time.Second) || !shared && refused.Load() == 0 {
+				t.Errorf("shared %v: %d refused, in %v", shared, refused.Load(), took)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h, err := recipes.Egress(api, inMemory{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusTooManyRequests)
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+			if w := answer(t, h, nil, ""); w.Code != want || w.Header().Get("Retry-After") == "" {
+				t.Errorf("%d %v, want %d", w.Code, w.Header(), want)
+			}
 		}
 	})
 }
