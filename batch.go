@@ -1,6 +1,9 @@
 package weir
 
 import (
+	"math/bits"
+	"time"
+
 	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/table"
@@ -8,8 +11,9 @@ import (
 
 // batch is the memory of calls that are decided each alone, one after the other: see keyset.Batch.
 type batch struct {
-	keys  [inside.MostCharges]touchedKey
-	turns table.Turns
+	keys [inside.MostCharges]touchedKey
+	draw uint64        // how many refusals there have been
+	soon time.Duration // soonAgain, or less in tests
 }
 
 type touchedKey struct {
@@ -18,7 +22,11 @@ type touchedKey struct {
 }
 
 // newBatch is inside.Batch.
-func newBatch() any { return new(batch) }
+func newBatch() any { return &batch{soon: soonAgain} }
+
+// soonAgain is from how long on a refusal is believed, if the batch takes less, although another caller may have used the key
+// since the clock was read. One for less long is decided again at once, at a later time.
+const soonAgain = 10 * time.Millisecond
 
 // Take implements that of keyset. The plans are *keyPlan.
 func (b *batch) Take(calls []inside.Call[Decision]) {
@@ -29,51 +37,90 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 		p, key := calls[i].Plan.(*keyPlan), &b.keys[i] //nolint:errcheck,forcetypeassert // keyset has no other
 		key.spot = p.k.states.Touch(key.hash)
 	}
-	now := clock.Now()
-	b.turns.Begin()
+	began := clock.Now()
+	now := began
 	var p *keyPlan
 	var t *terms
+	var allowed int64          // of p, not counted yet
+	var refused, unsure uint64 // which calls
 	plain := false
 	for i := range calls {
 		of, key := &calls[i], &b.keys[i]
 		if plan := of.Plan.(*keyPlan); plan != p { //nolint:errcheck,forcetypeassert // as above
-			p, t = plan, plan.current()
-			plain = p.of != nil && t.table != nil && p.k.clock == nil
+			p.countAllowed(allowed)
+			p, t, allowed = plan, plan.current(), 0
+			if plain = p.of != nil && t.table != nil && p.k.clock == nil; plain {
+				p.k.states.Open()
+			}
 		}
 		n, d := of.N, of.Decision
 		if !plain || uint64(n-1) >= uint64(t.permits) || p.k.closed.Load() {
 			now = p.takeRare(t, of, key, now)
 			continue
 		}
-		shard, slot, alone := b.turns.Find(&key.spot, key.hash)
-		if slot == nil || slot.Tag() != t.tag || t.users.Load() < 0 {
-			shard.Unlock()
+		slot, tag := key.spot.Seize(key.hash)
+		if slot == nil {
+			now = p.takeRare(t, of, key, now)
+			continue
+		}
+		if tag != t.tag || t.users.Load() < 0 {
+			slot.Leave()
 			now = p.takeRare(t, of, key, now)
 			continue
 		}
 		state := slot.State()
-		allowed, remaining, retryAfter, resetAfter := t.table.Decide(state, now, n, true)
-		if at := now; !allowed {
-			if !alone {
-				at = clock.Now()
-				allowed, remaining, retryAfter, resetAfter = t.table.Decide(state, at, n, true)
+		granted, remaining, retryAfter, resetAfter := t.table.Decide(state, now, n, true)
+		if !granted {
+			if retryAfter >= b.soon {
+				unsure |= 1 << i
+			} else {
+				now = clock.Now()
+				granted, remaining, retryAfter, resetAfter = t.table.Decide(state, now, n, true)
 			}
-			if !allowed && t.elsewhere(state, at) {
-				shard.Unlock()
+			if !granted && t.elsewhere(state, now) {
+				slot.Leave()
+				unsure &^= 1 << i
 				now = p.takeRare(t, of, key, now)
 				continue
 			}
 		}
-		tally := &shard.Tally[tallied(allowed)]
-		*tally++
-		draw := uint64(*tally)
-		shard.Unlock()
-		d.Allowed, d.Reason, d.Limit, d.Policy = allowed, ReasonNone, t.permits, p.k.policy
+		slot.Leave()
+		d.Allowed, d.Reason, d.Limit, d.Policy = granted, ReasonNone, t.permits, p.k.policy
 		d.Remaining, d.RetryAfter, d.ResetAfter = remaining, retryAfter, resetAfter
-		if !allowed {
+		if granted {
+			allowed++
+		} else {
 			d.Reason = ReasonLimited
-			p.of.noteDrawn(key.hash, of.Key, draw)
+			refused |= 1 << i
 		}
+	}
+	p.countAllowed(allowed)
+	if refused != 0 {
+		b.refused(calls, refused, unsure, began)
+	}
+}
+
+// refused counts refusals, and decides again on those that are not sure if permits may have come back before they were made.
+func (b *batch) refused(calls []inside.Call[Decision], refused, unsure uint64, began int64) {
+	now := clock.Now()
+	for ; refused != 0; refused &= refused - 1 {
+		i := bits.TrailingZeros64(refused)
+		of, key := &calls[i], &b.keys[i]
+		p := of.Plan.(*keyPlan) //nolint:errcheck,forcetypeassert // as above
+		if unsure>>i&1 == 1 && of.Decision.RetryAfter <= time.Duration(now-began) {
+			now = p.takeRare(p.current(), of, key, now)
+			continue
+		}
+		p.k.refused.Add()
+		b.draw++
+		p.of.noteDrawn(key.hash, of.Key, b.draw)
+	}
+}
+
+// countAllowed counts so many calls; p may be nil.
+func (p *keyPlan) countAllowed(n int64) {
+	if n > 0 {
+		p.k.allowed.AddN(n)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 // because all its permits are back, is forgotten when another one needs its place. No call moves more than 2048 keys
 // (TestSegmentsStaySmall).
 //
-// A key costs 43 to 50 bytes with a token bucket, however long it is (TestBytesPerKey): it is not kept, only 112 bits of two
-// seeded hashes of it. For ten million keys the chance that any two share a state is 1 in 10^20 (TestTenMillionKeysShareNothing).
+// A key costs 43 to 50 bytes with a token bucket, however long it is (TestBytesPerKey): it is not kept, only 111 bits of two
+// seeded hashes of it. For ten million keys the chance that any two share a state is 1 in 10^19 (TestTenMillionKeysShareNothing).
 // docs/keyed.md has the figures of the other limits. Up to MaxNames keys of at most 256 bytes are kept by name as well
 // (TestLongKeysAreNotKept). Keys that are not equal to themselves, because there is a NaN in them, share one state
 // (TestKeysWithNaNAreLimited).

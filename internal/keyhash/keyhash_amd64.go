@@ -14,7 +14,7 @@ import (
 // The blocks overlap where the text does not fill them: there is one of up to 16 bytes, two of up to 32, and else four. Two
 // texts of different lengths are told apart by lengths alone. Two of the same length differ in a block, and four such rounds
 // make a given other difference of it less often than once in 2^113 (Keliher and Sui 2007), whichever texts a client chooses:
-// it does not know the keys. Texts of one block and one length have different hashes. That 112 of the 128 bits agree no more
+// it does not know the keys. Texts of one block and one length have different hashes. That 111 of the 128 bits agree no more
 // often than those of random numbers is not proven, and TestPartsOfTheHashesAreIndependent finds nothing else.
 //
 //go:noescape

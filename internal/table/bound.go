@@ -59,6 +59,7 @@ func (s *Shard) sharpen() bool {
 	}
 	for i := range first.size {
 		if slot := first.slot(i, t.stride); slot[0] != 0 {
+			settle(&slot[1])
 			due := &first.dues[i>>blockBits]
 			*due = min(*due, t.freshAt(slot.State(), slot.Tag()))
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/weirhq/weir/internal/prefetch"
 )
 
-// Hash is the identity of a key: 112 bits of its seeded hash. Keys themselves are not kept.
+// Hash is the identity of a key: 111 bits of its seeded hash. Keys themselves are not kept.
 //
-// Two different keys share a state only if all 112 bits agree. For n keys the chance that any two do is below n^2 /
-// 2^113: 1 in 10^20 for 10 million keys, 1 in 10^16 for a billion. The seeds are random and never leave the process, so
+// Two different keys share a state only if all 111 bits agree. For n keys the chance that any two do is below n^2 /
+// 2^112: 1 in 10^19 for 10 million keys, 1 in 10^15 for a billion. The seeds are random and never leave the process, so
 // an attacker cannot look for such keys (TestTenMillionKeysShareNothing).
 type Hash struct {
 	a uint64
-	b uint64 // the lower 48 bits
+	b uint64 // the lower 47 bits
 }
 
 // NewHash makes an identity of two independent hashes of a key, or of the halves of one.
@@ -30,9 +30,10 @@ func NewHash(a, b uint64) Hash {
 }
 
 const (
-	tagBits  = 16
-	identity = 1<<(64-tagBits) - 1
-	overhead = 2 // words of a slot besides the state
+	tagBits      = 16
+	identityBits = 47 // of the second word of a slot; one says that it is seized, and the others are the tag
+	identity     = 1<<identityBits - 1
+	overhead     = 2 // words of a slot besides the state
 
 	// A segment is rebuilt when it is nearly full: see mostUsed and sizeFor. One that would become larger than mostSlots is
 	// split. So no call ever moves more than mostSlots slots, which takes some 30 us (TestSegmentsStaySmall,
@@ -87,6 +88,7 @@ type Table struct {
 	linger    int64
 	freshAt   func(state []uint64, tag uint16) int64
 	forgotten func(state []uint64, tag uint16)
+	open      atomic.Bool // slots can be seized
 	mask      uint64
 	shards    []Shard
 	due       []atomic.Int64 // of each shard, a time before which nothing in it is fresh
@@ -250,18 +252,24 @@ type Slot []uint64
 func (s Slot) State() []uint64 { return s[overhead:] }
 
 // Tag is the tag of the key.
-func (s Slot) Tag() uint16 { return uint16(s[1] >> (64 - tagBits)) }
+func (s Slot) Tag() uint16 { return uint16(atomic.LoadUint64(&s[1]) >> (64 - tagBits)) }
 
 // SetTag changes the tag.
-func (s Slot) SetTag(tag uint16) { s[1] = s[1]&identity | uint64(tag)<<(64-tagBits) }
+func (s Slot) SetTag(tag uint16) {
+	for {
+		if w := settle(&s[1]); atomic.CompareAndSwapUint64(&s[1], w, w&identity|uint64(tag)<<(64-tagBits)) {
+			return
+		}
+	}
+}
 
 func (s *Shard) segmentOf(h Hash) *segment { return s.dir.Load().of(h.a) }
 
-// home is the slot at which the search for a key begins, of whose second hash b has the lower 48 bits.
+// home is the slot at which the search for a key begins, of whose second hash b has the lower 47 bits.
 func (g *segment) home(b uint64) uint64 { return homeIn(g.size, b) }
 
 func homeIn(size, b uint64) uint64 {
-	hi, _ := bits.Mul64(b<<tagBits, size)
+	hi, _ := bits.Mul64(b<<(64-identityBits), size)
 	return hi
 }
 
@@ -302,10 +310,10 @@ func (t *Table) Touch(h Hash) Spot {
 	return Spot{s, slots, placeIn(size, home), version}
 }
 
-// Lock returns the shard of h, which was touched, locked. It reports whether no other caller has locked it since.
+// Lock returns the shard of h, which was touched, locked. It reports whether no other caller can have used the key since.
 func (p *Spot) Lock(h Hash) (s *Shard, alone bool) {
 	if p.shard.lock.tryFrom(p.version) {
-		return p.shard, true
+		return p.shard, !p.shard.table.open.Load()
 	}
 	p.relock(h)
 	return p.shard, false
@@ -339,10 +347,16 @@ func (s *Shard) Find(h Hash) Slot {
 func (s *Shard) findFrom(slots []uint64, home uint64, h Hash) Slot {
 	stride := uint64(s.table.stride)
 	for i, at := home, home*stride; ; {
-		if a := slots[at]; a == h.a && slots[at+1]&identity == h.b {
-			s.place = uint32(i)
-			return Slot(slots[at : at+stride : at+stride])
-		} else if a == 0 {
+		switch a := slots[at]; a {
+		case h.a:
+			if w := atomic.LoadUint64(&slots[at+1]); w&identity == h.b {
+				if w&busy != 0 {
+					settle(&slots[at+1])
+				}
+				s.place = uint32(i)
+				return Slot(slots[at : at+stride : at+stride])
+			}
+		case 0:
 			s.place = uint32(i)
 			return nil
 		}
@@ -384,7 +398,8 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	s.place = uint32(i)
 	g.used++
 	slot := g.slot(i, t.stride)
-	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
+	t.own(&slot[1])
+	slot.set(h.a, h.b|uint64(tag)<<(64-tagBits))
 	return slot
 }
 
@@ -399,13 +414,16 @@ func (s *Shard) replaceOnTheWay(g *segment, h Hash, tag uint16, now int64) Slot 
 		if slot[0] == 0 {
 			return nil
 		}
-		if g.dues[i>>blockBits] <= now && t.freshAt(slot.State(), slot.Tag()) <= now {
-			s.forget(slot)
-			t.keys.Add(-1)
-			clear(slot.State())
-			slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
-			s.place = uint32(i)
-			return slot
+		if g.dues[i>>blockBits] <= now {
+			if settle(&slot[1]); t.freshAt(slot.State(), slot.Tag()) <= now {
+				t.own(&slot[1])
+				s.forget(slot)
+				t.keys.Add(-1)
+				clear(slot.State())
+				slot.set(h.a, h.b|uint64(tag)<<(64-tagBits))
+				s.place = uint32(i)
+				return slot
+			}
 		}
 		if i++; i == g.size {
 			i = 0
@@ -418,8 +436,8 @@ func (s *Shard) Remove(h Hash) bool {
 	g, stride := s.segmentOf(h), s.table.stride
 	for i := g.home(h.b); ; {
 		slot := g.slot(i, stride)
-		if slot[0] == h.a && slot[1]&identity == h.b {
-			g.remove(i, stride)
+		if slot[0] == h.a && atomic.LoadUint64(&slot[1])&identity == h.b {
+			s.table.remove(g, i)
 			s.table.keys.Add(-1)
 			return true
 		}
@@ -433,8 +451,9 @@ func (s *Shard) Remove(h Hash) bool {
 }
 
 // remove empties slot i and moves those behind it up, so that no search ends too early.
-func (g *segment) remove(i uint64, stride int) {
-	hole := i
+func (t *Table) remove(g *segment, i uint64) {
+	stride, hole := t.stride, i
+	t.own(&g.slot(hole, stride)[1])
 	for {
 		if i++; i == g.size {
 			i = 0
@@ -444,16 +463,19 @@ func (g *segment) remove(i uint64, stride int) {
 			break
 		}
 		// A key may move into the hole unless its home lies behind it.
-		home := g.home(slot[1] & identity)
+		home := g.home(atomic.LoadUint64(&slot[1]) & identity)
 		if distance(home, i, g.size) >= distance(hole, i, g.size) {
-			copy(g.slot(hole, stride), slot)
+			w, to := t.own(&slot[1]), g.slot(hole, stride)
+			copy(to.State(), slot.State())
+			to.set(slot[0], w)
 			if from, to := i>>blockBits, hole>>blockBits; from != to {
 				g.dues[to] = min(g.dues[to], g.dues[from])
 			}
 			hole = i
 		}
 	}
-	clear(g.slot(hole, stride))
+	clear(g.slot(hole, stride).State())
+	g.slot(hole, stride).set(0, 0)
 	g.used--
 }
 
@@ -572,10 +594,11 @@ func (s *Shard) forgetInBlock(g *segment, at int, now int64) bool {
 		if slot[0] == 0 {
 			continue
 		}
+		settle(&slot[1])
 		freshAt := t.freshAt(slot.State(), slot.Tag())
 		if freshAt <= now {
 			s.forget(slot)
-			g.remove(i, t.stride)
+			t.remove(g, i)
 			t.keys.Add(-1)
 			return true
 		}
@@ -620,10 +643,11 @@ func (s *Shard) sift(g *segment, now int64) {
 			if slot[0] == 0 {
 				continue
 			}
+			settle(&slot[1])
 			freshAt := t.freshAt(slot.State(), slot.Tag())
 			if freshAt <= now-t.linger {
 				s.forget(slot)
-				slot[0] = 0
+				atomic.StoreUint64(&slot[0], 0)
 				continue
 			}
 			least = min(least, freshAt)
@@ -710,7 +734,8 @@ func (g *segment) moveTo(low, high *segment, shift uint8, stride int) {
 				continue
 			}
 			half := halves[from[0]>>(shift&63)&1]
-			i := half.home(from[1])
+			w := settle(&from[1])
+			i := half.home(w)
 			to := half.slots[int(i)*stride:]
 			for to[0] != 0 {
 				if i++; i == half.size {
@@ -719,7 +744,8 @@ func (g *segment) moveTo(low, high *segment, shift uint8, stride int) {
 					to = to[stride:]
 				}
 			}
-			for j := range stride { // faster than copy
+			to[0], to[1] = from[0], w
+			for j := overhead; j < stride; j++ { // faster than copy
 				to[j] = from[j]
 			}
 			half.dues[i>>blockBits] = min(half.dues[i>>blockBits], due)

@@ -1,5 +1,7 @@
 package table
 
+import "sync/atomic"
+
 // Cursor is how far a walk through a table has come. Its zero value is the beginning.
 type Cursor struct {
 	shard  int
@@ -30,8 +32,8 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 	removed := false
 	for i := range g.size {
 		slot := g.slot(i, t.stride)
-		if slot[0] != 0 && !f(Hash{slot[0], slot[1] & identity}, slot) {
-			slot[0] = 0
+		if slot[0] != 0 && !f(Hash{slot[0], settle(&slot[1]) & identity}, slot) {
+			atomic.StoreUint64(&slot[0], 0)
 			removed = true
 		}
 	}

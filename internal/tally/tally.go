@@ -34,6 +34,9 @@ func Cell() uint {
 // Add adds 1.
 func (t *Tally) Add() { t.cells[Cell()].count.Add(1) }
 
+// AddN adds n.
+func (t *Tally) AddN(n int64) { t.cells[Cell()].count.Add(n) }
+
 // Undo takes back an Add.
 func (t *Tally) Undo() { t.cells[0].count.Add(-1) }
 

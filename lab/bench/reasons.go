@@ -44,10 +44,8 @@ var reasons = []reason{
 	},
 	{
 		regexp.MustCompile(`, batches of 64, goroutines: 2, `),
-		"Two processors take the cache line of a shard from each other, for its lock, its counts and the place of its last " +
-			"search. With a limiter for each goroutine a key takes half as long. More shards, a lock in each slot, and " +
-			"loading the line for writing first did not help ([0022](../decisions/0022-batches-touch-their-slots.md)). The " +
-			"floor has neither lock nor count.",
+		"Two processors take the slots of the keys that both ask for from each other, and weir has one for the whole of a " +
+			"decision, where the floor swaps a word ([0022](../decisions/0022-batches-touch-their-slots.md)).",
 	},
 	{
 		regexp.MustCompile(`, batches of 64, goroutines: 1, `),
