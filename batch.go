@@ -2,6 +2,7 @@ package weir
 
 import (
 	"math/bits"
+	"math/rand/v2"
 	"time"
 
 	"github.com/weirhq/weir/internal/clock"
@@ -12,17 +13,18 @@ import (
 // batch is the memory of calls that are decided each alone, one after the other: see keyset.Batch.
 type batch struct {
 	keys [inside.MostCharges]touchedKey
-	draw uint64        // how many refusals there have been
+	draw uint64        // grows with each refusal
 	soon time.Duration // soonAgain, or less in tests
 }
 
 type touchedKey struct {
-	hash table.Hash
-	spot table.Spot
+	hash       table.Hash
+	spot       table.Spot
+	retryAfter time.Duration // of a refusal that is not sure
 }
 
 // newBatch is inside.Batch.
-func newBatch() any { return &batch{soon: soonAgain} }
+func newBatch() any { return &batch{soon: soonAgain, draw: rand.Uint64()} } //nolint:gosec // no secret
 
 // soonAgain is from how long on a refusal is believed, if the batch takes less, although another caller may have used the key
 // since the clock was read. One for less long is decided again at once, at a later time.
@@ -73,6 +75,7 @@ func (b *batch) Take(calls []inside.Call[Decision]) {
 		if !granted {
 			if retryAfter >= b.soon {
 				unsure |= 1 << i
+				key.retryAfter = retryAfter
 			} else {
 				now = clock.Now()
 				granted, remaining, retryAfter, resetAfter = t.table.Decide(state, now, n, true)
@@ -107,7 +110,7 @@ func (b *batch) refused(calls []inside.Call[Decision], refused, unsure uint64, b
 		i := bits.TrailingZeros64(refused)
 		of, key := &calls[i], &b.keys[i]
 		p := of.Plan.(*keyPlan) //nolint:errcheck,forcetypeassert // as above
-		if unsure>>i&1 == 1 && of.Decision.RetryAfter <= time.Duration(now-began) {
+		if unsure>>i&1 == 1 && key.retryAfter <= time.Duration(now-began) {
 			now = p.takeRare(p.current(), of, key, now)
 			continue
 		}

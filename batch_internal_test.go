@@ -2,6 +2,7 @@ package weir
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/internal/bounds"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/inside"
 )
 
@@ -104,9 +106,9 @@ func TestBatchThatWasHeldUp(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				limit := TokenBucket(Per(1, time.Second), 1)
-				clock := new(pausingClock)
+				paused := new(pausingClock)
 				k, plan := planned(t, limit, KeyedOptions{})
-				_, slowPlan := planned(t, limit, KeyedOptions{Clock: clock})
+				_, slowPlan := planned(t, limit, KeyedOptions{Clock: paused})
 				take := func(soon time.Duration, plans ...any) (d [2]Decision) {
 					var calls [2]inside.Call[Decision]
 					for i, p := range plans {
@@ -121,7 +123,7 @@ func TestBatchThatWasHeldUp(t *testing.T) {
 				}
 				take(soonAgain, plan) // with the slot that is there now
 				time.Sleep(time.Second)
-				clock.pause = func() {
+				paused.pause = func() {
 					time.Sleep(time.Millisecond)
 					if d := take(soonAgain, plan); !d[0].Allowed {
 						t.Error("the other caller is refused")
@@ -138,5 +140,49 @@ func TestBatchThatWasHeldUp(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStepWaitsForSeizedSlots: a step reads the clock when no batch has a state of it any more. A batch that goes on may grant by a
+// later time than that of the moment when the step has locked all shards.
+func TestStepWaitsForSeizedSlots(t *testing.T) {
+	const most = 1000
+	k, plan := planned(t, TokenBucket(Per(1, time.Millisecond), most), KeyedOptions{MaxDebt: NoDebt})
+	for name, ask := range map[string]func(*step){
+		"take": func(s *step) { s.Take() }, "peek": func(s *step) { s.Peek() }, "debit": func(s *step) { s.Debit() },
+	} {
+		k.states.Open()
+		k.Reset("a")
+		k.Take("a", most)
+		h := hashOf("a")
+		spot := k.states.Touch(h)
+		slot, _ := spot.Seize(h)
+		if slot == nil {
+			t.Fatal("not seized")
+		}
+		begun, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			var d Decision
+			s := new(step)
+			s.Add(nil, "a", 1, plan, &d)
+			close(begun)
+			ask(s)
+		}()
+		<-begun
+		for end := time.Now().Add(9 * time.Millisecond); time.Now().Before(end); {
+			runtime.Gosched()
+		}
+		law, now := k.base.table, clock.Now()
+		_, remaining, _, _ := law.Decide(slot.State(), now, 1, false)
+		law.Decide(slot.State(), now, remaining, true)
+		before := law.FreshAt(slot.State())
+		slot.Leave()
+		<-done
+		shard := k.states.Lock(h)
+		if after := law.FreshAt(shard.Find(h).State()); after < before {
+			t.Errorf("%s: all permits are back %v earlier", name, time.Duration(before-after))
+		}
+		shard.Unlock()
 	}
 }

@@ -167,6 +167,7 @@ func (s *step) run() bool {
 		found, at := probeInGate, 0
 		if s.lockGates() {
 			s.lockShards()
+			s.settle()
 			s.readClocks()
 			found, at = s.pass()
 			s.unlock()
@@ -224,6 +225,15 @@ func (s *step) lockShards() {
 		shard, _ = p.spot.Lock(p.hash)
 		p.shard = shard
 		s.shards++
+	}
+}
+
+// settle waits for batches that have seized the slots of parts, whose shards are locked: they may decide by a later time than
+// what a clock shows before.
+func (s *step) settle() {
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.spot.Settle(p.hash)
 	}
 }
 

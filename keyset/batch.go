@@ -7,8 +7,10 @@ import (
 
 // Batch is calls that do not depend on each other and come together, such as those of a pipeline. Each is decided alone, in the
 // order in which they were added, as [Plan.TakeBytes] does: some may be allowed and others refused. They cost a part of what they
-// cost one by one: the memory of all keys is loaded at once, and the clock is read once, or again for a refusal of a key that
-// another caller used meanwhile. The zero value is a Batch without calls. It is not safe for concurrent use.
+// cost one by one: the memory of all keys is loaded at once, and the clock is read once if all are allowed. A refusal for less
+// than 10 ms reads it again, and so does the end of a batch with refusals: a call whose permits have come back while the batch
+// was held up is decided again then, after the calls behind it. The zero value is a Batch without calls. It is not safe for
+// concurrent use.
 type Batch struct {
 	in    batch
 	n     int

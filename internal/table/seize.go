@@ -11,7 +11,8 @@ import (
 //
 //   - Seize marks the slot as busy, and then looks whether the shard has been locked since the key was touched. If so it leaves.
 //   - A caller that has locked the shard looks whether a slot is busy, and waits until it is not, before it uses the state.
-//   - One that writes the first words of a slot marks it as busy itself, as Leave writes the second one.
+//   - One that empties a slot, or puts a key into it, marks it as busy itself, as Leave writes the second word. SetTag swaps that
+//     word, and where all of a segment is moved away only the first one is written.
 
 // busy is the bit of the second word of a slot that is seized.
 const busy = 1 << identityBits
@@ -92,6 +93,14 @@ func settle(word *uint64) (w uint64) {
 		if n >= looks {
 			runtime.Gosched()
 		}
+	}
+}
+
+// Settle waits until the slot of h is not seized. The shard of h must be locked, and p renewed. Callers that read a clock before
+// they find the key call it first.
+func (p *Spot) Settle(h Hash) {
+	if p.shard.table.open.Load() {
+		p.Find(h)
 	}
 }
 
