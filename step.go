@@ -167,7 +167,6 @@ func (s *step) run() bool {
 		found, at := probeInGate, 0
 		if s.lockGates() {
 			s.lockShards()
-			s.settle()
 			s.readClocks()
 			found, at = s.pass()
 			s.unlock()
@@ -209,7 +208,8 @@ func (s *step) unlockGates(first int) {
 	}
 }
 
-// lockShards locks the shards of all keys, each once.
+// lockShards locks the shards of all keys, each once, and waits for batches that have seized the slots of keys: they may decide
+// by a later time than what a clock shows before.
 func (s *step) lockShards() {
 	var shard *table.Shard
 	last := ^uint64(0)
@@ -217,22 +217,13 @@ func (s *step) lockShards() {
 	for _, at := range s.order {
 		p := &s.parts[at.part()]
 		if at.shard() == last {
-			p.shard = shard
 			p.spot.Renew(p.hash)
-			continue
+		} else {
+			last = at.shard()
+			shard, _ = p.spot.Lock(p.hash)
+			s.shards++
 		}
-		last = at.shard()
-		shard, _ = p.spot.Lock(p.hash)
 		p.shard = shard
-		s.shards++
-	}
-}
-
-// settle waits for batches that have seized the slots of parts, whose shards are locked: they may decide by a later time than
-// what a clock shows before.
-func (s *step) settle() {
-	for i := range s.parts {
-		p := &s.parts[i]
 		p.spot.Settle(p.hash)
 	}
 }
