@@ -50,21 +50,6 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// charged is the context of a call that a Server has allowed. The Server itself is the key.
-type charged struct {
-	context.Context //nolint:containedctx // it is a context
-
-	by *Server
-}
-
-// Value implements [context.Context].
-func (c *charged) Value(key any) any {
-	if by, ok := key.(*Server); ok && by == c.by {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
 // passes reports whether a call is not limited, or has been charged already.
 func (s *Server) passes(ctx context.Context, fullMethod string) bool {
 	return s.o.Skip(ctx, fullMethod) || ctx.Value(s) != nil
@@ -83,7 +68,7 @@ func (s *Server) Unary() grpc.UnaryServerInterceptor {
 			return nil, err
 		}
 		defer h.release()
-		reply, err := handler(&charged{ctx, s}, req) //nolint:contextcheck // it inherits
+		reply, err := handler(&charged{Context: ctx, by: s, over: h.over()}, req) //nolint:contextcheck // it inherits
 		h.end(err)
 		return reply, err
 	}

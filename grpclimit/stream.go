@@ -19,13 +19,14 @@ func (s *Server) Stream() grpc.StreamServerInterceptor {
 			return handler(srv, ss)
 		}
 		var h hold
-		w := &stream{ServerStream: ss, server: s, ctx: charged{ctx, s}}
+		w := &stream{ServerStream: ss, server: s, ctx: charged{Context: ctx, by: s}}
 		w.call.fill(ctx, s, info.FullMethod)
 		w.call.ClientStreams, w.call.ServerStreams = info.IsClientStream, info.IsServerStream
 		if err := s.open(ctx, &w.call, &h, streamAnswer{ss}); err != nil {
 			return err
 		}
 		defer h.release()
+		w.ctx.over = h.over()
 		if s.o.MessageCost == nil || !info.IsClientStream {
 			err := handler(srv, w)
 			h.end(err)
@@ -106,6 +107,7 @@ func (s *countedStream) RecvMsg(m any) error {
 	var h hold
 	err := s.server.decide(&s.ctx, c, cost, s.server.o.MessageMaxWait, &h, streamAnswer{s.ServerStream})
 	c.Message = nil
+	s.ctx.received(&h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

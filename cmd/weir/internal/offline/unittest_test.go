@@ -29,6 +29,8 @@ policies:
   team: {limit: "${TEAM_LIMIT:-1/h}", burst: 1, key: 'attributes["team"]'}
   tokens: {limit: 100/min, burst: 100}
   night: {limit: 1/h, burst: 1}
+  included: {limit: 1/h, burst: 2, mode: tag}
+  trial: {limit: 1/h, burst: 3, mode: tag}
 rules:
   - {name: all, match: {path: /a}, limits: per-client}
   - {name: gold, match: {header: {X-Plan: "*"}}, limits: plan}
@@ -38,6 +40,7 @@ rules:
   - {name: tokens, match: {path: /tokens}, limits: tokens}
   - {name: host, match: {host: api.example.com, path: /hosted}, limits: per-client}
   - {name: night, match: {path: /night}, when: 'now.getHours("UTC") >= 22', limits: night}
+  - {name: soft, match: {path: /soft}, limits: [included, trial]}
   - {name: health, match: {path: /healthz}, exempt: true}
 `
 
@@ -120,6 +123,12 @@ tests:
     steps:
       - {request: GET /night, times: 2, expect: {allowed: 2}}
       - {wait: 1s, request: GET /night, times: 2, expect: {allowed: 1, policy: night}}
+  - name: soft limits
+    steps:
+      - {request: GET /soft, times: 2, expect: {allowed: true, over: []}}
+      - {request: GET /soft, expect: {allowed: true, over: included, policy: none}}
+      - {request: GET /soft, expect: {allowed: true, over: [included, trial]}}
+      - {wait: 1h, request: GET /soft, expect: {over: []}}
   - name: exempt
     steps:
       - {request: GET /healthz, times: 1000, expect: {allowed: true, exempt: true}}
@@ -129,7 +138,7 @@ tests:
 	if err != nil || stderr != "" {
 		t.Fatalf("%v\n%s%s", err, stdout, stderr)
 	}
-	if n := strings.Count(stdout, "\nok    "); n != 10 || !strings.HasSuffix(stdout, "weir_test.yaml: 10 tests\n") {
+	if n := strings.Count(stdout, "\nok    "); n != 11 || !strings.HasSuffix(stdout, "weir_test.yaml: 11 tests\n") {
 		t.Errorf("%d\n%s", n, stdout)
 	}
 	if stdout, _, err := run(t, file); err != nil || strings.Count(stdout, "\n") != 1 {
@@ -154,6 +163,7 @@ func TestEveryExpectationCanFail(t *testing.T) {
 		"retry_after: never":    "retry_after: expected never, got 1s",
 		"remaining: 1":          "remaining: expected 1, got 0",
 		"limit: 4":              "limit: expected 4, got 3",
+		"over: included":        "over: expected included, got none",
 		"rule: gold":            "rules: expected gold, got all",
 		"rules: [all, gold]":    "rules: expected all, gold, got all",
 		"rules: []":             "rules: expected none, got all",
@@ -239,6 +249,8 @@ func TestMistakes(t *testing.T) {
 		"{request: GET /, expect: {retry_after: later}}": "must be a duration such as",
 		"{request: GET /, expect: {policy: per-cilent}}": `the configuration has no such policy`,
 		"{request: GET /, expect: {rules: [al]}}":        `did you mean "all"?`,
+		"{request: GET /, expect: {over: includet}}":     `did you mean "included"?`,
+		"{request: GET /, expect: {over: {a: 1}}}":       "must be the name of a policy",
 	} {
 		_, stderr, err := run(t, write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n  - "+step+"\n"))
 		var wrong *flags.InputError
@@ -331,7 +343,7 @@ tests:
 	if text != "4, 1, allowed, 4 of 4, 3 of 4, 4, limited" {
 		t.Error(text)
 	}
-	if len(f.Explanation.Rules) != 9 || len(f.Explanation.Limits) != 1 {
+	if len(f.Explanation.Rules) != 10 || len(f.Explanation.Limits) != 1 {
 		t.Errorf("%+v", f.Explanation)
 	}
 }

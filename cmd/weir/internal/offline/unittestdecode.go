@@ -388,8 +388,8 @@ func (s *suite) checkNames(set *policy.Set) error {
 		for _, one := range t.steps {
 			for i := range one.expect {
 				e := &one.expect[i]
-				if e.policy != "" {
-					check(e, "policy", e.policy, policies)
+				for _, name := range e.policies {
+					check(e, "policy", name, policies)
 				}
 				for _, name := range e.rules {
 					check(e, "rule", name, ruleNames)

@@ -58,6 +58,7 @@ var expectTable = yamlread.NewTable(yamlread.Kind{What: "what is expected"}, []y
 	{Name: "limit", Read: func(r *reader, v yamlread.Value, to *expecting) {
 		r.permits(v, to, func(d weir.Decision) int64 { return d.Limit })
 	}},
+	{Name: "over", Read: (*reader).over},
 	{Name: "rule", Read: (*reader).matched},
 	{Name: rules, Read: (*reader).matched},
 }...)
@@ -110,7 +111,8 @@ func (r *reader) policy(v yamlread.Value, to *expecting) {
 	}
 	to.expected = want
 	if want != none {
-		to.policy, _, _ = strings.Cut(want, "/")
+		name, _, _ := strings.Cut(want, "/")
+		to.policies = []string{name}
 	}
 	to.check = func(r *result) (string, bool) {
 		got := r.last.limit
@@ -197,20 +199,34 @@ func (r *reader) permits(v yamlread.Value, to *expecting, of func(weir.Decision)
 
 // matched are the rules that match the last request, in their order: all of them.
 func (r *reader) matched(v yamlread.Value, to *expecting) {
+	want := r.names(v, "rule")
+	to.field, to.rules = rules, want
+	to.expected = listed(want)
+	to.check = func(r *result) (string, bool) { return listed(r.matched), slices.Equal(r.matched, want) }
+}
+
+// over are the policies in mode tag that the last request is over, in their order: all of them.
+func (r *reader) over(v yamlread.Value, to *expecting) {
+	want := r.names(v, "policy")
+	to.policies = want
+	to.expected = listed(want)
+	to.check = func(r *result) (string, bool) { return listed(r.last.over), slices.Equal(r.last.over, want) }
+}
+
+// names reads one name, or a list of them, which may be empty.
+func (r *reader) names(v yamlread.Value, of string) []string {
 	items := []yamlread.Value{v}
 	if v.IsList() {
 		items = items[:0]
 		if len(v.Node.Content) > 0 {
-			items = r.items(v, "names of rules")
+			items = r.items(v, "names, each of a "+of)
 		}
 	}
-	want := make([]string, 0, len(items))
+	names := make([]string, 0, len(items))
 	for _, item := range items {
-		if name := r.text(item, "the name of a rule"); name != "" {
-			want = append(want, name)
+		if name := r.text(item, "the name of a "+of); name != "" {
+			names = append(names, name)
 		}
 	}
-	to.field, to.rules = rules, want
-	to.expected = listed(want)
-	to.check = func(r *result) (string, bool) { return listed(r.matched), slices.Equal(r.matched, want) }
+	return names
 }

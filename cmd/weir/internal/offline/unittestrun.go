@@ -150,7 +150,7 @@ func (r *result) add(v *policy.Verdict) {
 		r.exempt++
 	}
 	r.requests++
-	r.last = verdict{allowed: v.Allowed, decision: v.Decision()}
+	r.last = verdict{allowed: v.Allowed, over: v.Over(0), decision: v.Decision()}
 	if p, ok := v.BindingPart(); ok {
 		r.last.policy, r.last.limit, r.last.key = p.Policy.Name, p.Decision.Policy, string(p.Key)
 		if p.Limit < len(p.Policy.Limits) {

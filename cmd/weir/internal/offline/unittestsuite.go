@@ -48,9 +48,9 @@ type step struct {
 type expectation struct {
 	place    yamlread.Value
 	field    string
-	expected string // as it is shown
-	policy   string // whose name is expected, "" for none
-	rules    []string
+	expected string   // as it is shown
+	policies []string // whose names are expected,
+	rules    []string // and those of rules
 	// check returns what was got, as it is shown, and whether it is what was expected.
 	check func(*result) (got string, ok bool)
 }
@@ -70,5 +70,6 @@ type verdict struct {
 	limit    string // the same, with the name of the limit if the policy has several
 	full     string // the same, with the name of the limit
 	key      string
+	over     []string // policies in mode tag
 	decision weir.Decision
 }
