@@ -79,7 +79,9 @@ func TestOverOfMessages(t *testing.T) {
 	}
 	want := [][]string{
 		nil, nil, nil,
-		{"outer-messages", "outer"}, {"outer-messages", "outer"}, {"inner-messages", "outer-messages", "outer"},
+		{"outer-messages", "outer"},
+		{"outer-messages", "outer"},
+		{"inner-messages", "outer-messages", "outer"},
 	}
 	if !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("over %q\nwant %q", got, want)
