@@ -13,8 +13,9 @@ import (
 // or once it is decoded until no encoding is left? Is a backslash a slash? Are empty and dot segments resolved (of a path that is
 // split first: also those that are encoded), or left? A slash within a segment is written %2F. Two spellings that differ in
 // nothing but percent-encoding that has no meaning have the same readings. Some servers take "//host/path" for a URL: "/path" is
-// a reading of that as well. Servers of Java drop what begins with a semicolon in a segment, its parameters. All readings of what
-// is left are readings, too.
+// a reading of that as well; and of "///host/path", as the URL standard of browsers, which Node.js follows, skips all slashes
+// before a host. Servers of Java drop what begins with a semicolon in a segment, its parameters. All readings of what is left are
+// readings, too.
 func Readings(decoded, raw string) []string {
 	if raw == "" && IsCleanPath(decoded) && !strings.ContainsAny(decoded, `\;`) && !hasEscape(decoded) {
 		return nil
@@ -68,12 +69,8 @@ type readings struct {
 
 // read adds the readings of a path whose parameters, if it has any, belong to its segments.
 func (r *readings) read(decoded, raw string) {
-	if path, ok := behindAuthority(decoded); ok {
-		r.add(CleanPath(path))
-		if path, ok = behindAuthority(raw); ok {
-			r.split("", path, true)
-		}
-	}
+	r.readBehind(decoded, raw, behindAuthority)
+	r.readBehind(decoded, raw, behindHost)
 	for _, backslash := range [...]bool{false, true} {
 		r.split(decoded, raw, backslash)
 		for _, text := range [...]string{decoded, decodeAll(decoded)} {
@@ -86,9 +83,21 @@ func (r *readings) read(decoded, raw string) {
 	}
 }
 
+// readBehind adds the readings of what follows the authority, as behind finds it.
+func (r *readings) readBehind(decoded, raw string, behind func(path string) (rest string, ok bool)) {
+	path, ok := behind(decoded)
+	if !ok {
+		return
+	}
+	r.add(CleanPath(path))
+	if path, ok = behind(raw); ok {
+		r.split("", path, true)
+	}
+}
+
 // behindAuthority returns what follows the authority of a path that begins with two slashes, as a URL without a scheme does.
 func behindAuthority(path string) (rest string, ok bool) {
-	if len(path) < 2 || path[0] != '/' || path[1] != '/' && path[1] != '\\' {
+	if len(path) < 2 || !isSlash(path[0]) || !isSlash(path[1]) {
 		return "", false
 	}
 	if i := strings.IndexAny(path[2:], `/\`); i >= 0 {
@@ -97,8 +106,20 @@ func behindAuthority(path string) (rest string, ok bool) {
 	return "/", true
 }
 
+// behindHost is behindAuthority of a path that begins with more than two slashes, if all of them are skipped.
+func behindHost(path string) (rest string, ok bool) {
+	slashes := len(path) - len(strings.TrimLeft(path, `/\`))
+	if slashes < 3 {
+		return "", false
+	}
+	return behindAuthority(path[slashes-2:])
+}
+
+func isSlash(c byte) bool { return c == '/' || c == '\\' }
+
+// add adds a path. A * is none, but where it was sent.
 func (r *readings) add(path string) {
-	if path != r.clean && !slices.Contains(r.others, path) {
+	if path != "*" && path != r.clean && !slices.Contains(r.others, path) {
 		r.others = append(r.others, path)
 	}
 }

@@ -47,6 +47,11 @@ func TestReadings(t *testing.T) {
 		"/a;x%2fb":                    {"/a", "/a/b"},
 		"/a%2fb;x":                    {"/a%2Fb"},
 		"//host;x/path":               {"/path"},
+		"///host/path":                {"/path", "///host/path"},
+		"////host/path":               {"/path"},
+		`/\/host/path`:                {"/path"},
+		`///host/%2e%2e/a%2fb`:        {"/a%2Fb"},
+		"///host;x/path":              {"/path"},
 		`/search/..%5c..%252Fhealthz`: {`/search/../../healthz`, `/search/..\../healthz`, "/healthz"},
 	} {
 		u := &url.URL{Path: sent}
@@ -70,7 +75,7 @@ func TestReadings(t *testing.T) {
 
 // FuzzReadings: the readings are few, differ, begin with a slash, and do not depend on how plain bytes are spelled.
 func FuzzReadings(f *testing.F) {
-	for _, p := range []string{"/search/..%2fhealthz", `/a\..%5c%252e%252e//b/`, "/a/b", "*", "", "/%", "/%2", "a%2f", "/%2%35f%25", "/../..%2F", "/a;b%2f..%5c;/%252e;%3b//c"} {
+	for _, p := range []string{"/search/..%2fhealthz", `/a\..%5c%252e%252e//b/`, "/a/b", "*", "", "/%", "/%2", "a%2f", "/%2%35f%25", "/../..%2F", "/a;b%2f..%5c;/%252e;%3b//c", "%252A", `/\\//h/..%2f;x`} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, sent string) {
