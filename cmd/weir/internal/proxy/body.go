@@ -5,16 +5,31 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
 
-// requestBody is the body of a request on its way to the upstream. It remembers whether the client broke it, and gives up on an
-// upstream that does not take what was read.
+// patience is for how long the other side may still be waited for. It comes back with what it sends or takes, up to max.
+type patience struct{ max, left time.Duration }
+
+// pace is how fast a client must send or take at least, in bytes a second, once its patience is used up.
+const pace = 500
+
+// waited is called when n bytes have come or gone that were waited for since start.
+func (p *patience) waited(start time.Time, n int) {
+	p.left = min(p.max, p.left-time.Since(start)+time.Duration(n)*(time.Second/pace))
+}
+
+// requestBody is the body of a request on its way to the upstream. It remembers whether the client broke it, and gives up on a
+// client that does not send it and on an upstream that does not take what was read.
 type requestBody struct {
 	source io.ReadCloser
+	client *http.ResponseController
 
 	mu       sync.Mutex
+	slow     patience  // with the client; none if its max is 0
+	until    time.Time // when that ends, while it is waited for
 	patience time.Duration
 	timer    *time.Timer // nil: not watched
 	err      error       // other than the end
@@ -29,13 +44,18 @@ func (b *requestBody) watch(patience time.Duration, cancel context.CancelCauseFu
 	b.timer.Stop()
 }
 
-// unwatch stops watching: the upstream has answered, and how it reads is its own affair.
+// unwatch stops watching: the upstream has answered, and how it reads is its own affair. A client may be silent then, as that of a
+// stream which waits for what comes.
 func (b *requestBody) unwatch() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timer != nil {
 		b.timer.Stop()
 		b.timer = nil
+	}
+	if b.slow.max > 0 {
+		b.slow.max, b.until = 0, time.Time{}
+		_ = b.client.SetReadDeadline(time.Time{})
 	}
 }
 
@@ -45,10 +65,22 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
+	var start time.Time
+	if b.slow.max > 0 {
+		start = time.Now()
+		b.until = start.Add(b.slow.left)
+		_ = b.client.SetReadDeadline(b.until)
+	}
 	b.mu.Unlock()
 	n, err := b.source.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.slow.max > 0 {
+		if b.slow.waited(start, n); !errors.Is(err, os.ErrDeadlineExceeded) {
+			b.until = time.Time{}
+			_ = b.client.SetReadDeadline(b.until) // the server reads on behind the body
+		}
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		b.ended = true
@@ -69,6 +101,13 @@ func (b *requestBody) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
+}
+
+// late reports whether the client has not sent the body in time. The server takes it for one that is gone then.
+func (b *requestBody) late() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.until.IsZero() && !time.Now().Before(b.until)
 }
 
 // read reports whether the whole body has been read.

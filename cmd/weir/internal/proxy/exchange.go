@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -126,6 +127,9 @@ func (x *exchange) wrong() (status int, why string) {
 	case !flags.IsHost(r.Host):
 		// The upstream would get another host than the rules have seen.
 		return http.StatusBadRequest, "The host of the request has characters that no host has."
+	case strings.IndexByte(r.RequestURI, '#') >= 0:
+		// Some upstreams cut a fragment off, and others take it for a part of the path or of a parameter.
+		return http.StatusBadRequest, "The target of a request has no fragment."
 	case r.URL.Opaque != "", r.URL.Path == "*":
 		// No rule reads it as the path that an upstream may take it for.
 		return http.StatusBadRequest, "The request needs a path that begins with a slash."
@@ -174,7 +178,10 @@ func (x *exchange) passed() *http.Request {
 		if o.MaxBody > 0 {
 			source = http.MaxBytesReader(x.out.ResponseWriter, source, o.MaxBody)
 		}
-		x.body = &requestBody{source: source}
+		x.body = &requestBody{
+			source: source, client: http.NewResponseController(x.out.ResponseWriter),
+			slow: patience{max: o.ClientTimeout, left: o.ClientTimeout},
+		}
 		if o.UpstreamTimeout > 0 {
 			ctx, x.cancel = context.WithCancelCause(ctx)
 			x.body.watch(o.UpstreamTimeout, x.cancel)
@@ -206,6 +213,10 @@ func (x *exchange) answered(res *http.Response) error {
 
 // failed serves a request for which there is no response of the upstream. r is the request to the upstream.
 func (x *exchange) failed(r *http.Request, err error) {
+	if x.body != nil && x.body.late() {
+		x.reject(http.StatusRequestTimeout, "The body of the request did not come in time.")
+		return
+	}
 	if x.in.Context().Err() != nil || x.out.hijacked {
 		x.abort() //nolint:contextcheck // it is about the request to the proxy
 	}
@@ -240,6 +251,9 @@ func (x *exchange) abort() {
 }
 
 func (x *exchange) goneOutcome() outcome {
+	if errors.Is(x.out.err, os.ErrDeadlineExceeded) { // it is there, and takes nothing
+		return aborted
+	}
 	if why := context.Cause(x.in.Context()); why == nil || errors.Is(why, errStopped) {
 		return cut
 	}

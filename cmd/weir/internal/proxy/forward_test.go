@@ -79,7 +79,7 @@ func TestPrefixOfTheUpstream(t *testing.T) {
 		}
 		for _, target := range []string{
 			"/..", "/../admin", "/%2e%2e/admin", "/a/../../admin", "/a/..%2f..%2fadmin", `/..\admin`, "/a/..%5cadmin", "/..;/admin",
-			"/.%2E;x=y/admin",
+			"/.%2E;x=y/admin", "/a#b", "/a?b#c",
 		} {
 			_, reader := p.raw(t, "GET "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
 			res := read(t, reader)
@@ -87,7 +87,7 @@ func TestPrefixOfTheUpstream(t *testing.T) {
 				t.Errorf("%s: %s, want 400", target, res.Status)
 			}
 		}
-		p.expectTotals(t, proxy.Totals{Allowed: 8, Rejected: 9})
+		p.expectTotals(t, proxy.Totals{Allowed: 8, Rejected: 11})
 	}
 	if len(requests) > 0 {
 		t.Errorf("the upstream got %s", (<-requests).RequestURI)

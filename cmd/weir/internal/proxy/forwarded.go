@@ -114,7 +114,7 @@ func isForwarding(name string, trusted bool) bool {
 			return c
 		}, name))
 	} else if trusted {
-		return name == "Proxy"
+		return name == "Proxy" || name == answer.OverField // which other proxies hand on from their clients
 	}
 	if folded == "Proxy" || forwardingByName[folded] {
 		return true

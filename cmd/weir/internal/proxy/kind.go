@@ -21,6 +21,7 @@ const (
 	defaultListen          = "127.0.0.1:8080"
 	defaultConnections     = 10_000
 	defaultUpstreamTimeout = time.Minute
+	defaultClientTimeout   = time.Minute
 	longest                = 24 * time.Hour
 	mostPlaces             = 1_000_000 // of --concurrency and --queue
 )
@@ -38,6 +39,7 @@ type kind struct {
 	upstreamCA      string
 	upstreamRoots   *x509.CertPool // of upstreamCA
 	upstreamTimeout time.Duration
+	clientTimeout   time.Duration
 	trusted         []netip.Prefix
 	concurrency     int64
 	queue           int64
@@ -48,7 +50,7 @@ type kind struct {
 
 // Kind is the front as weir proxy has it.
 func Kind() *front.Kind {
-	k := kind{upstreamTimeout: defaultUpstreamTimeout, headers: headersIETF}
+	k := kind{upstreamTimeout: defaultUpstreamTimeout, clientTimeout: defaultClientTimeout, headers: headersIETF}
 	return &front.Kind{
 		Name: "listen", Bare: true, Default: defaultListen, Usual: defaultListen,
 		Usage:       "address of the traffic: clients send here what is for --upstream",
@@ -71,6 +73,9 @@ func (k *kind) register(fs *pflag.FlagSet) {
 		"certificate authorities of an https service, in PEM (default: those of the system)")
 	fs.Var(flags.Duration(&k.upstreamTimeout, 0, longest), "upstream-timeout",
 		"how long the service may take to begin its answer, before the client gets 504; up to 24h, 0 for ever")
+	fs.Var(flags.Duration(&k.clientTimeout, 0, longest), "client-timeout",
+		"how long a client may keep the service waiting for a body, which gets it 408, or not take the answer, with a second "+
+			"more for each 500 bytes; up to 24h, 0 for ever")
 	fs.Var(flags.Of("size", &k.maxBody, flags.Unset, parseSize), "max-body",
 		"largest body of a request, such as 512KiB or 10MiB; 0 for any (default 0)")
 	fs.Var(flags.OneOf(&k.headers, headersNone, headersIETF), "headers",
@@ -131,6 +136,7 @@ func (k *kind) make(s front.Shared) (front.Made, error) {
 	o := Options{
 		Upstream: k.upstream, Engine: s.Limits.Engine(), Fields: k.fields(),
 		UpstreamHost: k.upstreamHost, UpstreamRoots: k.upstreamRoots, UpstreamTimeout: k.upstreamTimeout,
+		ClientTimeout:  k.clientTimeout,
 		TrustedProxies: k.trusted, Concurrency: k.concurrency, Queue: k.queue, MaxBody: k.maxBody,
 		Bound: s.Bound(), TLS: s.TLS("h2", "http/1.1"), Traced: s.Traced, LogRequests: k.logRequests, Logger: s.Log,
 	}

@@ -37,6 +37,9 @@ type Options struct {
 	// UpstreamTimeout is how long the upstream may take for the header of its response once it has the request, and for
 	// each piece of a request body. Default: 0, for ever.
 	UpstreamTimeout time.Duration
+	// ClientTimeout is how long a client may keep the upstream waiting for its body, or for taking the response, with a second
+	// more for each 500 bytes. Default: 0, for ever.
+	ClientTimeout time.Duration
 	// TrustedProxies are the networks whose X-Forwarded headers are believed. Default: none.
 	TrustedProxies []netip.Prefix
 	// Concurrency is how many requests the upstream gets at a time, and Queue how many more wait for that in the order in
@@ -145,6 +148,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.inFlight.Add(-1)
 	x := exchange{proxy: p, in: r, out: responseWriter{ResponseWriter: w}, outcome: refused}
 	x.out.exchange = &x
+	x.out.patience = patience{max: p.o.ClientTimeout, left: p.o.ClientTimeout}
 	if p.o.LogRequests {
 		x.start = time.Now()
 	}
@@ -171,7 +175,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out.Trailer = nil
 	forward(out, in, x.peer, x.trusted)
 	if over := httplimit.Over(in.Context()); len(over) > 0 {
-		out.Header.Add(answer.OverField, answer.FormatOver(over))
+		out.Header.Set(answer.OverField, answer.FormatOver(over))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"net"
 	"net/http"
+	"time"
 )
 
 // responseWriter writes a response to the client and remembers what it was. Flushing and other things are found by
@@ -17,6 +18,7 @@ type responseWriter struct {
 	written  int64
 	err      error // of writing
 	hijacked bool
+	patience patience // with the client; none if its max is 0
 }
 
 // Unwrap is for http.ResponseController.
@@ -54,12 +56,38 @@ func (w *responseWriter) Write(b []byte) (int, error) {
 	case w.status == 0:
 		w.WriteHeader(http.StatusOK)
 	}
+	start := w.hurry()
 	n, err := w.ResponseWriter.Write(b)
+	w.taken(start, n)
 	w.written += int64(n)
 	if err != nil {
 		w.err = err
 	}
 	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (w *responseWriter) FlushError() error {
+	start := w.hurry()
+	defer w.taken(start, 0)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// hurry gives the client so much time to take what is sent next as its patience has left.
+func (w *responseWriter) hurry() (start time.Time) {
+	if w.patience.max > 0 && !w.hijacked {
+		start = time.Now()
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(start.Add(w.patience.left))
+	}
+	return start
+}
+
+// taken ends hurry, with how many bytes the client has taken.
+func (w *responseWriter) taken(start time.Time, n int) {
+	if !start.IsZero() {
+		w.patience.waited(start, n)
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{}) // a stream of HTTP/2 would end by it
+	}
 }
 
 // Hijack implements http.Hijacker.

@@ -1,0 +1,101 @@
+package proxy_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+)
+
+// clientTimeout is that of the tests whose clients are too slow.
+const clientTimeout = 100 * time.Millisecond
+
+// oneAtATime are a proxy by HTTP/1.1 and one by HTTP/2 whose upstream gets one request at a time.
+func oneAtATime(t *testing.T, to string, test func(t *testing.T, p *running)) {
+	t.Helper()
+	change := func(o *proxy.Options) { o.Concurrency, o.Queue, o.ClientTimeout = 1, 10, clientTimeout }
+	t.Run("HTTP/1.1", func(t *testing.T) { test(t, start(t, to, change)) })
+	t.Run("HTTP/2", func(t *testing.T) {
+		pair, pool := certificate(t)
+		p := start(t, to, func(o *proxy.Options) {
+			change(o)
+			o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+		})
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+		t.Cleanup(transport.CloseIdleConnections)
+		p.client.Transport = transport
+		test(t, p)
+	})
+}
+
+// TestSilentClientHoldsNoPlace: a client that sends the beginning of a body and then nothing is refused, and others have its place.
+func TestSilentClientHoldsNoPlace(t *testing.T) {
+	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		ok(w, r)
+	})
+	oneAtATime(t, to, func(t *testing.T, p *running) {
+		body, writer := io.Pipe()
+		defer writer.Close()
+		silent := make(chan answer, 1)
+		req := request(t, http.MethodPost, p.url, body)
+		go func() { _, _ = io.WriteString(writer, "x") }()
+		go func() { silent <- p.do(t, req) }()
+		until(t, "the place to be taken", func() bool { return p.Concurrency().Remaining == 0 })
+		if res := p.get(t, "/"); res.StatusCode != http.StatusOK {
+			t.Errorf("another client: %s", res.Status)
+		}
+		if res := receive(t, silent, "the answer"); res.StatusCode != http.StatusRequestTimeout {
+			t.Errorf("the silent client: %s, want 408", res.Status)
+		}
+		p.expectTotals(t, proxy.Totals{Allowed: 2, Rejected: 1})
+	})
+}
+
+// TestDeafClientHoldsNoPlace: a client that takes nothing of an answer is cut off, and others have its place.
+func TestDeafClientHoldsNoPlace(t *testing.T) {
+	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/endless" {
+			_, _ = io.Copy(w, letters{})
+			return
+		}
+		ok(w, r)
+	})
+	oneAtATime(t, to, func(t *testing.T, p *running) {
+		res, err := p.client.Do(request(t, http.MethodGet, p.url+"/endless", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if other := p.get(t, "/"); other.StatusCode != http.StatusOK {
+			t.Errorf("another client: %s", other.Status)
+		}
+		p.expectTotals(t, proxy.Totals{Allowed: 2, Aborted: 1})
+	})
+}
+
+// TestSilentStreamGoesOn: once the upstream has answered, a client may be silent for longer, as that of a stream which waits.
+func TestSilentStreamGoesOn(t *testing.T) {
+	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.Copy(w, r.Body)
+	})
+	oneAtATime(t, to, func(t *testing.T, p *running) {
+		body, writer := io.Pipe()
+		res, err := p.client.Do(request(t, http.MethodPost, p.url, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		<-time.After(3 * clientTimeout) // this is how silent it is
+		_, _ = io.WriteString(writer, "late")
+		_ = writer.Close()
+		if got, err := io.ReadAll(res.Body); string(got) != "late" || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+	})
+}
