@@ -102,21 +102,10 @@ type celNumber struct{ celValue[int64] }
 
 func (n *celNumber) Int(r *policy.Request) (int64, error) {
 	i, err := n.value(r)
-	if err != nil {
-		return 0, err
+	if n.secret { // what is out of range is shown
+		i = min(max(i, -1), algo.MaxPermits+1)
 	}
-	return permits(i, n.source, n.secret)
-}
-
-// permits checks a cost.
-func permits(n int64, source string, secret bool) (int64, error) {
-	switch {
-	case n >= 0 && n <= algo.MaxPermits:
-		return n, nil
-	case secret:
-		return 0, fmt.Errorf("weir: cost %q is out of range: must be from 0 to 10^15", source)
-	}
-	return 0, fmt.Errorf("weir: cost %q is %d: must be from 0 to 10^15", source, n)
+	return i, err
 }
 
 var activations = sync.Pool{New: func() any {

@@ -13,7 +13,6 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/config/yamlread"
 	"github.com/weirhq/weir/policy"
 )
@@ -107,7 +106,7 @@ func nativeNumber(e ast.Expr) policy.Number { //nolint:ireturn // one of several
 // requestCost is request.cost.
 type requestCost struct{}
 
-func (requestCost) Int(r *policy.Request) (int64, error) { return permits(costOf(r), nameCost, false) }
+func (requestCost) Int(r *policy.Request) (int64, error) { return costOf(r), nil }
 func (requestCost) String() string                       { return nameCost }
 
 // parsedNumber is a text that is read as a decimal number.
@@ -126,14 +125,14 @@ func (n *parsedNumber) Int(r *policy.Request) (int64, error) {
 		return 0, err
 	}
 	*buffer = b
-	i, ok := parseInt(b)
-	if !ok {
-		return 0, &numberError{n.String(), string(b)}
+	if i, ok := parseInt(b); ok {
+		return i, nil
 	}
-	if i < 0 || i > algo.MaxPermits {
-		return permits(i, n.String(), false)
+	i, err := strconv.ParseInt(string(b), 10, 64)
+	if errors.Is(err, strconv.ErrRange) {
+		return i, nil // the largest or smallest there is: no request can cost that
 	}
-	return i, nil
+	return 0, &numberError{n.String(), string(b)}
 }
 
 // parseInt reads a decimal number with or without a sign, as int() of CEL does.

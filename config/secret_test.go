@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
@@ -74,9 +75,9 @@ func TestTheEnvironmentIsNeverShown(t *testing.T) {
 	_, err = rule.When.Holds(r)
 	spoken("a condition", rule.When, err)
 	r.Cost = 1 << 62
-	_, err = rule.Limits[0].Cost.Int(r)
-	if err == nil {
-		t.Error("a cost beyond all permits")
+	n, err := rule.Limits[0].Cost.Int(r)
+	if n != algo.MaxPermits+1 {
+		t.Errorf("a cost beyond all permits: %d", n)
 	}
 	spoken("a cost", rule.Limits[0].Cost, err)
 	spoken("a key", rule.Limits[0].Key, nil)

@@ -204,7 +204,7 @@ func (it *item) refusal() weir.Decision {
 	switch it.why {
 	case weir.ReasonNone:
 		d.Reason = weir.ReasonUnavailable
-	case weir.ReasonInvalid:
+	case weir.ReasonInvalid, weir.ReasonNever:
 		d.RetryAfter = weir.Never
 	default:
 		d.RetryAfter = retryUnavailable

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -299,7 +300,7 @@ func (failing) String() string                                       { return "f
 
 func TestEngineFailsClosedOrOpen(t *testing.T) {
 	for name, p := range map[string]policy.Policy{
-		"key": {Key: failing{}}, "cost": {Cost: failing{}}, "negative cost": {Cost: policy.FixedNumber(-1)},
+		"key": {Key: failing{}}, "cost": {Cost: failing{}},
 		"tier": {TierBy: failing{}, Tiers: map[string][]policy.Limit{"x": one(perHour(1))}},
 	} {
 		for _, fail := range []policy.Fail{policy.FailClosed, policy.FailOpen} {
@@ -324,6 +325,27 @@ func TestEngineFailsClosedOrOpen(t *testing.T) {
 			}
 			if x := e.Explain(&policy.Request{}); x.Limits[0].Failure == "" || x.Allowed != v.Allowed {
 				t.Errorf("%s: %+v", name, x)
+			}
+		}
+	}
+}
+
+// TestEngineRefusesWhatNoRequestCanCost whatever the Fail of a policy is: otherwise a client would pass a limit by asking for more.
+func TestEngineRefusesWhatNoRequestCanCost(t *testing.T) {
+	for cost, want := range map[int64]weir.Reason{
+		-1: weir.ReasonInvalid, math.MinInt64: weir.ReasonInvalid, 1e15 + 1: weir.ReasonNever, math.MaxInt64: weir.ReasonNever,
+	} {
+		for _, fail := range []policy.Fail{policy.FailClosed, policy.FailOpen} {
+			for name, r := range map[string]policy.Request{"its own": {Cost: cost}, "an expression": {Path: "/x"}} {
+				p := policy.Policy{Name: "p", Limits: one(perHour(1)), Fail: fail}
+				if name != "its own" {
+					p.Cost = policy.FixedNumber(cost)
+				}
+				e := engine(t, &policy.Set{Policies: []policy.Policy{p}, Rules: []policy.Rule{{Name: "all", Limits: uses("p")}}})
+				if d := take(e, r).Decision(); d.Allowed || d.Reason != want || d.RetryAfter != weir.Never || d.Policy != "p" {
+					t.Errorf("%d by %s, %v: %+v", cost, name, fail, d)
+				}
+				wantLeft(t, e, "p", "", 1)
 			}
 		}
 	}

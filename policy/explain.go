@@ -254,7 +254,7 @@ func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimi
 		l.Decision = it.refusal()
 		l.Would = "nothing, as it cannot be told what to count: fail is " + it.policy.Fail.String()
 		if it.why != weir.ReasonNone {
-			l.Would = "nothing, as the limit that the request brings cannot be used"
+			l.Would = "nothing, as the request brings what cannot be used"
 		}
 	}
 	return l

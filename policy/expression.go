@@ -24,7 +24,8 @@ type Condition interface {
 
 // Number is a number that is taken from a request, such as its cost. It is safe for concurrent use.
 type Number interface {
-	// Int is the number. It returns an error if that cannot be evaluated.
+	// Int is the number. It returns an error if that cannot be evaluated. A cost below 0 refuses the request with ReasonInvalid,
+	// and one above 10^15 with ReasonNever, whatever the Fail of the policy is.
 	Int(r *Request) (int64, error)
 	// String is the number as a configuration writes it.
 	String() string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -304,7 +305,7 @@ func (w *work) addAgain(known, it *item, r *Request, cost Number, parent bool) {
 	case known.reading != w.reading:
 		w.merge(known, it, r, cost)
 	case parent && known.failed == nil:
-		if n, err := costOf(cost, r); err == nil {
+		if n, _, err := costOf(cost, r); err == nil {
 			known.cost = max(known.cost, n)
 		}
 	}
@@ -313,7 +314,7 @@ func (w *work) addAgain(known, it *item, r *Request, cost Number, parent bool) {
 // price finds the cost of an item.
 func (it *item) price(cost Number, r *Request) {
 	if it.failed == nil {
-		it.cost, it.failed = costOf(cost, r)
+		it.cost, it.why, it.failed = costOf(cost, r)
 	}
 	if it.named {
 		it.checkNamed(r.Named)
@@ -372,18 +373,24 @@ func (w *work) chooseKey(it *item) {
 // usual reports whether the limits of an item are those that the policy has for all keys.
 func (it *item) usual() bool { return it.variant == &it.policy.usual && it.override == nil }
 
-func costOf(cost Number, r *Request) (int64, error) {
-	n := r.cost()
-	if cost != nil {
-		var err error
+// costOf returns the cost of a request. If it is one that no request can have, why is the reason to refuse it.
+func costOf(cost Number, r *Request) (n int64, why weir.Reason, err error) {
+	if n = r.cost(); cost != nil {
 		if n, err = cost.Int(r); err != nil {
-			return 0, err
+			return 0, weir.ReasonNone, err
 		}
 	}
-	if n < 0 || n > mostCost {
-		return 0, fmt.Errorf("weir: the cost is %d: must be from 0 to 10^15", n)
+	if n >= 0 && n <= mostCost {
+		return n, weir.ReasonNone, nil
 	}
-	return n, nil
+	if why = weir.ReasonNever; n < 0 {
+		why = weir.ReasonInvalid
+	}
+	of := ""
+	if cost != nil {
+		of = strconv.Quote(cost.String()) + " "
+	}
+	return 0, why, fmt.Errorf("weir: the cost %sis %d: must be from 0 to 10^15", of, n)
 }
 
 // chooseTier looks the tier up, whose name is needed for a moment only.
@@ -531,7 +538,7 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt b
 func (w *work) merge(into, from *item, r *Request, cost Number) {
 	into.reading = w.reading
 	if from.failed == nil {
-		from.cost, from.failed = costOf(cost, r)
+		from.cost, from.why, from.failed = costOf(cost, r)
 	}
 	if from.failed == nil && into.override == nil && into.joined < 0 && into.policy.TierBy != nil {
 		w.choose(from, r)
