@@ -185,7 +185,7 @@ func (b *bucket) admit(w *waiter, after *answers) {
 		why = weir.ReasonNever
 	case w.waits && !now.Before(w.at):
 		why = weir.ReasonDeadline
-	case b.queue.Len() == 0 && !b.paused(now) && b.can(w):
+	case (b.queue.Len() == 0 || c.N == 0) && !b.paused(now) && b.can(w): // a probe ignores the queue
 		b.take(w, after)
 		return
 	case !w.waits && b.paused(now): // it is not the limit that refuses

@@ -97,7 +97,7 @@ func (b *bucket) judge(c *store.Charge, state *store.Record, reserve bool) weir.
 	d := store.DecisionOf(*c, state.Most(), state.Peek(c.N))
 	switch {
 	case d.Reason == weir.ReasonNever:
-	case b.queue.Len() > 0: // a new request is served after those that wait
+	case b.queue.Len() > 0 && c.N > 0: // a new request is served after those that wait, and a probe ignores them
 		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonLimited, b.untilTurn(c.N)
 	case d.Allowed && reserve && state.Full():
 		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonTableFull, state.UntilExpiry()

@@ -160,7 +160,7 @@ func (k *Keyed) Take(key string, n int64) weir.Decision {
 
 // take is Take of a key that is not in memory, or whose record is used up.
 func (k *Keyed) take(key string, n int64) weir.Decision {
-	if !k.room(key) {
+	if !k.room(key, n) {
 		return k.full()
 	}
 	return k.do(store.ModeTake, key, n)
@@ -205,7 +205,7 @@ func (k *Keyed) Cancel(ctx context.Context, h store.Hold) error { return k.node.
 func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Duration) (store.Hold, error) {
 	mustContext(ctx)
 	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
-	if !k.room(key) {
+	if !k.room(key, n) {
 		d[0] = k.full()
 		return store.Hold{}, store.Refusal(ctx, c[:], d[:]) //nolint:wrapcheck // it is a *weir.RefusedError
 	}
@@ -230,7 +230,7 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 
 // Peek returns what Take would, and takes nothing. A new key for which there is no room is refused with ReasonTableFull.
 func (k *Keyed) Peek(key string, n int64) weir.Decision {
-	if !k.room(key) {
+	if !k.room(key, n) {
 		return k.full()
 	}
 	return k.do(store.ModePeek, key, n)
@@ -266,8 +266,11 @@ func (k *Keyed) charge(key string, n int64) store.Charge {
 	return store.Charge{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n, Queue: k.queueLimit}
 }
 
-// room reports whether a key is in the file, or there is room for it.
-func (k *Keyed) room(key string) bool {
+// room reports whether a key is in the file, or there is room for it. It needs none for what is refused in any case.
+func (k *Keyed) room(key string, n int64) bool {
+	if n < 0 || n > k.limit.Permits() || len(key) > store.MostKeyBytes || k.closed.Load() {
+		return true
+	}
 	f := k.file
 	f.data.RLock()
 	defer f.data.RUnlock()
@@ -285,9 +288,9 @@ func (k *Keyed) full() weir.Decision {
 func (k *Keyed) failed(err error) weir.Decision {
 	d := weir.Decision{Reason: weir.ReasonUnavailable, Limit: k.limit.Permits(), Policy: k.name}
 	if _, misuse := errors.AsType[*weir.OptionError](err); misuse {
-		d.Reason = weir.ReasonInvalid
+		d.Reason, d.RetryAfter = weir.ReasonInvalid, weir.Never
 	} else if k.closed.Load() {
-		d.Reason = weir.ReasonClosed
+		d.Reason, d.RetryAfter = weir.ReasonClosed, weir.Never
 	}
 	return d
 }

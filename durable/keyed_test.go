@@ -308,6 +308,31 @@ func TestKeyedCloses(t *testing.T) {
 	}
 }
 
+// TestKeyedSaysWhatRoomCannotHelp: a new key for which there is no room is told what is refused in any case, and a limiter that is
+// closed says so.
+func TestKeyedSaysWhatRoomCannotHelp(t *testing.T) {
+	k := openKeyed(t, filepath.Join(t.TempDir(), "quota"), year(2), durable.KeyedOptions{MaxKeys: 1})
+	k.Take("a", 1)
+	ask := func(key string, n int64, want weir.Reason, retryAfter time.Duration) {
+		t.Helper()
+		for name, d := range map[string]weir.Decision{"take": k.Take(key, n), "peek": k.Peek(key, n)} {
+			if d.Allowed || d.Reason != want || d.RetryAfter != retryAfter {
+				t.Errorf("%s %d of %.8s: %+v, want %v", name, n, key, d, want)
+			}
+		}
+	}
+	ask("new", 1, weir.ReasonTableFull, time.Second)
+	ask("new", 3, weir.ReasonNever, weir.Never)
+	ask("new", -1, weir.ReasonInvalid, weir.Never)
+	ask(strings.Repeat("k", store.MostKeyBytes+1), 1, weir.ReasonInvalid, weir.Never)
+	_ = k.Close()
+	ask("new", 1, weir.ReasonClosed, weir.Never)
+	ask("a", 1, weir.ReasonClosed, weir.Never)
+	if err := k.Wait(t.Context(), "new", 1); !errors.Is(err, weir.ErrClosed) {
+		t.Error(err)
+	}
+}
+
 // TestDocsRestart: the code of docs/restart.md is that of docsQuota.
 func TestDocsRestart(t *testing.T) {
 	if err := docsQuota(filepath.Join(t.TempDir(), "quota")); err != nil {

@@ -109,7 +109,7 @@ func (b *book) ask(index int, s *scripted) verdict {
 	switch {
 	case s.n > b.most:
 		return verdict{outcome: weir.ReasonNever, at: s.at}
-	case len(b.queue) == 0 && first.Allowed:
+	case (len(b.queue) == 0 || s.n == 0) && first.Allowed: // a probe ignores the queue until it stands in it
 		r, _ := b.law.Take(now, s.n)
 		return verdict{weir.ReasonNone, s.at, r.Remaining, 0}
 	case wait == 0 && len(b.queue) == 0:

@@ -276,7 +276,9 @@ func (o *Owner) bucket(policy, key string) (*bucket, error) {
 func (o *Owner) noRoom(c *store.Charge) weir.Decision {
 	d := weir.Decision{Reason: weir.ReasonTableFull, RetryAfter: time.Second, Policy: c.Policy}
 	if r, err := store.NewRecord(c.Limit, o.unix(time.Now(), c.Limit.Algorithm())); err == nil {
-		d.Limit, d.Remaining = r.Most(), r.Most()
+		if d.Limit, d.Remaining = r.Most(), r.Most(); c.N > r.Most() { // which is so whether it is kept or not
+			d.Reason, d.RetryAfter = weir.ReasonNever, weir.Never
+		}
 	}
 	return d
 }

@@ -145,10 +145,7 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 		switch c.Fail {
 		case FailOpen:
 			counter = &f.open
-			*d = weir.Decision{Allowed: c.N <= t.most, Limit: t.most, Remaining: max(t.most-c.N, 0), Policy: c.Policy}
-			if !d.Allowed { // this is known without the store
-				d.Reason, d.RetryAfter = weir.ReasonNever, weir.Never
-			}
+			*d = weir.Decision{Allowed: true, Limit: t.most, Remaining: t.most - c.N, Policy: c.Policy}
 		case FailLocal:
 			*d = f.decisions[local]
 			local++
@@ -158,6 +155,9 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 			onlyNow(d, c, t, retry)
 		default:
 			*d = weir.Decision{Reason: weir.ReasonUnavailable, Limit: t.most, RetryAfter: retry, Policy: c.Policy}
+		}
+		if c.N > t.most { // this is known without the store
+			*d = weir.Decision{Reason: weir.ReasonNever, Limit: t.most, RetryAfter: weir.Never, Policy: c.Policy}
 		}
 		allowed = allowed && d.Allowed
 		if counted {

@@ -86,6 +86,7 @@ func TestFleetFails(t *testing.T) {
 		left  int64 // of the first local one, afterwards
 	}{
 		{"closed", []store.Fail{closed}, 1, []weir.Reason{weir.ReasonUnavailable}, 10},
+		{"closed, more than there ever is", []store.Fail{closed}, 11, []weir.Reason{weir.ReasonNever}, 10},
 		{"open", []store.Fail{open}, 1, []weir.Reason{weir.ReasonNone}, 10},
 		{"open, more than there ever is", []store.Fail{open}, 11, []weir.Reason{weir.ReasonNever}, 10},
 		{"local", []store.Fail{local}, 4, []weir.Reason{weir.ReasonNone}, 6},

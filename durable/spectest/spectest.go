@@ -387,7 +387,14 @@ func probe(t *testing.T, s *Subject) {
 	for range 10 {
 		b.get(b.ask(0, 0), weir.ReasonNone)
 	}
-	b.get(b.ask(5, 0), weir.ReasonNone)
+	b.get(b.ask(3, 0), weir.ReasonNone)
+	w := b.start(b.ask(4, slow))
+	b.queued(4)
+	b.get(b.ask(0, 0), weir.ReasonNone) // it ignores those who wait
+	b.get(b.ask(1, 0), weir.ReasonLimited)
+	w.cancel()
+	b.end(w, weir.ReasonCanceled)
+	b.without(b.ask(2, 0), weir.ReasonLimited, weir.ReasonNone)
 	b.get(b.ask(0, 0), weir.ReasonLimited)
 	b.get(b.ask(0, soon), weir.ReasonDeadline)
 }
