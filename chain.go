@@ -467,17 +467,32 @@ func (c *Chain) made() {
 	}
 }
 
+// register has a call stopped when the chain, or one within it, is closed. It returns false if one is.
 func (c *Chain) register(stop *context.CancelCauseFunc) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed.Load() {
-		return false
+	for i, chain := range c.chains {
+		if !chain.register(stop) {
+			for _, before := range c.chains[:i] {
+				before.unregister(stop)
+			}
+			return false
+		}
 	}
-	c.waiting[stop] = struct{}{}
-	return true
+	c.mu.Lock()
+	closed := c.closed.Load()
+	if !closed {
+		c.waiting[stop] = struct{}{}
+	}
+	c.mu.Unlock()
+	if closed {
+		c.unregister(stop)
+	}
+	return !closed
 }
 
 func (c *Chain) unregister(stop *context.CancelCauseFunc) {
+	for _, chain := range c.chains {
+		chain.unregister(stop)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, stop)

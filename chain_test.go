@@ -375,11 +375,12 @@ func TestChainClosedWhileItsLastLimiterIsAwaited(t *testing.T) {
 		s := &subject{Acquirer: c, t: t}
 		call := s.wait(t.Context(), 1)
 		closeLimiter(t, inner) // no call waits in it, but the request needs it
-		held.Release()
 		expect(t, "closed", call)
+		held.Release()
 		if got := available(b, w, p); got != "10 5 3" {
 			t.Errorf("available: %s", got)
 		}
+		expect(t, "closed", s.wait(t.Context(), 1))
 	})
 }
 
