@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -108,7 +109,8 @@ func (h *Headers) SetAdmitted(dst http.Header, policies *Policies, states ...Sta
 
 // SetRefused writes the state of limits and Retry-After into the header of the response to a refused request. The first state is
 // that of the limit that refused it with the longest wait, retryAfter. It returns the seconds of Retry-After, 0 if it is left
-// out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio and Retry-After are replaced.
+// out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio and Retry-After are replaced, and no window
+// ends after Retry-After.
 func (h *Headers) SetRefused(dst http.Header, policies *Policies, retryAfter time.Duration, states ...State) (seconds int64) {
 	return h.set(dst, policies, states, true, retryAfter)
 }
@@ -199,6 +201,11 @@ func (h *Headers) set(
 		parts   fieldParts
 	)
 	buf, seconds := h.write(scratch[:0], &parts, dst, policies, states, refused, retryAfter)
+	if before := dst[rateLimitField]; seconds > 0 {
+		for i := range before {
+			before[i] = withinWindow(before[i], seconds)
+		}
+	}
 	if parts.count > 0 {
 		parts.store(dst, string(buf))
 	}
@@ -251,6 +258,30 @@ func (h *Headers) write(
 		}
 	}
 	return buf, seconds
+}
+
+// withinWindow is a value of RateLimit whose items have no window of more seconds: Retry-After must not come before the end of one.
+func withinWindow(value string, seconds int64) string {
+	const window = ";t="
+	quoted := false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ';' && !quoted && strings.HasPrefix(value[i:], window):
+			first := i + len(window)
+			end := first
+			for end < len(value) && value[end] >= '0' && value[end] <= '9' {
+				end++
+			}
+			if t, err := strconv.ParseInt(value[first:end], 10, 64); err == nil && t > seconds {
+				value = value[:first] + strconv.FormatInt(seconds, 10) + value[end:]
+			}
+		}
+	}
+	return value
 }
 
 // store sets the fields in dst, whose values are parts of one string.

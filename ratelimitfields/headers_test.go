@@ -426,3 +426,25 @@ func TestHeadersAllocations(t *testing.T) {
 		t.Errorf("writing six fields makes %v allocations, want 2", n)
 	}
 }
+
+// TestNoWindowEndsAfterRetryAfter, also of what an earlier limit has set: clients that go by it would take the later time for the
+// one to come back.
+func TestNoWindowEndsAfterRetryAfter(t *testing.T) {
+	policies, err := ratelimitfields.NewPolicies(ratelimitfields.Policy{Name: "burst", Quota: 1, Window: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for before, want := range map[string]string{
+		`"daily";r=998;t=173`:                        `"daily";r=998;t=2`,
+		`"daily";r=998;t=2`:                          `"daily";r=998;t=2`,
+		`"daily";r=998`:                              `"daily";r=998`,
+		`"a;t=9";r=1;t=17, "b\";t=8";t=9;r=3`:        `"a;t=9";r=1;t=2, "b\";t=8";t=2;r=3`,
+		`"far";r=1;t=99999999999999999999;pk=:YQ==:`: `"far";r=1;t=99999999999999999999;pk=:YQ==:`,
+	} {
+		dst, h := http.Header{"Ratelimit": {before}}, ratelimitfields.Headers{}
+		h.SetRefused(dst, policies, 1500*time.Millisecond, ratelimitfields.State{})
+		if got := dst["Ratelimit"]; len(got) != 2 || got[0] != want || got[1] != `"burst";r=0;t=2` {
+			t.Errorf("%s: %q, want %s first", before, got, want)
+		}
+	}
+}
