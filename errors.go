@@ -152,5 +152,5 @@ func optionError(of string, err error) error {
 	return &OptionError{of + "." + option, p.Value, p.Accepted}
 }
 
-// ErrClosed is returned by calls that change a limiter that has been closed.
+// ErrClosed is what the errors of calls match that were refused as the limiter has been closed, and of Override and Restore then.
 var ErrClosed = errors.New("weir: the limiter is closed")

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -184,7 +185,7 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *ratelimitfields
 		b = strconv.AppendInt(b, max(d.Remaining, 0), 10)
 		b = append(b, " remaining"...)
 	}
-	b = append(b, ", but this request needs "...)
+	b = append(bytes.TrimSuffix(b, []byte{','}), ", but this request needs "...)
 	b = strconv.AppendInt(b, cost, 10)
 	b = append(b, reasonClauses[d.Reason]...)
 	return appendRetry(b, d, seconds)

@@ -77,6 +77,15 @@ func TestProblemOfEachReason(t *testing.T) {
 			`The limit "api" allows 20 requests per 2 seconds, but this request needs 30; no later attempt can succeed.`,
 		},
 		{
+			"never, of a limit as it was configured",
+			weir.Decision{Reason: weir.ReasonNever, RetryAfter: weir.Never, Policy: "api"},
+			httplimit.Options{
+				Cost:     func(*http.Request) int64 { return 3 },
+				Policies: []ratelimitfields.Policy{ratelimitfields.PolicyOf("api", weir.TokenBucket(weir.PerMinute(1), 2))},
+			},
+			429, `The limit "api" is 1/min, burst 2, but this request needs 3; no later attempt can succeed.`,
+		},
+		{
 			"queue full",
 			weir.Decision{Reason: weir.ReasonQueueFull, RetryAfter: time.Minute},
 			httplimit.Options{},

@@ -137,3 +137,31 @@ func TestWaitAsksStoresForLongerThanItWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitSaysWhatWasRefused: the error of a request that no limit has decided on has its own cost, and why it could not be told.
+func TestWaitSaysWhatWasRefused(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(9))}, {Name: "q", Key: failing{}, Limits: one(perHour(9))}},
+		Rules: []policy.Rule{
+			{Name: "denied", Match: policy.Match{Paths: []string{"/denied"}}, Deny: true},
+			{Name: "fails", Match: policy.Match{Paths: []string{"/fails"}}, Limits: uses("q")},
+		},
+	})
+	for name, c := range map[string]struct {
+		r       policy.Request
+		permits int64
+		matches error
+	}{
+		"denied":         {policy.Request{Path: "/denied", Cost: 5}, 5, weir.ErrRefused},
+		"unknown policy": {policy.Request{Named: &policy.Named{Policy: []byte("none"), Cost: 7}}, 7, weir.ErrRefused},
+		"too much":       {policy.Request{Named: &policy.Named{Policy: []byte("p"), Cost: 1e15 + 1}}, 1e15 + 1, weir.ErrRefused},
+		"a key":          {policy.Request{Path: "/fails"}, 1, errCannot},
+	} {
+		var v policy.Verdict
+		err := e.Wait(t.Context(), &c.r, &v)
+		refused, ok := errors.AsType[*weir.RefusedError](err)
+		if !ok || refused.Permits != c.permits || !errors.Is(err, c.matches) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

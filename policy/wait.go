@@ -20,32 +20,47 @@ func (e *Engine) waitFor(ctx context.Context, r *Request, a ask, v *Verdict) err
 	}
 	one := [1]*Request{r}
 	e.decide(ctx, one[:], a, v)
-	return v.refusal(ctx)
+	return v.refusal(ctx, r)
 }
 
-// refusal is the error of a call that may wait, nil if the requests are allowed.
-func (v *Verdict) refusal(ctx context.Context) error {
+// refusal is the error of a call that may wait, nil if its request is allowed.
+func (v *Verdict) refusal(ctx context.Context, r *Request) error {
 	if v.Allowed || v.work.gone != nil {
 		return v.work.gone
 	}
-	e := &weir.RefusedError{Decision: v.Decision(), Permits: 1}
+	e := &weir.RefusedError{Decision: v.Decision(), Permits: r.cost()}
+	if r.Named != nil {
+		e.Permits = r.Named.Cost
+	}
 	var p *Part
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
 		p = &v.Parts[v.Binding]
 		e.Permits = p.Cost
 	}
 	e.Decision.Allowed = false
-	switch r := e.Decision.Reason; {
-	case r == weir.ReasonClosed:
+	switch reason := e.Decision.Reason; {
+	case reason == weir.ReasonClosed:
 		e.Err = weir.ErrClosed
-	case r == weir.ReasonUnavailable:
+	case reason == weir.ReasonUnavailable && p == nil && v.why() != nil:
+		e.Err = v.why()
+	case reason == weir.ReasonUnavailable:
 		e.Err = store.ErrUnavailable
-	case r == weir.ReasonDeadline || r == weir.ReasonCanceled:
+	case reason == weir.ReasonDeadline || reason == weir.ReasonCanceled:
 		e.Err = ctx.Err() // if it has ended by now
-	case r == weir.ReasonLimited && p != nil && p.Policy != nil && p.Policy.QueueLimit == 0:
+	case reason == weir.ReasonLimited && p != nil && p.Policy != nil && p.Policy.QueueLimit == 0:
 		e.Err = weir.ErrNoQueue
 	}
 	return e
+}
+
+// why returns what could not be told of the request, and refuses it; nil if all could.
+func (v *Verdict) why() error {
+	for i := range v.work.items {
+		if it := &v.work.items[i]; it.barred() {
+			return it.failed
+		}
+	}
+	return nil
 }
 
 // patience is how long a request waits, and for what.

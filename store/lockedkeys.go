@@ -199,6 +199,7 @@ func (c *call) write(k *lockedKey) error {
 	if r := k.rec; r != nil { // also if it is fresh, as the clocks of others may be behind
 		value = r.encode()
 		ttl = time.Duration(min(after(r.freshIn(), time.Duration(r.behind)), int64(mostTTL))) + c.skew
+		ttl = (ttl + time.Second - 1).Truncate(time.Second) // an adapter that counts in seconds must not drop it early
 	}
 	switch err := c.locks.SetAndUnlock(c.ctx, k.name, c.owner, value, ttl); {
 	case errors.Is(err, ErrNotOwner):

@@ -22,8 +22,8 @@ type Locks interface {
 	// LockAndGet locks the key for owner, until lease has passed or it is unlocked, and returns its bytes. A lock whose lease has
 	// passed belongs to the next owner that locks it.
 	LockAndGet(ctx context.Context, key, owner string, lease time.Duration) (value []byte, err error)
-	// SetAndUnlock replaces the bytes, which may be dropped once ttl has passed, and unlocks the key. A ttl of 0 drops them at
-	// once. It returns ErrNotOwner if owner does not have the lock any more: then nothing was written.
+	// SetAndUnlock replaces the bytes, and unlocks the key. The bytes may be dropped once ttl has passed, which is whole seconds;
+	// 0 drops them at once. It returns ErrNotOwner if owner does not have the lock any more: then nothing was written.
 	SetAndUnlock(ctx context.Context, key, owner string, value []byte, ttl time.Duration) error
 	// Unlock unlocks the key and leaves the bytes as they are. It returns ErrNotOwner if owner does not have the lock any more.
 	Unlock(ctx context.Context, key, owner string) error
