@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/internal/programtest"
 )
@@ -20,7 +23,15 @@ policies:
   per-client: {limit: 1/h, burst: 3, key: client.ip}
   orders: {limit: 1/h, key: 'request.headers["x-account"]'}
   soft: {limit: 1/h, mode: tag}
+  accounts: {limit: 1/h, key: 'request.headers["x-account"]'}
 rules:
+  - name: free
+    match: {host: free.example}
+    exempt: true
+  - name: accounts
+    match: {path: /account}
+    limits: accounts
+    final: true
   - name: health
     match: {path: /healthz}
     exempt: true
@@ -48,6 +59,12 @@ func app(t *testing.T) string {
 			w.WriteHeader(http.StatusForbidden)
 		}
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.RequestURI(), body)
+		if r.URL.Path == "/host" {
+			fmt.Fprintf(w, "at %s", r.Host)
+		}
+		if r.URL.Path == "/account" {
+			fmt.Fprintf(w, "of %q", r.Header.Get("X-Account"))
+		}
 		if over := r.Header["Weir-Over"]; over != nil {
 			fmt.Fprintf(w, "over %s", over)
 		}
@@ -388,6 +405,132 @@ func TestServiceIsToldWhatItIsOver(t *testing.T) {
 			if got := ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/soft", "", `Weir-Over: "mine"`); got.status != 200 || got.body != want {
 				t.Errorf("%d %q, want %q", got.status, got.body, want)
 			}
+		}
+	})
+}
+
+// raw sends a request as it is written, and returns the status and what came with it.
+func raw(t *testing.T, address, text string) (status int, rest string) {
+	t.Helper()
+	dialer := net.Dialer{Timeout: time.Minute}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.WriteString(conn, text) }() // which may be refused before all of it is read
+	got, _ := io.ReadAll(conn)
+	var version int
+	_, _ = fmt.Sscanf(string(got), "HTTP/1.%d %d", &version, &status)
+	return status, string(got)
+}
+
+// credulousApp is a service that serves all that it gets.
+func credulousApp(t *testing.T) string {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() {
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
+				for r := bufio.NewReader(conn); ; {
+					if line, err := r.ReadString('\n'); err != nil || line == "\r\n" {
+						break
+					}
+				}
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved")
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		served.Wait()
+	})
+	return l.Addr().String()
+}
+
+// TestFrontsLetNothingUnreadPass: what weir cannot read, or not in time, passes no limit, also where everything passes if weir is gone,
+// and the service would serve it.
+func TestFrontsLetNothingUnreadPass(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
+		a.app = credulousApp(t)
+		f.open(t, a)
+		for range 3 {
+			ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/a", "")
+		}
+		var large strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&large, "X-Fill-%d: %s\r\n", i, strings.Repeat("a", 7000))
+		}
+		const end = "Connection: close\r\n\r\n"
+		for name, text := range map[string]string{
+			"nothing":         "GET /a HTTP/1.1\r\nHost: shop.example\r\n" + end,
+			"a control byte":  "GET /a HTTP/1.1\r\nHost: shop.example\r\nX-A: a\x01b\r\n" + end,
+			"another one":     "GET /a HTTP/1.1\r\nHost: shop.example\r\nCookie: \x7f\r\n" + end,
+			"large fields":    "GET /a HTTP/1.1\r\nHost: shop.example\r\n" + large.String() + end,
+			"many fields":     "GET /a HTTP/1.1\r\nHost: shop.example\r\n" + strings.Repeat("X-A: a\r\n", 90) + end,
+			"a fragment":      "GET /a#b HTTP/1.1\r\nHost: shop.example\r\n" + end,
+			"no host":         "GET /a HTTP/1.0\r\n" + end,
+			"two hosts":       "GET /a HTTP/1.1\r\nHost: shop.example\r\nHost: free.example\r\n" + end,
+			"a method":        "get /a HTTP/1.1\r\nHost: shop.example\r\n" + end,
+			"a long target":   "GET /a?" + strings.Repeat("a", 30_000) + " HTTP/1.1\r\nHost: shop.example\r\n" + end,
+			"a folded field":  "GET /a HTTP/1.1\r\nHost: shop.example\r\nX-A: a\r\n b\r\n" + end,
+			"a field in vain": "GET /a HTTP/1.1\r\nHost: shop.example\r\nConnection: X-Forwarded-For, X-Real-IP\r\n" + end,
+		} {
+			if status, got := raw(t, a.front, text); status == http.StatusOK || status == 0 {
+				t.Errorf("%s: %d %.500s", name, status, got)
+			}
+		}
+	})
+}
+
+// TestFrontsLetNoTrickPass: what the service gets is what weir was asked about.
+func TestFrontsLetNoTrickPass(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
+		f.open(t, a)
+		for range 3 {
+			ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/a", "")
+		}
+		const end = "Connection: close\r\n\r\n"
+		// The service gets no other host than weir was asked about.
+		for _, text := range []string{
+			"GET http://free.example/host HTTP/1.1\r\nHost: shop.example\r\n" + end,
+			"GET /host HTTP/1.1\r\nHost: shop.example,free.example\r\n" + end,
+		} {
+			if status, got := raw(t, a.front, text); status == http.StatusOK && strings.Contains(got, "at shop.example") {
+				t.Errorf("%q: %s", text, got)
+			}
+		}
+		// A field that the client has the server drop is none, for weir as for the service.
+		seen := 0
+		for i := range 3 {
+			status, got := raw(t, a.front, fmt.Sprintf("GET /account HTTP/1.1\r\nHost: x\r\nX-Account: %d\r\nConnection: X-Account, close\r\n\r\n", i))
+			if status == http.StatusOK && strings.HasSuffix(got, `of ""`) {
+				seen++
+			}
+		}
+		if seen > 1 {
+			t.Errorf("%d requests without an account, of which one is within the limit", seen)
+		}
+		for i := range 2 {
+			status, got := raw(t, a.front, "GET /soft HTTP/1.1\r\nHost: x\r\nConnection: close, weir-over\r\n\r\n")
+			if i == 1 && status == http.StatusOK && !strings.Contains(got, `over ["soft"]`) {
+				t.Errorf("the tag is gone: %s", got)
+			}
+			ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/soft", "")
 		}
 	})
 }
