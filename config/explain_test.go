@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -66,6 +67,27 @@ func TestForgottenChargeIsWarnedOf(t *testing.T) {
 		}
 		if f.Set.Rules[1].Afterwards != (want == 0) {
 			t.Errorf("%q: %+v", charge, f.Set.Rules[1])
+		}
+	}
+}
+
+// TestForeignWildcards: wildcards as other programs write them are told apart from texts with a colon.
+func TestForeignWildcards(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"/users/:id": "write {id}", "/:user/files": "write {user}", "/users/<id>/x": "write {id}", "/a/<int:id>": "write {id}",
+		"/users/{id}": "", "/v1/projects/a:search": "", "/a:b/c": "", "/:": "", "/a/<b": "",
+	} {
+		f, err := config.Parse("f", fmt.Appendf(nil, "version: 1\npolicies: {p: {limit: 1/s}}\n"+
+			"rules:\n  - {name: r, match: {path: %q}, limits: p}\n", pattern), config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, w := range f.Warnings {
+			got += w.String()
+		}
+		if (got == "") != (want == "") || !strings.HasSuffix(got, want) || want != "" && !strings.HasPrefix(got, "f:4:29: ") {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
 		}
 	}
 }

@@ -48,7 +48,8 @@ var policyKeys = []key[*placedPolicy]{
 		Examples: `["client.ip", "request.headers[\"x-api-key\"]", ["client.ip", "path.user"]]`,
 	}, func(d *decoder, v yamlread.Value, p *placedPolicy) { p.Key = d.key(v) }),
 	custom("cost", costShape("number, 0 to 10^15, or expression of the type int"), yamlread.About{
-		Text:     "How many permits a request takes of each limit. 0 takes none, and is refused only if none is left.",
+		Text: "How many permits a request takes of each limit. 0 takes none, and is refused only if none is left. " +
+			"A cost out of the range refuses the request, whatever `fail` is.",
 		Default:  `1`,
 		Instead:  "that of the request, usually 1; of a parent, that of the child",
 		Examples: `[5, "int(request.headers[\"x-cost\"])"]`,

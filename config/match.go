@@ -2,8 +2,10 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/textproto"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -72,6 +74,9 @@ func (d *decoder) match(v yamlread.Value, r *placedRule) {
 				continue
 			}
 			*field.to = append(*field.to, s.Text)
+			if field.key == keyPath {
+				d.foreignWildcard(item, s.Text)
+			}
 		}
 	}
 	if entry, given := o.Get("client"); given {
@@ -83,6 +88,16 @@ func (d *decoder) match(v yamlread.Value, r *placedRule) {
 	}
 	if entry, given := o.Get("header"); given {
 		d.headers(entry, r)
+	}
+}
+
+// otherWildcard is a segment that is a wildcard elsewhere: :id or <id>.
+var otherWildcard = regexp.MustCompile(`/(:(\w+)|<(?:\w+:)?(\w+)>)(/|$)`)
+
+// foreignWildcard warns of a pattern with a wildcard of another program, which matches only itself.
+func (d *decoder) foreignWildcard(v yamlread.Value, pattern string) {
+	if m := otherWildcard.FindStringSubmatch(pattern); m != nil {
+		d.Warn(v, fmt.Sprintf("matches the segment %s only as it is written: it is no wildcard", m[1]), "write {"+m[2]+m[3]+"}")
 	}
 }
 

@@ -24,6 +24,8 @@ type KeyState struct {
 	// "", and ID stands for it as long as the process lives.
 	Named bool
 	ID    string
+	// Mode is that of the policy: what it would refuse is refused by ModeEnforce alone.
+	Mode Mode
 	// Limits are those of the policy, in their order. Of [Engine.Top] it is the one under the most pressure alone.
 	Limits []LimitState
 	// LockedFor is for how long the key is still locked out, 0 if it is not. RecentRefusals is how many of its refusals count
@@ -79,7 +81,7 @@ func (e *Engine) Key(ctx context.Context, policy, key string) (KeyState, error) 
 
 // aboutKey is what is known of a key without its limits.
 func (e *Engine) aboutKey(p *livePolicy, key string) KeyState {
-	k := KeyState{Policy: p.Name, Key: strings.Clone(key), Named: true, ID: p.idOf(key)}
+	k := KeyState{Policy: p.Name, Key: strings.Clone(key), Named: true, ID: p.idOf(key), Mode: p.Mode}
 	now := e.now()
 	if p.state.lockouts != nil {
 		k.LockedFor, k.RecentRefusals = p.state.lockouts.look([]byte(key), now, p.Lockout)

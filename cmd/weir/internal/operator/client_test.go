@@ -86,7 +86,8 @@ func TestClientSaysWhatToDo(t *testing.T) {
 	}{
 		{"", 401, func(w http.ResponseWriter) { problem(w, 401, "x", "") }, "give --token-file, with the file of its --admin-token-file"},
 		{"0123456789abcdef", 401, func(w http.ResponseWriter) { problem(w, 401, "x", "") }, "does not know the token of --token-file"},
-		{"", 403, func(w http.ResponseWriter) { problem(w, 403, "only on loopback", "") }, "only on loopback; ask it at an address such as"},
+		{"", 403, func(w http.ResponseWriter) { problem(w, 403, "only on loopback", "") }, "only on loopback; start it with --admin 127.0.0.1:7071, "},
+		{"", 403, func(w http.ResponseWriter) { problem(w, 403, "Host \"x\": must be", "") }, "must be; ask it at an address such as"},
 		{"", 404, func(w http.ResponseWriter) { problem(w, 404, old, "") }, "it has no /v1/admin/key: is it of an older version"},
 		{
 			"", 404, func(w http.ResponseWriter) { problem(w, 404, "admin pages are at http://127.0.0.1:9000", "") },

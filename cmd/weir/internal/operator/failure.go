@@ -74,10 +74,13 @@ func (c *Client) refused(path string, response *http.Response, answer []byte) er
 			detail = "it does not know the token of --token-file: the file must have the one of its --admin-token-file"
 		}
 	case http.StatusForbidden:
-		if strings.Contains(detail, "client certificate") {
+		switch {
+		case strings.Contains(detail, "client certificate"):
 			detail += ": give --tls-cert and --tls-key"
-		} else {
-			detail += "; ask it at an address such as 127.0.0.1 on its own machine, or start it with --admin-token-file"
+		case strings.HasPrefix(detail, "Host "):
+			detail += "; ask it at an address such as 127.0.0.1, or start it with --admin-token-file"
+		default:
+			detail += "; start it with --admin 127.0.0.1:7071, where these pages are then, or with --admin-token-file"
 		}
 	case http.StatusTooManyRequests:
 		if seconds := response.Header.Get("Retry-After"); seconds != "" {

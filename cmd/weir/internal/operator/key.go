@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/internal/inwords"
+	"github.com/weirhq/weir/policy"
 )
 
 // Key is the state of a key of a policy. Keys are spelled as [SpellKey] does, here and wherever else the admin API tells or takes
@@ -20,6 +21,8 @@ type Key struct {
 	// Named reports whether the key is known by name. Otherwise it is "" and ID stands for it.
 	Named bool   `json:"named"`
 	ID    string `json:"id"`
+	// Mode is that of the policy: "enforce", "shadow", "tag" or "off".
+	Mode string `json:"mode,omitempty"`
 	// Limits are those of the policy; in a list of keys, the one under the most pressure alone.
 	Limits []KeyLimit `json:"limits"`
 	// LockedFor is for how long it is still locked out, 0 if it is not. RecentRefusals is how many refusals count towards a
@@ -104,6 +107,9 @@ func KeyName(k *Key) string {
 // WriteKey writes the state of a key.
 func WriteKey(w io.Writer, out terminal.Output, k *Key) {
 	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+terminal.Printable(k.Policy)))
+	if mode := refusesNothing(k); mode != "" {
+		fmt.Fprintf(w, "  %s\n", mode)
+	}
 	if k.LockedFor != 0 {
 		fmt.Fprintf(w, "  %s\n", out.Red("locked out for another "+in(k.LockedFor, time.Now())))
 	} else if k.RecentRefusals > 0 {
@@ -115,6 +121,14 @@ func WriteKey(w io.Writer, out terminal.Output, k *Key) {
 	for i := range k.Limits {
 		writeLimit(w, out, &k.Limits[i], "  ", k.LockedFor != 0)
 	}
+}
+
+// refusesNothing says that the policy of a key only counts what it would refuse, "" if it refuses that.
+func refusesNothing(k *Key) string {
+	if k.Mode == "" || k.Mode == policy.ModeEnforce.String() {
+		return ""
+	}
+	return "the mode of the policy is " + terminal.Printable(k.Mode) + ": it refuses nothing"
 }
 
 // Unseen reports whether nothing is kept of a key: no request has used it, or not for long.
@@ -314,7 +328,7 @@ func StillRefused(k *Key) string {
 			worst = l
 		}
 	}
-	if worst == nil || k.LockedFor != 0 {
+	if worst == nil || k.LockedFor != 0 || refusesNothing(k) != "" {
 		return ""
 	}
 	name := ""

@@ -37,9 +37,8 @@ type FoundKey struct {
 	// How is how it does: "key" for a key that is the word, "made" for the one that the policy makes of it, "part" for one that
 	// has it as a part, "all" for the one that all requests share, "refused" for that of a refusal which names it.
 	How string `json:"how"`
-	// Mode is that of the policy: "shadow" refuses nothing. Kept is where its limits are: "local" for this server alone, or
-	// "coherent", "leased", "optimistic" or "cluster".
-	Mode string `json:"mode"`
+	// Kept is where the limits of the policy are: "local" for this server alone, or "coherent", "leased", "optimistic" or
+	// "cluster".
 	Kept string `json:"kept"`
 	// Error is why the state is not known, "" if it is.
 	Error string `json:"error,omitempty"`
@@ -137,8 +136,8 @@ func aboutFound(k *FoundKey) string {
 	case "refused":
 		all = append(all, "it is the key of a refusal that names the word")
 	}
-	if k.Mode != "" && k.Mode != "enforce" {
-		all = append(all, "the policy is in "+terminal.Printable(k.Mode)+": it refuses nothing")
+	if mode := refusesNothing(&k.Key); mode != "" {
+		all = append(all, mode)
 	}
 	if k.Error != "" {
 		all = append(all, "its state is not known: "+terminal.Printable(k.Error))
@@ -148,9 +147,13 @@ func aboutFound(k *FoundKey) string {
 
 // searchVerdict is what a search comes to in words, and whether the word is being refused.
 func searchVerdict(s *Search, now time.Time) (verdict string, refused bool) {
-	refusing, known := 0, 0
+	refusing, ofAll, known := 0, 0, 0
 	for i := range s.Keys {
-		if s.Keys[i].Refuses() {
+		switch k := &s.Keys[i]; {
+		case !k.Refuses():
+		case k.How == "all":
+			ofAll++
+		default:
 			refusing++
 		}
 		if s.Keys[i].Known() {
@@ -164,6 +167,9 @@ func searchVerdict(s *Search, now time.Time) (verdict string, refused bool) {
 	switch {
 	case refusing > 0:
 		return fmt.Sprintf("refused now by %s%s", terminal.Plural(refusing, "key", "keys"), left), true
+	case ofAll > 0:
+		return fmt.Sprintf("no key of its own is refused now, but %s that all requests share%s",
+			terminal.Plural(ofAll, "key", "keys"), left), false
 	case len(s.Refusals.Refusals) > 0:
 		last := s.Refusals.Refusals[0].Time
 		return fmt.Sprintf("refused last at %s%s%s", Time(last), ago(last, now), left), true

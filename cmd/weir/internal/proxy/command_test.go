@@ -64,6 +64,30 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// TestNoRulesAreWarnedOf: policies without rules limit no request, which a proxy says.
+func TestNoRulesAreWarnedOf(t *testing.T) {
+	for rules, want := range map[string]int{"": 1, "rules: [{name: all, limits: p}]\n": 0} {
+		file := filepath.Join(t.TempDir(), "weir.yaml")
+		if err := os.WriteFile(file, []byte("version: 1\npolicies: {p: {limit: 1/s}}\n"+rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var stdout, log logLines
+		done := make(chan error, 1)
+		go func() {
+			done <- command(ctx, &stdout, &log, "--upstream", upstream(t, ok), "--listen", "127.0.0.1:0", "--config", file)
+		}()
+		until(t, "the address", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+		stop()
+		if err := receive(t, done, "the command to end"); err != nil {
+			t.Error(err)
+		}
+		if got := len(log.with("no request is limited")); got != want {
+			t.Errorf("%q: %d warnings, want %d: %s", rules, got, want, log.String())
+		}
+	}
+}
+
 func TestCommandWithTLS(t *testing.T) {
 	pair, pool := certificate(t)
 	dir := t.TempDir()

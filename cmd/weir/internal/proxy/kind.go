@@ -144,6 +144,9 @@ func (k *kind) make(s front.Shared) (front.Made, error) {
 	if err != nil {
 		return front.Made{}, err
 	}
+	if len(o.Engine.Set().Rules) == 0 {
+		s.Log.Warn("no request is limited: the configuration has no rules, and policies alone apply to none")
+	}
 	// The transport has no logger of its own: it logs what an upstream sends without a request to the default one.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(p.faults)

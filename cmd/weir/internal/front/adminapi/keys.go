@@ -53,7 +53,7 @@ func (h *Handler) key(q *call) (any, *answer.Problem) {
 
 func (h *Handler) keyOf(s *policy.KeyState) operator.Key {
 	k := operator.Key{
-		Policy: s.Policy, Key: operator.SpellKey(s.Key), Named: s.Named, ID: s.ID,
+		Policy: s.Policy, Key: operator.SpellKey(s.Key), Named: s.Named, ID: s.ID, Mode: s.Mode.String(),
 		Limits:    make([]operator.KeyLimit, len(s.Limits)),
 		LockedFor: operator.SecondsOf(s.LockedFor), RecentRefusals: s.RecentRefusals,
 	}

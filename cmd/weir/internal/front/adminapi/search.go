@@ -128,7 +128,7 @@ func (h *Handler) foundKey(k *policy.FoundKey, of *policy.Policy) operator.Found
 		found.Error = strings.TrimPrefix(h.o.Limits.Clean(k.Err.Error()), "weir: ")
 	}
 	if of != nil { // of another set for a moment
-		found.Mode, found.Kept = of.Mode.String(), of.Consistency.String()
+		found.Kept = of.Consistency.String()
 		if of.Durability != policy.DurabilityMemory {
 			found.Kept = of.Durability.String()
 		}

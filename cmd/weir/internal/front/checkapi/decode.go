@@ -33,6 +33,7 @@ const (
 	mostWait = 86400
 
 	acceptedKey      = "must be a string that is not empty"
+	acceptedAKey     = `must be a string, which is "" for a policy without a key`
 	acceptedPolicy   = "must be a string"
 	acceptedCost     = "must be a whole number from 0 to 10^15, without point or exponent"
 	acceptedCharge   = `must be "before" or "afterwards"`
@@ -172,7 +173,7 @@ func together(d *dialect[question], q *question, given uint) error {
 	case q.described != nil:
 		return nil
 	case q.Key == nil:
-		return &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
+		return &fault{field: keyName, wrong: "is missing", accepted: acceptedAKey}
 	case q.Cost == 0 && q.wait > 0:
 		return &fault{field: waitName, accepted: acceptedProbe}
 	case q.Afterwards && q.wait > 0:

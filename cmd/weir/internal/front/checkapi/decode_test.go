@@ -61,7 +61,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		`"key"`:                               `not JSON: the body must be a JSON object at byte 0, not "key"`,
 		`null`:                                "not JSON: the body must be a JSON object at byte 0, not null",
 		"\ufeff{}":                            "not JSON: the body must be a JSON object at byte 0",
-		`{}`:                                  "key: is missing; must be a string that is not empty",
+		`{}`:                                  `key: is missing; must be a string, which is "" for a policy without a key`,
 		`{"key":null}`:                        "key null: must be a string that is not empty",
 		`{"key":7}`:                           "key 7: must be a string that is not empty",
 		`{"key":["a"]}`:                       "key an array: must be a string",

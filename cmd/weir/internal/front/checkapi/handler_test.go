@@ -169,7 +169,7 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/check", isJSON, `{"key":""}`, 400, "key", `key "": must be a string that is not empty`},
 		{"POST", "/v1/check", isJSON, `{"key":"a","cost":-5}`, 400, "cost", "cost -5: must be a whole number from 0 to 10^15"},
 		{"POST", "/v1/check", isJSON, `{"key":"a","quota":5}`, 400, "field", "must be policy, key, cost, charge or wait"},
-		{"POST", "/v1/check", isJSON, `{}`, 400, "key", "key: is missing; must be a string that is not empty"},
+		{"POST", "/v1/check", isJSON, `{}`, 400, "key", `key: is missing; must be a string, which is "" for a policy without a key`},
 		{"POST", "/v1/check", isJSON, `{"key":"a","key":"a"}`, 400, "key", "key: stands there twice"},
 		{"POST", "/v1/check", isJSON, `{`, 400, "", "not JSON"},
 		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10+1), 413, "body", "must be at most 65536 bytes"},
