@@ -190,14 +190,14 @@ func writeRefusals(w io.Writer, out terminal.Output, all *Refusals) {
 
 var refusals = list[Refusal]{
 	none:    "none of the refusals that are kept is of these",
-	head:    []string{"retry after", "when", "refusal", limitWord, keyWord, "request"},
+	head:    []string{"retry after", "reason", "when", "refusal", limitWord, keyWord, "request"},
 	numbers: 1,
 	row: func(r *Refusal) []string {
-		row := []string{Seconds(r.RetryAfter), Time(r.Time), r.ID, "-", "-", RequestLine(r)}
+		row := []string{Seconds(r.RetryAfter), r.Reason, Time(r.Time), r.ID, "-", "-", RequestLine(r)}
 		if l := Binding(r); l != nil {
-			row[3], row[4] = LimitName(l), ShownKey(l.Key)
+			row[4], row[5] = LimitName(l), ShownKey(l.Key)
 		} else if r.DeniedBy != "" {
-			row[3] = DeniedBy(r)
+			row[4] = DeniedBy(r)
 		}
 		return row
 	},

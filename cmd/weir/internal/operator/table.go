@@ -124,6 +124,8 @@ func Seconds(seconds float64) string {
 		unit = time.Millisecond
 	case d < 10*time.Second:
 		unit = 100 * time.Millisecond
+	case d > 48*time.Hour:
+		unit = time.Hour
 	}
 	if rest := d % unit; rest > 0 {
 		d += unit - rest

@@ -36,7 +36,7 @@ func TestNumbers(t *testing.T) {
 	}
 	for n, want := range map[float64]string{
 		-1: "never", 0: "0s", 1e-9: "10ns", 0.000_123_4: "130µs", 0.0421: "43ms", 1.01: "1.1s", 12.3: "13s", 60: "1m", 3600: "1h",
-		3725: "1h2m5s", 172_800: "2d", 180_000: "2d2h", 1e300: "36600d",
+		3725: "1h2m5s", 172_800: "2d", 180_000: "2d2h", 180_001: "2d3h", 1e300: "36600d",
 	} {
 		if got := operator.Seconds(n); got != want {
 			t.Errorf("%g: %s, want %s", n, got, want)
