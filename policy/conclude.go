@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // conclude counts requests that were decided, and asks policies in shadow and candidates.
-func (e *Engine) conclude(ctx context.Context, v *Verdict) {
+func (e *Engine) conclude(ctx context.Context, a ask, v *Verdict) {
 	w := &v.work
 	refusing, by := 0, -1
 	for i := range w.items {
@@ -52,7 +53,7 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict) {
 		}
 	}
 	if w.snapshot.compares {
-		e.compare(ctx, v, refusing, by)
+		e.compare(ctx, a, v, refusing, by)
 	}
 	if !v.Allowed {
 		v.releaseExtra() // it is not served
@@ -71,39 +72,45 @@ func (p *livePolicy) waved(key []byte) {
 }
 
 // compare asks policies in shadow and candidates about requests that so many policies have refused, the last of them being that
-// of the item by.
-func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
+// of the item by. A peek asks those that are told of, as nothing is counted.
+func (e *Engine) compare(ctx context.Context, a ask, v *Verdict, refusing, by int) {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
 		switch {
+		case a.verb == peek && it.policy.Mode != ModeTag:
 		case it.policy.Mode.watches():
-			if v.Allowed {
-				e.watch(ctx, w, it)
+			if v.Allowed || a.verb == debit {
+				e.watch(ctx, a, w, it)
 			}
 		case it.failed != nil:
 		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == it.root(i)):
 			if !w.sharing.unknown && !w.sharing.skipped {
-				w.measure(it, refusing == 0)
+				w.measure(a, it, refusing == 0)
 			}
 		}
 	}
 }
 
-// watch asks a policy that is not enforced about a request that is allowed.
-func (e *Engine) watch(ctx context.Context, w *work, it *item) {
-	told := true
+// watch asks a policy that is not enforced about a request that is allowed, or charges it what was spent.
+func (e *Engine) watch(ctx context.Context, a ask, w *work, it *item) {
+	within, decided := it.policy.Fail == FailOpen, false
 	switch {
 	case it.failed != nil:
-		told = it.why == weir.ReasonNone && it.policy.Fail == FailOpen
+		within = within && it.why == weir.ReasonNone
 	case it.lifted():
-		it.policy.state.counts.allowed.Add()
-	case it.policy.shared:
-		told = e.shadowShared(ctx, w, it) || it.policy.Fail == FailOpen
-	default:
-		w.shadow(it)
+		if within = true; a.verb != peek {
+			it.policy.state.counts.allowed.Add()
+		}
+	case !it.policy.shared:
+		within, decided = w.try(a, it, it.policy.limits, it.variant), true
+	case e.shadowShared(ctx, a, w, it):
+		within, decided = it.allowed, true
 	}
-	if !told {
+	if decided && a.verb != peek {
+		w.noteShadow(it, within)
+	}
+	if !within && a.verb != debit { // which would not be refused
 		w.tag(it)
 	}
 }
@@ -180,11 +187,6 @@ func (v *Verdict) foreseeLockouts(now int64) {
 	v.bind()
 }
 
-// shadow asks a policy that is not enforced.
-func (w *work) shadow(it *item) {
-	w.noteShadow(it, w.try(it, it.policy.limits, it.variant))
-}
-
 // noteShadow counts what a policy that is not enforced has answered.
 func (w *work) noteShadow(it *item, allowed bool) {
 	d, counts := it.policy.state.difference, it.policy.state.counts
@@ -196,7 +198,6 @@ func (w *work) noteShadow(it *item, allowed bool) {
 	counts.refused.Add()
 	d.refused.Add()
 	d.refusals.note(w.key(it))
-	w.tag(it)
 }
 
 // over is a request that a policy in ModeTag would have refused.
@@ -213,10 +214,10 @@ func (w *work) tag(it *item) {
 }
 
 // measure asks the candidate of a policy that has allowed the request, or is the only one that has not.
-func (w *work) measure(it *item, allowed bool) {
+func (w *work) measure(a ask, it *item, allowed bool) {
 	d := it.policy.state.difference
 	d.requests.Add()
-	would := w.try(it, it.policy.candidate, &it.policy.measured)
+	would := w.try(a, it, it.policy.candidate, &it.policy.measured)
 	switch {
 	case would == allowed:
 	case would:
@@ -228,25 +229,95 @@ func (w *work) measure(it *item, allowed bool) {
 	}
 }
 
-// try takes the permits of limits that refuse no request.
-func (w *work) try(it *item, limits []liveLimit, x *variant) bool {
+// try is what a call does with limits that refuse no request. It reports whether they would allow it.
+func (w *work) try(a ask, it *item, limits []liveLimit, x *variant) bool {
 	if it.joined >= 0 {
 		return w.items[it.joined].allowed
 	}
+	switch a.verb {
+	case take:
+		w.tryTake(a, it, limits, x)
+	case peek:
+		w.addAside(it, limits, x, it.total(), false)
+		it.allowed = w.sharing.sideDecisions[w.step.Peek()].Allowed
+	case debit:
+		w.spend(it, limits, x, it.total())
+		it.allowed = true
+	}
+	return it.allowed
+}
+
+// tryTake takes the permits of limits that refuse no request, or reserves them.
+func (w *work) tryTake(a ask, it *item, limits []liveLimit, x *variant) {
 	for i := range limits {
 		w.step.Add(x.plans[i], w.key(it), it.total(), nil)
 	}
 	before := len(w.leases)
 	var binding int
-	w.leases, binding = w.step.TryAll(w.leases, false)
+	w.leases, binding = w.step.TryAll(w.leases, a.reserve)
 	own := w.leases[before:]
 	if it.allowed = own[binding].Allowed(); it.allowed {
 		for i := range own {
-			if limits[i].returns {
-				w.extra = append(w.extra, own[i])
+			if limits[i].returns || a.reserve {
+				w.extra = append(w.extra, extra{own[i], it, x, i})
 			}
 		}
 	}
 	w.leases = w.leases[:before]
-	return it.allowed
+}
+
+// spend charges n permits to limits that refuse no request, whatever remains.
+func (w *work) spend(it *item, limits []liveLimit, x *variant, n int64) {
+	w.addAside(it, limits, x, n, true)
+	w.step.Debit()
+}
+
+// addAside begins a step over limits that refuse no request, which writes to sideDecisions. Those that permits come back to on
+// release are charged nothing by a debit.
+func (w *work) addAside(it *item, limits []liveLimit, x *variant, n int64, debit bool) {
+	w.sharing.sideDecisions = room(w.sharing.sideDecisions, len(limits))
+	for i := range limits {
+		cost := n
+		if debit && limits[i].returns {
+			cost = 0
+		}
+		w.step.Add(x.plans[i], w.key(it), cost, &w.sharing.sideDecisions[i])
+	}
+}
+
+// extra is what a policy in shadow or a candidate holds of a limit in this process.
+type extra struct {
+	lease weir.Lease
+	item  *item
+	under *variant
+	limit int
+}
+
+// cost is what the permits have really cost, of all requests that share them.
+func (w *work) cost(x *extra, actual func(p *Part) int64) (sum int64) {
+	if w.aside == nil {
+		w.aside = new(Part)
+	}
+	for i := range w.items {
+		it := &w.items[i]
+		if it != x.item && (it.joined < 0 || &w.items[it.joined] != x.item) {
+			continue
+		}
+		of, limits := it.policy.Policy, it.policy.limits
+		if x.under == &it.policy.measured {
+			of, limits = it.policy.tried, it.policy.candidate
+		}
+		applied := x.under
+		if it.override != nil {
+			applied = &it.override.variant
+		}
+		p := w.aside
+		*p = Part{
+			Request: int(it.request), Policy: of, Limit: x.limit, Rule: w.snapshot.rule(it), Key: w.key(it), Cost: it.cost,
+			Decision: x.lease.Decision(), applied: applied,
+		}
+		p.Decision.Policy = limits[x.limit].name
+		sum += min(p.costs(actual), math.MaxInt64-sum)
+	}
+	return sum
 }

@@ -41,7 +41,13 @@ var debts = sync.Pool{New: func() any { return new(Verdict) }}
 // owe charges requests that were refused and have been spent nevertheless: see Rule.Afterwards. Where it is not known what a
 // store has charged already, it charges nothing more.
 func (e *Engine) owe(ctx context.Context, requests []*Request, v *Verdict) {
-	if v.work.sharing.unknown || v.work.gone != nil {
+	if v.work.gone != nil || !v.Allowed && v.work.sharing.unknown {
+		return
+	}
+	if v.work.snapshot.compares {
+		e.oweAside(ctx, &v.work)
+	}
+	if v.Allowed {
 		return
 	}
 	debt := debts.Get().(*Verdict)
@@ -57,6 +63,26 @@ func (e *Engine) owe(ctx context.Context, requests []*Request, v *Verdict) {
 		}
 		e.debit(ctx, debt)
 		v.leave(i, debt)
+	}
+}
+
+// oweAside charges such requests to policies in shadow and candidates that have not allowed them.
+func (e *Engine) oweAside(ctx context.Context, w *work) {
+	for i := range w.items {
+		it := &w.items[i]
+		if w.afterwards>>it.request&1 == 0 || it.failed != nil || it.lifted() || w.items[it.root(i)].allowed {
+			continue
+		}
+		switch p := it.policy; {
+		case !p.Mode.watches():
+			if len(p.candidate) > 0 && it.usual() {
+				w.spend(it, p.candidate, &p.measured, it.cost)
+			}
+		case !p.shared:
+			w.spend(it, p.limits, it.variant, it.cost)
+		case !w.sharing.unknown && !e.closed.Load():
+			e.askAside(ctx, debit, w, it, it.cost)
+		}
 	}
 }
 
@@ -104,7 +130,7 @@ func (v *Verdict) bindMissed() {
 	}
 }
 
-// debited counts requests that were debited, and asks policies in shadow and candidates.
+// debited counts requests that were debited, and charges policies in shadow and candidates.
 func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	w := &v.work
 	for i := range w.items {
@@ -112,9 +138,11 @@ func (e *Engine) debited(ctx context.Context, v *Verdict) {
 			it.policy.state.counts.allowed.Add()
 		}
 	}
+	if w.snapshot.compares {
+		e.compare(ctx, ask{verb: debit}, v, 0, -1)
+	}
 	switch {
 	case v.Allowed:
-		e.compare(ctx, v, 0, -1)
 	case isCanceled(ctx) && anyCanceled(w.sharing.decisions):
 		e.canceled(v, ctx.Err())
 	default:

@@ -38,7 +38,7 @@ func (e *Engine) decide(ctx context.Context, requests []*Request, a ask, v *Verd
 	began := e.begins(v)
 	e.answer(ctx, requests, a, v)
 	v.count(e)
-	if a.verb == take && !v.Allowed && v.work.afterwards != 0 {
+	if a.verb == take && v.work.afterwards != 0 {
 		e.owe(ctx, requests, v)
 	}
 	if !began.IsZero() || !v.Allowed && e.options.OnRefused != nil {
@@ -76,7 +76,7 @@ func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verd
 		e.canceled(v, gone)
 		return
 	}
-	e.conclude(ctx, v)
+	e.conclude(ctx, a, v)
 }
 
 // prepare finds the limits of requests, which count must be called for unless they are only looked at. It returns false if they
@@ -294,13 +294,16 @@ func (v *Verdict) fillLockouts() {
 
 // peek fills the parts with what their limits would decide, and with the lockouts that this would lead to.
 func (e *Engine) peek(ctx context.Context, v *Verdict) {
-	if len(v.Parts) == 0 {
-		return
+	if len(v.Parts) > 0 {
+		v.look()
+		e.lookStored(ctx, v)
+		v.Allowed = v.Parts[v.Binding].Decision.Allowed
 	}
-	v.look()
-	e.lookStored(ctx, v)
-	if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed && v.work.snapshot.lockouts {
+	switch {
+	case !v.Allowed && v.work.snapshot.lockouts:
 		v.foreseeLockouts(e.now())
+	case v.Allowed && v.work.snapshot.compares:
+		e.compare(ctx, ask{verb: peek}, v, 0, -1)
 	}
 }
 

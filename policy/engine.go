@@ -62,7 +62,8 @@ type EngineOptions struct {
 // and Release has nothing to do there.
 //
 // A policy in shadow counts in the store, too, by a call of its own when the request has been allowed, which may take as long as
-// the store allows. When the store has failed, it is not asked. Lockouts and candidates are of this process.
+// the store allows. When the store has failed, it is not asked. Of a request that reserves it takes the estimate for good. A peek
+// asks the store about each policy in ModeTag. Lockouts and candidates are of this process.
 //
 // # Durable limits
 //
@@ -108,7 +109,7 @@ func (e *Engine) Reserve(r *Request, v *Verdict) {
 	e.decide(r.Context, one[:], ask{reserve: true}, v)
 }
 
-// Peek returns what Take would, and takes nothing.
+// Peek returns what Take would, with [Verdict.Over], and takes nothing.
 func (e *Engine) Peek(r *Request, v *Verdict) {
 	one := [1]*Request{r}
 	e.decide(r.Context, one[:], ask{verb: peek}, v)
@@ -180,8 +181,8 @@ func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 // has no room for is forgiven.
 //
 // Limits of this process are charged in one atomic step, then those in a store, in one step if they are all of one kind and
-// [Consistency]. The [Report] counts requests and what policies were charged, which is Allowed; policies in shadow and candidates
-// are asked as by TakeAll.
+// [Consistency]. The [Report] counts requests and what policies were charged, which is Allowed. So it is with policies in
+// ModeShadow and ModeTag and with candidates, which are charged apart, whatever remains: [Verdict.Over] tells of none.
 func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decide(ctx, requests, ask{verb: debit}, v)
 	if o := v.work.observer; o != nil {

@@ -27,7 +27,8 @@ type work struct {
 	charged  int          // how many charges of this process there are
 	leases   []weir.Lease // of these, if they are owed something
 	owed     bool         // some of them give something back
-	extra    []weir.Lease // of policies in shadow and candidates, that must be released
+	extra    []extra      // of policies in shadow and candidates, that must be ended
+	aside    *Part        // memory for what their costs are asked with
 	over     []over       // those that policies in ModeTag would have refused
 	actual   []int64      // what the charges have cost in the end
 

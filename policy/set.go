@@ -229,7 +229,8 @@ type Rule struct {
 	// Afterwards is for requests that report what has been spent already, such as the hits that a proxy reports when a response
 	// has ended. One that is refused costs its limits nevertheless, in full: what is not there is owed, up to the bound of
 	// [Engine.DebitAll], and the next request is refused. The Verdict is a refusal with what remains after the charge, and when
-	// the next permit comes. It is no refusal towards a Lockout. It applies to a request if any rule that matches it has it. See
+	// the next permit comes. It is no refusal towards a Lockout. Policies in ModeShadow and ModeTag and candidates are charged in
+	// full as well. It applies to a request if any rule that matches it has it. See
 	// Named.Afterwards for requests that name their policy.
 	Afterwards bool
 	// Source is the place of the rule, such as "weir.yaml:12:5". Default: "".

@@ -206,45 +206,62 @@ func (e *Engine) lookStored(ctx context.Context, v *Verdict) {
 
 // shadowShared asks a policy that is not enforced, unless the store has failed for this request. It reports whether the store has
 // decided.
-func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) (decided bool) {
-	x := &w.sharing
+func (e *Engine) shadowShared(ctx context.Context, a ask, w *work, it *item) (decided bool) {
 	switch {
-	case x.unknown || e.closed.Load():
+	case w.sharing.unknown || e.closed.Load():
 		return false
 	case it.joined >= 0:
-		w.noteShadow(it, w.items[it.joined].allowed)
-		return true
+		it.allowed, decided = w.items[it.joined].allowed, true
+	default:
+		it.allowed, decided = e.askAside(ctx, a.verb, w, it, it.total())
 	}
+	return decided
+}
+
+// askAside asks the store about n permits of a policy that is not enforced. What is taken of it for a request that reserves is
+// not reserved.
+func (e *Engine) askAside(ctx context.Context, what verb, w *work, it *item, n int64) (allowed, decided bool) {
+	x := &w.sharing
 	x.side = appendStored(x.side[:0], w.storedKey(it), it)
+	var a store.Ask
+	switch what {
+	case take:
+		if it.policy.returns {
+			a.Hold = it.policy.hold
+		}
+	case peek:
+		a.Mode = store.ModePeek
+	case debit:
+		a.Mode = store.ModeDebit
+		x.side = slices.DeleteFunc(x.side, func(c store.Charge) bool { return c.Limit.Algorithm() == weir.AlgorithmConcurrency })
+	}
+	if len(x.side) == 0 {
+		return true, true
+	}
 	for i := range x.side {
-		if x.side[i].Fail == store.FailOpen {
+		if x.side[i].N = n; x.side[i].Fail == store.FailOpen {
 			x.side[i].Fail = store.FailClosed // what it lets pass says nothing about the limit
 		}
 	}
 	x.sideDecisions = room(x.sideDecisions, len(x.side))
 	ctx = e.asking(ctx)
-	var a store.Ask
-	if it.policy.returns {
-		a.Hold = it.policy.hold
-	}
 	reservation, err := e.ask(ctx, a, x.side, x.sideDecisions)
-	it.allowed = true
+	allowed = true
 	for i := range x.sideDecisions {
 		if err != nil || x.sideDecisions[i].Reason == weir.ReasonUnavailable {
 			x.unknown = true // nor are others asked, which would hold up the request
-			if !isCanceled(ctx) {
+			if what != peek && !isCanceled(ctx) {
 				e.unavailable(it.policy, err)
 			}
-			return false
+			return false, false
 		}
-		it.allowed = it.allowed && x.sideDecisions[i].Allowed
+		allowed = allowed && (what == debit || x.sideDecisions[i].Allowed)
 	}
 	if reservation.ID != "" {
 		x.engine = e
 		x.extra = append(x.extra, heldExtra{it.policy, reservation})
 	}
-	w.noteShadow(it, it.allowed)
-	return true
+	return allowed, true
 }
 
 // RefundDurable gives back what the parts of a verdict cost whose limits have an owner, in a cluster or in a file, whatever was
@@ -294,8 +311,8 @@ type sharing struct {
 	actual      []int64
 	extra       []heldExtra
 
-	side          []store.Charge // of policies in shadow
-	sideDecisions []weir.Decision
+	side          []store.Charge  // of policies in shadow
+	sideDecisions []weir.Decision // of these, and of limits of this process that refuse no request
 }
 
 // heldExtra is what a policy in shadow holds in a store.

@@ -90,6 +90,7 @@ type livePolicy struct {
 	candidate []liveLimit
 	usual     variant // Policy.Limits
 	measured  variant // Policy.Candidate
+	tried     *Policy // with the Candidate as its Limits, nil without
 	tiers     map[string]*variant
 	keys      map[string]*variant // by what keys are counted under
 	brought   *broughtLimits      // nil without LimitBy
@@ -267,6 +268,11 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	}
 	if p.measured, err = variantOf(p.candidate, p.Candidate); err != nil {
 		return err
+	}
+	if len(p.Candidate) > 0 {
+		tried := *p.Policy
+		tried.Limits = tried.Candidate
+		p.tried = &tried
 	}
 	if p.tiers, err = p.variants(p.Tiers); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // TestRequestsAreTagged: what a policy in ModeTag would refuse passes, and the verdict says so, whatever keeps the limit and however
-// it is asked. What an enforced policy refuses is not tagged, and a look is not.
+// it is asked. A look tells the same before. What an enforced policy refuses is not tagged, and what was spent already is not.
 func TestRequestsAreTagged(t *testing.T) {
 	soft := policy.Policy{Name: "soft", Limits: one(perHour(2)), Mode: policy.ModeTag}
 	for kind, made := range map[string]policy.Policy{
@@ -37,14 +37,17 @@ func TestRequestsAreTagged(t *testing.T) {
 			})
 			var v policy.Verdict
 			for i := range 6 {
-				if e.Peek(&policy.Request{}, &v); v.Over(0) != nil {
-					t.Errorf("%s, %s: a look is over %q", kind, way, v.Over(0))
+				var want []string
+				if i >= 2 && (i < 4 || way == "by name") { // which leaves the other policy alone
+					want = []string{"soft"}
+				}
+				if e.Peek(&policy.Request{}, &v); !slices.Equal(v.Over(0), want) {
+					t.Errorf("%s, %s, request %d: a look is over %q", kind, way, i, v.Over(0))
 				}
 				ask(e, &policy.Request{}, &v)
 				refused := i >= 4 && way != "by name" && way != "debit"
-				var want []string
-				if i >= 2 && !refused {
-					want = []string{"soft"}
+				if way == "debit" {
+					want = nil
 				}
 				if got := v.Over(0); v.Allowed == refused || !slices.Equal(got, want) || v.Over(1) != nil {
 					t.Errorf("%s, %s, request %d: allowed %v, over %q", kind, way, i, v.Allowed, got)
@@ -54,7 +57,7 @@ func TestRequestsAreTagged(t *testing.T) {
 			if x := e.Explain(&policy.Request{}); x.Limits[0].Role != "tag" {
 				t.Errorf("%s, %s: role %q", kind, way, x.Limits[0].Role)
 			}
-			if d := e.Report().Policies[0].Difference; d == nil || d.NewlyRefused == 0 {
+			if d := e.Report().Policies[0].Difference; d == nil || d.Requests == 0 || (d.NewlyRefused == 0) != (way == "debit") {
 				t.Errorf("%s, %s: %+v", kind, way, d)
 			}
 		}
@@ -99,8 +102,16 @@ func TestTaggedIfNotKnown(t *testing.T) {
 			e := over(t, s, clock, &policy.Set{
 				Policies: []policy.Policy{p}, Rules: []policy.Rule{{Name: "all", Limits: uses("soft")}},
 			})
-			v := take(e, policy.Request{})
 			want := fail == policy.FailClosed || name == "impossible cost" // which no Fail is asked about
+			var v policy.Verdict
+			e.Peek(&policy.Request{}, &v)
+			if got := len(v.Over(0)) == 1; !v.Allowed || got != want {
+				t.Errorf("%s, %v: a look is allowed %v, over %q", name, fail, v.Allowed, v.Over(0))
+			}
+			if p := e.Report().Policies[0]; p.Failed != 0 || p.Unavailable != 0 {
+				t.Errorf("%s, %v: a look counts: %+v", name, fail, p)
+			}
+			e.Take(&policy.Request{}, &v)
 			if got := len(v.Over(0)) == 1; !v.Allowed || got != want {
 				t.Errorf("%s, %v: allowed %v, over %q", name, fail, v.Allowed, v.Over(0))
 			}

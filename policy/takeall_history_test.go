@@ -109,6 +109,7 @@ func (b *batches) step(step int) {
 		want = want && b.grants(bucket, n)
 	}
 	v := new(policy.Verdict)
+	var watched map[string]int64
 	how := b.r.IntN(5)
 	switch how {
 	case 4:
@@ -131,7 +132,7 @@ func (b *batches) step(step int) {
 		for bucket, n := range sums {
 			b.left[bucket] -= n
 		}
-		b.watch(requests)
+		watched = b.watch(requests, false)
 	}
 	b.compareAnswers(step, v, requests, plain, sums, how > 0 && want)
 	actual := make([]int64, len(requests))
@@ -145,6 +146,7 @@ func (b *batches) step(step int) {
 		v.Cancel()
 		if want {
 			b.giveBack(sums)
+			b.giveBack(watched)
 		}
 	case 3:
 		v.Commit(func(p *policy.Part) int64 { return actual[p.Request] })
@@ -153,6 +155,9 @@ func (b *batches) step(step int) {
 				unused := map[string]int64{}
 				for bucket, n := range asks {
 					unused[bucket] = n - actual[i]
+				}
+				if bucket := "watched " + requests[i].Method; requests[i].Path == "/all" && watched[bucket] > 0 {
+					unused[bucket] = int64(len(requests[i].Query)) - actual[i]
 				}
 				b.giveBack(unused)
 			}
@@ -190,9 +195,9 @@ func (b *batches) count(requests []*policy.Request, plain plainBatch, granted bo
 	}
 }
 
-// watch charges the policy in shadow for requests that were granted.
-func (b *batches) watch(requests []*policy.Request) {
-	sums := map[string]int64{}
+// watch charges the policy in shadow for requests that were granted, or were spent, and returns what.
+func (b *batches) watch(requests []*policy.Request, spent bool) (sums map[string]int64) {
+	sums = map[string]int64{}
 	for _, r := range requests {
 		if r.Path == "/all" {
 			sums["watched "+r.Method] += int64(len(r.Query))
@@ -200,10 +205,16 @@ func (b *batches) watch(requests []*policy.Request) {
 		}
 	}
 	for bucket, n := range sums {
-		if b.grants(bucket, n) {
+		switch {
+		case spent:
+			b.left[bucket] = max(b.left[bucket]-n, -b.bursts["watched"])
+		case b.grants(bucket, n):
 			b.left[bucket] -= n
+		default:
+			delete(sums, bucket)
 		}
 	}
+	return sums
 }
 
 // compareAnswers compares what each of the requests was told. Where one was refused before a store was asked, it is not known

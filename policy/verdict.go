@@ -100,8 +100,8 @@ func (v *Verdict) Set() *Set {
 
 // Over returns the names of the policies in ModeTag that would have refused one of the requests, in the order of the rules; 0 is
 // the first. The request has passed nevertheless, and its service may do less for it. A policy whose key or cost cannot be
-// evaluated, or whose store is unavailable, is among them unless it has FailOpen. There are none if the verdict is not Allowed,
-// and none of a peek.
+// evaluated, or whose store is unavailable, is among them unless it has FailOpen. A peek tells the same, and takes and counts
+// nothing. There are none if the verdict is not Allowed, and none of [Engine.DebitAll].
 func (v *Verdict) Over(request int) (names []string) {
 	for _, by := range v.work.over {
 		if int(by.request) == request {
@@ -177,11 +177,18 @@ func (v *Verdict) Cancel() {
 	for i := range v.work.leases {
 		v.work.leases[i].Cancel()
 	}
+	for i := range v.work.extra {
+		v.work.extra[i].lease.Cancel()
+	}
 	v.end(canceled)
 }
 
 // Commit ends a request that was reserved with what it really cost. actual is called for each part; a negative number stands for
 // what was reserved. See [weir.Lease.Commit].
+//
+// It is also called for limits of this process that refuse nothing and have reserved permits, with a part that is not in Parts:
+// those of policies in ModeShadow and ModeTag, and those of candidates, which are then the Limits of its Policy. What is reserved
+// of a policy in these modes that is shared is its cost, whichever way the request ends.
 func (v *Verdict) Commit(actual func(p *Part) int64) {
 	w := &v.work
 	if len(w.leases) > 0 || w.sharing.open {
@@ -189,6 +196,9 @@ func (v *Verdict) Commit(actual func(p *Part) int64) {
 		for i := range w.leases {
 			w.leases[i].Commit(w.actual[i])
 		}
+	}
+	for i := range w.extra {
+		w.extra[i].lease.Commit(w.cost(&w.extra[i], actual))
 	}
 	v.end(committed)
 }
@@ -219,16 +229,21 @@ func (v *Verdict) costs(actual func(p *Part) int64) {
 	w.actual, x.actual = zeros(w.actual, len(w.leases)), zeros(x.actual, len(x.asked))
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		n := actual(p)
-		if n < 0 {
-			n = p.Cost
-		}
+		n := p.costs(actual)
 		sum := &w.actual
 		if p.shared {
 			sum = &x.actual
 		}
 		(*sum)[p.at] += min(n, math.MaxInt64-(*sum)[p.at])
 	}
+}
+
+// costs is what a part has really cost.
+func (p *Part) costs(actual func(p *Part) int64) int64 {
+	if n := actual(p); n >= 0 {
+		return n
+	}
+	return p.Cost
 }
 
 // zeros are n of them in the memory of all.
@@ -247,10 +262,10 @@ func (v *Verdict) settled() {
 	}
 }
 
-// releaseExtra gives back what policies in shadow and candidates hold in this process.
+// releaseExtra ends what policies in shadow and candidates hold in this process, if that has not ended yet.
 func (v *Verdict) releaseExtra() {
 	for i := range v.work.extra {
-		v.work.extra[i].Release()
+		v.work.extra[i].lease.Release()
 	}
 	v.work.extra = v.work.extra[:0]
 }

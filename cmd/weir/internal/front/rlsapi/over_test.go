@@ -3,6 +3,8 @@ package rlsapi_test
 import (
 	"testing"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
@@ -43,6 +45,26 @@ func TestServiceIsToldWhatItIsOver(t *testing.T) {
 					t.Errorf("the client is told: %v", h)
 				}
 			}
+		}
+	}
+}
+
+// TestLooksTellTheService: hits of 0, by which a proxy asks before it knows the cost, add the field once nothing is left. Hits that
+// are given back add none.
+func TestLooksTellTheService(t *testing.T) {
+	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "soft", Mode: policy.ModeTag, Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(5), 5)}}}},
+		Rules:    []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "soft"}}}},
+	})})
+	for i, c := range []struct {
+		hits   uint64
+		refund bool
+		over   bool
+	}{{0, false, false}, {5, false, false}, {0, false, true}, {3, true, false}} {
+		r := request("d", []string{"a", "b"})
+		r.Descriptors[0].HitsAddend, r.Descriptors[0].IsNegativeHits = wrapperspb.UInt64(c.hits), c.refund
+		if got := ask(t, conn, r); got.GetOverallCode() != ok || len(got.GetRequestHeadersToAdd()) == 1 != c.over {
+			t.Errorf("call %d: %v", i, got)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (c *call) encodeOver(e *encoder) {
 	}
 	var all []string
 	for _, a := range c.asked {
-		if a.group == nil {
+		if a.group == nil || a.group == &c.refunded { // which gives back
 			continue
 		}
 		for _, name := range a.group.verdict.Over(a.place) {
