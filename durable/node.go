@@ -17,8 +17,8 @@ type Peer interface {
 	// Call has the owner carry a call out. One that asks for permits is withdrawn if ctx ends. If the connection is lost before
 	// the result has come, that has an error.
 	Call(ctx context.Context, c *Call) Result
-	// Time is the latest time of the limits that the owner has told, in Unix nanoseconds, and when it was heard. That is the zero
-	// time if it has told none.
+	// Time is the latest time of the limits that the owner has told, in Unix nanoseconds, and when it has told one last. That
+	// is the zero time if it has told none. An owner tells it each second: one that has not for 3 s counts as not reached.
 	Time() (unix int64, heard time.Time)
 	// Done is closed when the connection has ended: nothing can be asked any more.
 	Done() <-chan struct{}
@@ -68,10 +68,11 @@ type Node struct {
 	peer    Peer   // if another one is, and it can be reached
 	address string
 	epoch   int64
+	named   time.Time     // when address and epoch were heard of
 	heard   told          // the time of the limits, as of the last owner that was heard of
 	changed chan struct{} // closed when any of these changes
 	closed  bool
-	lost    time.Time     // since when there is no owner that can be reached, zero if there is one
+	lost    time.Time     // since when there is no owner that can be reached, zero if there is one: see noteOwner
 	without time.Duration // for how long there was none before
 	terms   int64
 	counted *Owner     // the last one that this node was, until its counters are in past
@@ -173,10 +174,13 @@ func (n *Node) follow(watch <-chan Ownership) {
 	var known Ownership
 	for {
 		var lost <-chan struct{}
+		var look <-chan time.Time
 		if _, peer, _, _ := n.route(); peer != nil {
-			lost = peer.Done()
+			lost, look = peer.Done(), time.After(n.lookAgain())
 		}
 		select {
+		case <-look:
+			continue
 		case <-lost:
 			n.dropPeer()
 			redial = time.After(n.lostPeer())
@@ -250,7 +254,11 @@ const drainTime = 100 * time.Millisecond
 // owner meanwhile, it does not wait any longer, and returns that one, which must be connected to.
 func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, again, done bool) {
 	n.dropPeer()
-	n.set(func() { n.epoch, n.address = o.Epoch, o.Address })
+	n.set(func() {
+		if o.Epoch != n.epoch || o.Address != n.address {
+			n.epoch, n.address, n.named = o.Epoch, o.Address, time.Now()
+		}
+	})
 	if o.Address == "" || o.Address == n.options.Address && !n.options.Follower {
 		return o, false, true
 	}

@@ -50,9 +50,12 @@ type RefusedStats struct {
 type NodeStats struct {
 	// Owns reports whether this node is the owner.
 	Owns bool `json:"owns"`
-	// Owner is the address of the owner as far as the node knows, "" if there is none, and Epoch that of its term.
+	// Owner is the address of the last owner that the node has heard of, "" if there is none, and Epoch that of its term.
+	// It may be the owner no more, or not be reached: see OwnerUnreached.
 	Owner string `json:"owner"`
 	Epoch int64  `json:"epoch"`
+	// OwnerUnreached is what the method of the node returns, in nanoseconds.
+	OwnerUnreached time.Duration `json:"owner_unreached_ns"`
 	// Terms is how many terms this node has had, the current one included.
 	Terms int64 `json:"terms"`
 	// WithoutOwner is for how long altogether this node has known of no owner that it could reach, in nanoseconds.
@@ -128,7 +131,8 @@ func (n *Node) Stats() NodeStats {
 	n.mu.Lock()
 	s := NodeStats{Owns: n.owner != nil, Owner: n.address, Epoch: n.epoch, Terms: n.terms, WithoutOwner: n.without, Owned: n.past}
 	if !n.lost.IsZero() {
-		s.WithoutOwner += time.Since(n.lost)
+		since := time.Since(n.lost)
+		s.OwnerUnreached, s.WithoutOwner = max(since, 1), s.WithoutOwner+since
 	}
 	counted := n.counted
 	n.mu.Unlock()
@@ -138,9 +142,43 @@ func (n *Node) Stats() NodeStats {
 	return s
 }
 
+// OwnerUnreached returns for how long now this node has not been the owner, and has not reached it: none is known, the last one
+// that is known cannot be connected to, or has not said for 3 s that it is the owner. It is 0 if there is an owner that it
+// reaches.
+func (n *Node) OwnerUnreached() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lost.IsZero() {
+		return 0
+	}
+	return max(time.Since(n.lost), 1)
+}
+
+// silentOwner is how long an owner in another process can have told no time until it counts as one that is not reached: a process
+// that was the owner keeps its connections, and tells no time any more.
+const silentOwner = 3 * tellEvery
+
+// lookAgain looks whether the owner in another process is reached, and returns when to look again.
+func (n *Node) lookAgain() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.noteOwner(time.Now()); n.lost.IsZero() {
+		return tellEvery
+	}
+	return retryCampaign
+}
+
 // noteOwner notes whether there is an owner that can be reached. The node must be locked.
 func (n *Node) noteOwner(now time.Time) {
-	switch reached := n.owner != nil || n.peer != nil; {
+	reached := n.owner != nil
+	if n.peer != nil && !reached {
+		heard := n.named // an owner that is new has told nothing yet
+		if _, at := n.peer.Time(); at.After(heard) {
+			heard = at
+		}
+		reached = now.Sub(heard) < silentOwner
+	}
+	switch {
 	case reached && !n.lost.IsZero():
 		n.without += now.Sub(n.lost)
 		n.lost = time.Time{}

@@ -140,17 +140,18 @@ func (p *StreamPeer) receive() error {
 // mostHeard is the latest time that is believed: a node that began with it could tell it to others for ten years.
 const mostHeard = mostTime - int64(10*365*24*time.Hour)
 
-// hear takes in what the time is, unless it has been on its way for longer than what was heard before, or is one that no owner
-// can go on with.
+// hear takes in what the time is, and when that was heard. One that has been on its way for longer than what was heard before
+// changes no time, and one that no owner can go on with counts for nothing.
 func (p *StreamPeer) hear(t told) {
 	if t.unix < 0 || t.unix > mostHeard {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.time.at.IsZero() || p.time.on(t.at) < t.unix {
-		p.time = t
+	if !p.time.at.IsZero() {
+		t.unix = max(t.unix, p.time.on(t.at))
 	}
+	p.time = t
 }
 
 // Time implements [Peer].

@@ -16,8 +16,8 @@ var nodeFamilies = []family[durable.NodeStats]{
 		each: one(func(s *durable.NodeStats) int { return truth(s.Owns) }),
 	},
 	{
-		name: "weir_cluster_owner_known", help: "1 if this node is the owner, or knows who is.", kind: gauge,
-		each: one(func(s *durable.NodeStats) int { return truth(s.Owns || s.Owner != "") }),
+		name: "weir_cluster_owner_known", help: "1 if this node is the owner, or reaches it.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int { return truth(s.Owns || s.Owner != "" && s.OwnerUnreached == 0) }),
 	},
 	{
 		name: "weir_cluster_epoch", help: "The number of the term of the owner that this node knows.", kind: gauge,

@@ -514,3 +514,18 @@ func TestRealLimiters(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnerKnown: a node that reaches no owner does not know one, although it has heard of one.
+func TestOwnerKnown(t *testing.T) {
+	for want, all := range map[float64][]durable.NodeStats{
+		0: {{}, {OwnerUnreached: time.Second}, {Owner: "a:1", OwnerUnreached: 1}},
+		1: {{Owner: "a:1"}, {Owner: "a:1", Owns: true}, {Owns: true}},
+	} {
+		for _, s := range all {
+			got := values(t, pedantic(t, weirprom.NewNode("etcd", func() durable.NodeStats { return s })))
+			if known, ok := got["weir_cluster_owner_known{cluster=etcd}"]; !ok || known != want {
+				t.Errorf("%+v: %v, want %v", s, known, want)
+			}
+		}
+	}
+}

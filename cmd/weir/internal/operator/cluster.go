@@ -162,20 +162,24 @@ func StoreState(status any) (text string, bad bool) {
 	return "UNAVAILABLE" + since + because(s) + "; the fail of each policy decides", true
 }
 
-// ClusterState returns which node owns the durable limits, as far as one node knows, and whether that is bad.
+// ClusterState returns which node owns the durable limits, as far as one node knows, and whether that is bad: it reaches none.
 func ClusterState(status any) (text string, bad bool) {
 	s, _ := status.(map[string]any)
 	joined, _ := s["joined"].(bool)
 	owns, _ := s["owns"].(bool)
+	unreached, _ := s["owner_unreached_ns"].(float64)
 	switch {
 	case !joined:
 		return "IT IS NOT JOINED" + because(s) + "; the fail of each policy decides", true
 	case owns:
 		return "this node owns the limits", false
-	case statusWord(s, "owner") != "":
-		return "the owner of the limits is " + terminal.Printable(statusWord(s, "owner")), false
-	default:
+	case statusWord(s, "owner") == "":
 		return "NO OWNER IS KNOWN; the fail of each policy decides", true
+	case unreached > 0:
+		return "NO OWNER CAN BE REACHED for " + Seconds(unreached/float64(time.Second)) + ": the last one was " +
+			terminal.Printable(statusWord(s, "owner")) + "; the fail of each policy decides", true
+	default:
+		return "the owner of the limits is " + terminal.Printable(statusWord(s, "owner")), false
 	}
 }
 

@@ -23,7 +23,9 @@ type Overview struct {
 	Started time.Time `json:"started"`
 	Now     time.Time `json:"now"`
 	// Draining tells that the server is shutting down.
-	Draining bool   `json:"draining"`
+	Draining bool `json:"draining"`
+	// NotReady is why durable limits cannot be decided, for which GET /readyz is 503, "" if they can.
+	NotReady string `json:"not_ready,omitempty"`
 	Config   Loaded `json:"config"`
 	// Requests and the like are counts since the start: see [policy.Report].
 	Requests  uint64   `json:"requests"`
@@ -162,6 +164,9 @@ func writeOverview(w io.Writer, out terminal.Output, o *Overview) {
 	}
 	fmt.Fprintf(w, "%s %s, up %s%s\n", out.Bold("weir"), terminal.Printable(o.Version),
 		Seconds(o.Now.Sub(o.Started).Seconds()), state)
+	if o.NotReady != "" {
+		fmt.Fprintf(w, "not ready      %s\n", out.Red(NotReadyText(o.NotReady)))
+	}
 	writeLoaded(w, out, &o.Config)
 	denied := ""
 	if o.Denied > 0 {
@@ -180,6 +185,12 @@ func writeOverview(w io.Writer, out terminal.Output, o *Overview) {
 	fmt.Fprintf(w, "process        %s heap, %s goroutines%s, %s of CPU time\n", humanize.IBytes(o.Process.HeapBytes),
 		terminal.Number(o.Process.Goroutines), files, Seconds(o.Process.CPUSeconds))
 	fmt.Fprintf(w, "policies       %d\n", len(o.Policies))
+}
+
+// NotReadyText says in words that durable limits cannot be decided, and why.
+func NotReadyText(why string) string {
+	return "durable limits cannot be decided: " + terminal.Printable(strings.TrimPrefix(why, "weir: ")) +
+		"; the fail of each policy decides"
 }
 
 // latencyText is how long decisions take, in words.

@@ -49,3 +49,15 @@ func TestReplicasAreWords(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
 	}
 }
+
+// TestOverviewTellsThatItIsNotReady: why durable limits cannot be decided has one line, while it is so.
+func TestOverviewTellsThatItIsNotReady(t *testing.T) {
+	const line = "\nnot ready      durable limits cannot be decided: the store is unavailable�; the fail of each policy decides\n"
+	for why, want := range map[string]int{"": 0, "weir: the store is unavailable\x1b": 1} {
+		var text strings.Builder
+		operator.WriteOverview(&text, terminal.Output{}, &operator.Overview{NotReady: why})
+		if got := text.String(); strings.Count(got, line) != want || strings.Count(got, "not ready") != want {
+			t.Errorf("%q: %s", why, got)
+		}
+	}
+}

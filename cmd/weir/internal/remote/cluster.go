@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -32,6 +33,7 @@ type Joined interface {
 type Cluster struct {
 	where   string
 	address string
+	gap     time.Duration // how long there may be no owner, while another node takes over
 	join    func(context.Context) (Joined, error)
 	log     *slog.Logger
 
@@ -57,6 +59,8 @@ const (
 	patience = 2 * time.Second
 	// goodbye is how long Close waits for an attempt to join that is under way.
 	goodbye = 5 * time.Second
+	// ownerGap is how long there may be no owner, beyond the TTL of one that has died, until this process is not ready.
+	ownerGap = 5 * time.Second
 	// Between two attempts to join.
 	firstJoin = 100 * time.Millisecond
 	lastJoin  = 2 * time.Second
@@ -81,6 +85,7 @@ func OpenCluster(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Clu
 		return nil, err
 	}
 	l := newCluster(c.String(), c.Address, log, func(ctx context.Context) (Joined, error) { return etcd.Join(ctx, options) })
+	l.gap += c.TTL
 	if err := l.open(ctx); err != nil {
 		return nil, wrong(c.Source, "%s", strings.TrimPrefix(err.Error(), "weir: "))
 	}
@@ -112,7 +117,8 @@ func ClusterOptions(c *config.Cluster, log *slog.Logger) (etcd.ClusterOptions, e
 
 func newCluster(where, address string, log *slog.Logger, join func(context.Context) (Joined, error)) *Cluster {
 	l := &Cluster{
-		where: where, address: address, log: log, join: join, ended: make(chan struct{}), first: make(chan error, 1),
+		where: where, address: address, gap: ownerGap, log: log, join: join, ended: make(chan struct{}),
+		first: make(chan error, 1),
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	err := errJoining
@@ -204,7 +210,8 @@ func (l *Cluster) takePart(joined Joined) error {
 	}
 }
 
-// Ready returns nil, or why this process does not take part in the cluster now.
+// Ready returns nil, or why this process cannot decide on durable limits now: it does not take part in the cluster, or has
+// reached no owner for longer than another node takes to become the owner.
 func (l *Cluster) Ready() error {
 	if l.idle.Load() {
 		return nil
@@ -221,7 +228,19 @@ func (l *Cluster) Ready() error {
 	if f, alone := m.joined.(*inFile); alone {
 		return f.owns()
 	}
+	if m.node.OwnerUnreached() > l.gap {
+		return unreached(m.node.Ownership().Address)
+	}
 	return nil
+}
+
+// unreached says that this process reaches no owner, of which the last one was at an address, if it has heard of any.
+func unreached(address string) error {
+	last := ""
+	if address != "" {
+		last = ", the last one was " + address
+	}
+	return fmt.Errorf("%w: no owner can be reached%s", store.ErrUnavailable, last)
 }
 
 // use takes the node into use.

@@ -70,7 +70,7 @@ func (*inFile) Err() error { return nil }
 
 // owns returns nil, or why nothing can be allowed now.
 func (f *inFile) owns() error {
-	if s := f.node.Stats(); s.Owner == "" {
+	if f.node.Ownership().Address == "" {
 		return fmt.Errorf("%w: the file of limits %s cannot be written", store.ErrUnavailable, f.file.Path())
 	}
 	return nil

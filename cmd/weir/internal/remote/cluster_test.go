@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,4 +181,82 @@ func TestJoinHopeless(t *testing.T) {
 			t.Errorf("%d attempts, %+v", attempts, s)
 		}
 	})
+}
+
+// TestReadyWithoutOwner: a node that reaches no owner stays ready for as long as another one usually takes to become the owner, is not
+// ready after that, says where the last one was, and is ready again once there is one.
+func TestReadyWithoutOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := durable.NewMemory(durable.MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners := make(chan durable.Ownership, 1)
+		owners <- durable.Ownership{Address: "b:1", Epoch: 1}
+		var refused atomic.Bool
+		refused.Store(true)
+		node, err := durable.NewNode(durable.NodeOptions{
+			Engine: watched{memory.Engine(), owners}, Follower: true,
+			Dial: func(context.Context, string) (durable.Peer, error) {
+				if refused.Load() {
+					return nil, errors.New("connection refused")
+				}
+				return &timed{done: make(chan struct{})}, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newCluster("here", "", slog.New(slog.DiscardHandler), func(context.Context) (Joined, error) { return alone{node: node}, nil })
+		l.gap += 3 * time.Second // the TTL
+		if err := l.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		if err := l.Ready(); err != nil {
+			t.Errorf("too early: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		const want = "no owner can be reached, the last one was b:1"
+		if err := l.Ready(); !errors.Is(err, store.ErrUnavailable) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
+		if s := l.Status(); !s.Joined || s.Owner != "b:1" || s.OwnerUnreached <= 8*time.Second {
+			t.Errorf("%+v", s)
+		}
+		refused.Store(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if err := l.Ready(); err != nil || l.Status().OwnerUnreached != 0 {
+			t.Errorf("%v, %+v", err, l.Status())
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// watched is an engine whose owners a test names.
+type watched struct {
+	durable.Engine
+
+	owners chan durable.Ownership
+}
+
+func (w watched) Watch(context.Context) (<-chan durable.Ownership, error) { return w.owners, nil }
+
+// timed is a peer that tells the time.
+type timed struct {
+	durable.Peer
+
+	once sync.Once
+	done chan struct{}
+}
+
+func (*timed) Time() (unix int64, heard time.Time) { return time.Now().UnixNano(), time.Now() }
+func (p *timed) Done() <-chan struct{}             { return p.done }
+func (p *timed) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
 }

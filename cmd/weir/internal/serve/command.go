@@ -64,7 +64,7 @@ come back each second.
                      docs/admin-api.md.
   GET /metrics       for Prometheus: docs/metrics.md.
   GET /healthz       200, or 503 while the server shuts down. /readyz is also
-                     503 while it does not take part in its cluster.
+                     503 while durable limits cannot be decided.
   GET /openapi.json  the description of all of this for programs.
 
 The dashboard, /v1/admin/ and /metrics respond to every client on a loopback

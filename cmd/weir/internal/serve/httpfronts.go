@@ -169,8 +169,8 @@ func (s *serving) pages() (err error) {
 		members = s.outside.cluster
 	}
 	s.admin = adminapi.New(adminapi.Options{
-		Members: members,
-		Limits:  s.limits, Guard: s.guard, Audit: s.audit, Refusals: s.refused, Status: s.status, Explain: s.check.Explain,
+		Members: members, Ready: handling.Ready,
+		Limits: s.limits, Guard: s.guard, Audit: s.audit, Refusals: s.refused, Status: s.status, Explain: s.check.Explain,
 		Started: s.started, Version: flags.Version(),
 	})
 	s.operators = &operatorPages{admin: s.admin, ui: dashboard.Handler(), metrics: s.guard.Guarded(s.metrics.Handler())}

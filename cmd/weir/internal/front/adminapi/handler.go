@@ -30,6 +30,8 @@ type Options struct {
 	Status func() map[string]any
 	// Explain serves [operator.ExplainPath], to callers that are let in. Required.
 	Explain http.HandlerFunc
+	// Ready returns nil, or why durable limits cannot be decided. Default: nil, they can.
+	Ready func() error
 	// Members are the nodes of the cluster. Default: nil, there is none.
 	Members Members
 	// Version is that of the program, and Started when it has begun.

@@ -62,6 +62,7 @@ type server struct {
 	refusals *adminapi.Refusals
 	audit    *adminguard.AuditLog
 	status   map[string]any
+	unready  error
 }
 
 func newServer(t *testing.T, text string) *server {
@@ -112,7 +113,7 @@ func (s *server) serve(limits *live.Limits) {
 	s.Handler = adminapi.New(adminapi.Options{
 		Members: &nodes{names: []string{"node1", "node2"}},
 		Limits:  limits, Guard: guard, Audit: s.audit, Refusals: s.refusals, Status: func() map[string]any { return s.status },
-		Explain: check.Explain, Version: "v1.2.3", Started: time.Now(),
+		Explain: check.Explain, Version: "v1.2.3", Started: time.Now(), Ready: func() error { return s.unready },
 	})
 }
 
@@ -176,6 +177,13 @@ func TestOverview(t *testing.T) {
 	if o.Version != "v1.2.3" || o.Requests != 4 || o.Refused != 1 || o.Config.Version != 1 || o.Config.File != s.path || o.Draining ||
 		o.Process.Goroutines == 0 || o.Process.HeapBytes == 0 || len(o.Fronts) != 1 || o.Fronts["resp"] == nil || len(o.Policies) != 3 {
 		t.Errorf("%+v", o)
+	}
+	if o.NotReady != "" {
+		t.Error(o.NotReady)
+	}
+	s.unready = errors.New("weir: no owner can be reached")
+	if s.ask("GET", operator.OverviewPath, "", 200, &o); o.NotReady != s.unready.Error() {
+		t.Errorf("%q", o.NotReady)
 	}
 	var policies []operator.Policy
 	s.ask("GET", operator.PoliciesPath, "", 200, &policies)

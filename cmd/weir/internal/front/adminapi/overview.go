@@ -30,13 +30,19 @@ func (h *Handler) state() *operator.Overview {
 	for _, other := range []string{"store", "cluster"} {
 		delete(fronts, other)
 	}
-	return &operator.Overview{
+	o := &operator.Overview{
 		Version: h.o.Version, Started: h.o.Started.UTC(), Now: time.Now().UTC(), Draining: h.draining.Load(),
 		Config:   loaded(&status),
 		Requests: status.Requests, Refused: status.Report.Refused, Denied: status.Denied,
 		Exempt: status.Exempt, Unlimited: status.Unlimited, Canceled: status.Canceled,
 		Latency: latencyOf(&status.Latency), Process: process(), Policies: h.policiesOf(&status), Fronts: fronts,
 	}
+	if h.o.Ready != nil {
+		if err := h.o.Ready(); err != nil {
+			o.NotReady = err.Error()
+		}
+	}
+	return o
 }
 
 func loaded(s *live.Status) operator.Loaded {

@@ -39,6 +39,5 @@
 // /v1/status, /v1/reload, /v1/quota, /v1/quota/adjust and /v1/quota/adjustments. Others get 401 or 403.
 //
 // GET /openapi.json describes all of this to programs. GET /healthz answers 200 while the server takes requests, and 503 while it
-// shuts down. GET /readyz is 503 as well while the server does not take part in the cluster of its durable limits. GET / says
-// what this is.
+// shuts down. GET /readyz is 503 as well while the server cannot decide on its durable limits. GET / says what this is.
 package checkapi

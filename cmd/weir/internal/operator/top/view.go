@@ -71,6 +71,8 @@ func (m *model) title(width int) string {
 		state = "PAUSED"
 	case m.now != nil && m.now.Draining:
 		state, shown = "SHUTTING DOWN", m.paint.alarm
+	case m.now != nil && m.now.NotReady != "":
+		state, shown = "NOT READY", m.paint.alarm
 	}
 	text := "weir " + m.client.Server()
 	if m.now != nil {
@@ -145,6 +147,8 @@ func (m *model) wrong(width int) string {
 		if m.gone != nil {
 			text += ": " + strings.TrimPrefix(m.gone.Error(), "weir: ") + "; trying again"
 		}
+	case m.now != nil && m.now.NotReady != "":
+		text = operator.NotReadyText(m.now.NotReady)
 	case m.now != nil && m.now.Config.LastError != "":
 		text = "the last reload was refused: " + strings.TrimPrefix(m.now.Config.LastError, "weir: ")
 	}

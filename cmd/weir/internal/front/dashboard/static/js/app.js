@@ -4,7 +4,7 @@ import * as api from './api.js';
 import { ask, tell, note } from './dialog.js';
 import { redraw } from './chart.js';
 import { h, fill, hash, icon, link, say } from './dom.js';
-import { clock, count, duration } from './format.js';
+import { clock, count, duration, printable } from './format.js';
 import { live, on, silence, start } from './live.js';
 import { audit } from './views/audit.js';
 import { configuration } from './views/configuration.js';
@@ -108,6 +108,16 @@ function drawBanners() {
   if (!now || !shown) return;
   const all = [];
   if (now.draining) all.push(h('p.banner.bad', 'The server is shutting down.'));
+  if (now.not_ready) {
+    const why = printable(now.not_ready.replace(/^weir: /, ''));
+    all.push(
+      h(
+        'p.banner.bad',
+        `Durable limits cannot be decided: ${why}. The fail of each policy decides. `,
+        link('replicas', {}, 'Look at the cluster'),
+      ),
+    );
+  }
   if (now.config.last_error) {
     all.push(
       h(

@@ -51,7 +51,10 @@ function storeLead(s) {
 function clusterLead(s) {
   if (!s.joined) return bad('It is not joined, and the fail of each policy decides', s.error);
   if (s.owns) return good('This node owns the limits.');
-  return s.owner ? good(`The owner of the limits is ${printable(s.owner)}.`) : bad('No owner is known, and the fail of each policy decides');
+  if (!s.owner) return bad('No owner is known, and the fail of each policy decides');
+  if (s.owner_unreached_ns)
+    return bad(`No owner can be reached, the last one was ${printable(s.owner)}, and the fail of each policy decides`);
+  return good(`The owner of the limits is ${printable(s.owner)}.`);
 }
 
 // What is said depends on the store and the fronts: names and values are shown as they are.
