@@ -259,8 +259,17 @@ func TestRatelimitConfigMovesOver(t *testing.T) {
 		t.Errorf("after a reload: %v, %v", answer, err)
 	}
 
+	// Operators see where a refusal came from, and are not told of rules that there are not.
+	if got := weir(t, nil, "admin", "refusals", "--server", "http://"+s.address); !strings.Contains(got.stdout, "shop by rls") {
+		t.Errorf("%d %s%s", got.status, got.stdout, got.stderr)
+	}
+	got := weir(t, nil, "why", "--request", "GET http://shop/", "--protocol", "rls", "--attribute", "path=/login", "--server", "http://"+s.address)
+	if got.status == 0 || !strings.Contains(got.stderr, "the limits of --ratelimit-config apply to descriptors") {
+		t.Errorf("%d %s%s", got.status, got.stdout, got.stderr)
+	}
+
 	write("wrong.yaml", "domain: wrong\ndescriptors:\n  - {key: path, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n")
-	got := weir(t, nil, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--ratelimit-config", dir)
+	got = weir(t, nil, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--ratelimit-config", dir)
 	if got.status != 2 || !strings.Contains(got.stderr, filepath.Join(dir, "wrong.yaml")+":3:") || !strings.Contains(got.stderr, "fortnight") {
 		t.Errorf("%d %s", got.status, got.stderr)
 	}

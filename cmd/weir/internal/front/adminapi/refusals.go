@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -171,7 +172,7 @@ func (e *refusalEntry) fill(number uint64, requests []*policy.Request, v *policy
 // describe notes what is known of a request.
 func (e *refusalEntry) describe(r *policy.Request) {
 	if r.Named != nil {
-		e.protocol = e.put("check") // of which nothing else is known
+		e.protocol, e.host = e.put(cmp.Or(r.Protocol, "check")), e.put(r.Host) // nothing else is known
 		return
 	}
 	e.protocol = e.put(r.Protocol)

@@ -140,7 +140,7 @@ func spendOne(ctx context.Context, engine *policy.Engine, v *policy.Verdict, m *
 // checkOf is a check of the policy of a descriptor with another cost.
 func checkOf(ctx context.Context, m *ratelimitconfig.Match, cost int64) *policy.Request {
 	r := new(policy.Request)
-	name(ctx, r, new(policy.Named), m, cost)
+	name(ctx, r, new(policy.Named), "", m, cost)
 	return r
 }
 

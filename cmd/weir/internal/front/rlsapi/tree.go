@@ -49,19 +49,19 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 			clear(attributes)
 			*k = known{}
 		}
-		name(ctx, r, &c.named[i], m, cost)
+		name(ctx, r, &c.named[i], c.q.domain, m, cost)
 		r.Attributes = attributes
 		c.asked = append(c.asked, c.groupOf(d, m).add(r))
 	}
 }
 
-// name makes r a request for permits of the policy of a descriptor. n is its memory.
-func name(ctx context.Context, r *policy.Request, n *policy.Named, m *ratelimitconfig.Match, cost int64) {
+// name makes r a request for permits of the policy of a descriptor. n is its memory. Protocol and host are for those who read of it.
+func name(ctx context.Context, r *policy.Request, n *policy.Named, domain string, m *ratelimitconfig.Match, cost int64) {
 	*n = policy.Named{Policy: m.Limit.PolicyBytes, Key: m.Key, Cost: cost}
 	if m.Overrides {
 		n.Limit = m.Brought
 	}
-	*r = policy.Request{Named: n, Context: ctx}
+	*r = policy.Request{Named: n, Protocol: protocol, Host: domain, Context: ctx}
 }
 
 // groupOf is the group that a descriptor belongs to.
