@@ -15,7 +15,8 @@ type Adjustment struct {
 	Time   time.Time `json:"time"`
 	Policy string    `json:"policy"`
 	Key    string    `json:"key"`
-	// Permits is how many were given, or taken if it is negative.
+	// Permits is how many are to be given, or taken if it is negative, and of one that was made how many were: no more than were
+	// missing, or can be owed.
 	Permits int64 `json:"permits"`
 	// Remaining is how many permits remained afterwards.
 	Remaining int64 `json:"remaining"`
@@ -122,9 +123,14 @@ func (s *step) adjust(now time.Time, made *Adjustment, after *answers) error {
 	a.name = fmt.Sprintf("%s%020d.%020d", trailName(a.Policy, a.Key), b.owner.term.Epoch(), number)
 	if a.Permits > 0 {
 		a.given = b.state.Give(a.Permits)
+		a.Permits = a.given
 		b.uncover()
 	} else {
 		a.taken = b.state.Charge(-a.Permits)
+		a.Permits = 0
+		for _, t := range a.taken {
+			a.Permits -= t.Permits()
+		}
 	}
 	a.Remaining = b.state.Peek(0).Remaining
 	b.trail = append(b.trail, a)

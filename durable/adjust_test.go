@@ -60,3 +60,23 @@ func TestAdjustments(t *testing.T) {
 		}
 	})
 }
+
+// TestAdjustmentsSayWhatWasDone: what was not missing, or cannot be owed, is in no trail, and a change that does nothing says so.
+func TestAdjustmentsSayWhatWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{}))
+		o, _ := owned(t, m, durable.OwnerOptions{})
+		month := weir.CalendarWindow(10, algo.Calendar{Unit: algo.CalendarMonth})
+		want(t, spectest.Acquire(t.Context(), o, spectest.Request{Policy: "p", Limit: month, N: 4}), weir.ReasonNone)
+		for _, c := range []struct{ asked, done, remaining int64 }{{5, 4, 10}, {1, 0, 10}, {-3, -3, 7}, {-100, -17, 0}, {-1, 0, 0}} {
+			a, err := o.Adjust(t.Context(), month, durable.Adjustment{Policy: "p", Permits: c.asked, By: "x", Reason: "y"})
+			if err != nil || a.Permits != c.done || a.Remaining != c.remaining {
+				t.Errorf("%d: %+v, %v", c.asked, a, err)
+			}
+			trail, err := o.Adjustments(t.Context(), "p", "", 1)
+			if err != nil || len(trail) != 1 || trail[0].Permits != c.done {
+				t.Errorf("%d: %+v, %v", c.asked, trail, err)
+			}
+		}
+	})
+}

@@ -70,6 +70,9 @@ type Taking struct {
 	mark algo.Mark
 }
 
+// Permits is how many were taken.
+func (t Taking) Permits() int64 { return t.n }
+
 // Take takes n permits if they are there.
 func (r *Record) Take(n int64) (Taking, algo.Result) {
 	result := r.take(n)

@@ -78,7 +78,7 @@ func isUpper(m string) bool {
 	return true
 }
 
-// CleanHost is a host in lower case without port, brackets and the dot at its end, and without percent-encoding, which services
+// CleanHost is a host in lower case without port, brackets and dots at its end, and without percent-encoding, which services
 // decode that take it for the host of a URL. It allocates only if it is not in lower case, or encoded.
 func CleanHost(h string) string {
 	if isCleanHost(h) {
@@ -95,9 +95,9 @@ func CleanHost(h string) string {
 		h = withoutPort(h)
 	}
 	if strings.IndexByte(h, ':') < 0 && hasEscape(h) { // otherwise a percent sign begins a zone
-		h = withoutPort(decodeOnce(strings.TrimSuffix(h, ".")))
+		h = withoutPort(decodeOnce(strings.TrimRight(h, ".")))
 	}
-	return strings.ToLower(strings.TrimSuffix(h, "."))
+	return strings.ToLower(strings.TrimRight(h, "."))
 }
 
 // withoutPort cuts a single port off a host that is not in brackets.
@@ -109,8 +109,8 @@ func withoutPort(h string) string {
 }
 
 // WholeHost is CleanHost of a host that [HasSeveralNames], as services read it that decode nothing, and cut nothing off but a
-// single port and the dot at the end.
-func WholeHost(h string) string { return strings.ToLower(strings.TrimSuffix(withoutPort(h), ".")) }
+// single port and dots at the end.
+func WholeHost(h string) string { return strings.ToLower(strings.TrimRight(withoutPort(h), ".")) }
 
 // HasSeveralNames reports whether services differ about what a host is: it is encoded, or has several ports.
 func HasSeveralNames(h string) bool {

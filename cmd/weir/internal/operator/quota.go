@@ -189,11 +189,18 @@ with 0. If no answer comes in time it is not known whether it was done: see
 		return q.print(w, answer.JSON, func(w io.Writer, _ terminal.Output) {
 			a := &answer.Value
 			did := "given back to"
-			if a.Permits < 0 {
+			if n < 0 {
 				did = "taken from"
 			}
-			fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", terminal.Number(max(a.Permits, -a.Permits)), did,
+			fmt.Fprintf(w, "%s %s %s of %s: %s remain\n", terminal.Plural(max(a.Permits, -a.Permits), "permit", "permits"), did,
 				terminal.Printable(a.Limit), ShownKey(q.key), terminal.Number(a.Remaining))
+			switch {
+			case a.Permits == n:
+			case n > 0:
+				fmt.Fprintln(w, "no more were missing")
+			default:
+				fmt.Fprintln(w, "no more can be owed")
+			}
 		})
 	}))
 	q.quotaFlags(cmd)
