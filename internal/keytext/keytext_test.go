@@ -127,12 +127,12 @@ func cleanHost(h string) string {
 	} else if _, err := netip.ParseAddr(h); err != nil {
 		h, _, _ = strings.Cut(h, ":")
 	}
-	if h = strings.TrimSuffix(h, "."); !strings.Contains(h, ":") && escape.MatchString(h) {
+	if h = strings.TrimRight(h, "."); !strings.Contains(h, ":") && escape.MatchString(h) {
 		h = escape.ReplaceAllStringFunc(h, func(s string) string { b, _ := hex.DecodeString(s[1:]); return string(b) })
 		if strings.Count(h, ":") == 1 {
 			h, _, _ = strings.Cut(h, ":")
 		}
-		h = strings.TrimSuffix(h, ".")
+		h = strings.TrimRight(h, ".")
 	}
 	return strings.ToLower(h)
 }
