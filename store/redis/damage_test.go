@@ -254,3 +254,34 @@ func TestUnreadableIsOneKeys(t *testing.T) {
 		t.Errorf("granted %v, want %v", granted, want)
 	}
 }
+
+// TestSegmentThatIsNoneIsUnreadable: a sliding window whose last segment has a number that is not whole is no error of the script.
+func TestSegmentThatIsNoneIsUnreadable(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	s := server.open(Options{})
+	ctx := context.Background()
+	const segments = 4
+	charges, d := []store.Charge{{
+		Policy: "sliding", Key: "bad", Limit: weir.SlidingWindow(weir.Rate{Permits: 1000, Period: time.Hour}, segments), N: 1,
+	}}, make([]weir.Decision, 1)
+	if err := store.Take(ctx, s, charges, d); err != nil {
+		t.Fatal(err)
+	}
+	key := s.key(&charges[0], kindRecord)
+	rec := []byte(server.ask("GET", key))
+	last, at := float64(time.Now().UnixMicro()/(time.Hour.Microseconds()/segments)), -1
+	for i := range len(rec) - 7 {
+		if v := math.Float64frombits(binary.LittleEndian.Uint64(rec[i:])); v == last || v == last-1 {
+			at = i
+		}
+	}
+	if at < 0 {
+		t.Fatalf("no segment %v in %q", last, rec)
+	}
+	binary.LittleEndian.PutUint64(rec[at:], math.Float64bits(last-1.5))
+	server.ask("SET", key, string(rec))
+	if err := store.Take(ctx, s, charges, d); !errors.Is(err, store.ErrUnreadable) {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -192,7 +192,7 @@ local function taken(rec, first, last, now)
     local step, size, s, total = window / segments, 0, {}, 0
     local i = floor(t / step)
     local k = i - w
-    if step % 1 ~= 0 or not (k >= 0) or first and (last - first - 15) % 8 ~= 0 then return end
+    if step % 1 ~= 0 or k % 1 ~= 0 or k < 0 or first and (last - first - 15) % 8 ~= 0 then return end -- damaged
     if first then size = math.max(0, math.min((last - first - 15) / 8, segments - k)) end
     if size > 0 then
       local old = { unpack('<' .. string.rep('d', size), rec, first + 16) }
