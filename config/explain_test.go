@@ -82,10 +82,11 @@ func TestForeignWildcards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ""
+		var warnings strings.Builder
 		for _, w := range f.Warnings {
-			got += w.String()
+			warnings.WriteString(w.String())
 		}
+		got := warnings.String()
 		if (got == "") != (want == "") || !strings.HasSuffix(got, want) || want != "" && !strings.HasPrefix(got, "f:4:29: ") {
 			t.Errorf("%s: %q, want %q", pattern, got, want)
 		}

@@ -59,7 +59,9 @@ func TestUnreached(t *testing.T) {
 					mu.Lock()
 					last = mine
 					mu.Unlock()
-					serving.Go(func() { _ = a.Serve(context.Background(), &halfPipe{pipe: other, left: make(chan struct{})}) })
+					serving.Go(func() { //nolint:contextcheck // it lasts until the pipe is closed
+						_ = a.Serve(context.Background(), &halfPipe{pipe: other, left: make(chan struct{})})
+					})
 					return durable.NewStreamPeer(mine), nil
 				},
 			}))

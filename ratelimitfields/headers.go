@@ -109,8 +109,8 @@ func (h *Headers) SetAdmitted(dst http.Header, policies *Policies, states ...Sta
 
 // SetRefused writes the state of limits and Retry-After into the header of the response to a refused request. The first state is
 // that of the limit that refused it with the longest wait, retryAfter. It returns the seconds of Retry-After, 0 if it is left
-// out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio and Retry-After are replaced, and no window
-// ends after Retry-After.
+// out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio and Retry-After are replaced, and no
+// window ends after Retry-After.
 func (h *Headers) SetRefused(dst http.Header, policies *Policies, retryAfter time.Duration, states ...State) (seconds int64) {
 	return h.set(dst, policies, states, true, retryAfter)
 }
@@ -260,7 +260,8 @@ func (h *Headers) write(
 	return buf, seconds
 }
 
-// withinWindow is a value of RateLimit whose items have no window of more seconds: Retry-After must not come before the end of one.
+// withinWindow is a value of RateLimit whose items have no window of more seconds, as Retry-After must not come before the end of
+// one.
 func withinWindow(value string, seconds int64) string {
 	const window = ";t="
 	quoted := false

@@ -27,7 +27,8 @@ func TestSharedInWords(t *testing.T) {
 		{operator.ClusterState, fields{"joined": true, "owns": true, "owner": "10.0.0.1:7080"}, "this node owns the limits", false},
 		{operator.ClusterState, fields{"joined": true, "owner": "10.0.0.2:7080"}, "the owner of the limits is 10.0.0.2:7080", false},
 		{
-			operator.ClusterState, fields{"joined": true, "owner": "10.0.0.2:7080", "owner_unreached_ns": 27.2e9},
+			operator.ClusterState,
+			fields{"joined": true, "owner": "10.0.0.2:7080", "owner_unreached_ns": 27.2e9},
 			"NO OWNER CAN BE REACHED for 28s: the last one was 10.0.0.2:7080; the fail of each policy decides", true,
 		},
 		{operator.ClusterState, fields{"joined": true, "owner": "", "owner_unreached_ns": 27.2e9}, "NO OWNER IS KNOWN; the fail of each policy decides", true},

@@ -44,8 +44,8 @@ func (b *requestBody) watch(patience time.Duration, cancel context.CancelCauseFu
 	b.timer.Stop()
 }
 
-// unwatch stops watching: the upstream has answered, and how it reads is its own affair. A client may be silent then, as that of a
-// stream which waits for what comes.
+// unwatch stops watching: the upstream has answered, and how it reads is its own affair. A client may be silent then, as that of
+// a stream which waits for what comes.
 func (b *requestBody) unwatch() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
