@@ -25,7 +25,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request, x *exchange) *
 	set, byDescriptors := h.limits.Engine().Set(), h.limits.Extra() != nil // of --ratelimit-config
 	if byDescriptors && (x.described.Protocol == "rls" || len(set.Rules) == 0) {
 		return answer.PlainProblem(http.StatusConflict, "the limits of --ratelimit-config apply to descriptors, and not to "+
-			"requests: \"weir admin key WORD\" shows what is left of a value, and \"weir admin refusals\" which limits have refused")
+			"requests: \"weir admin key WORD\" shows what is left of a value, and \"weir admin refusals\" which have refused")
 	}
 	e := h.limits.Explain(&x.described.Request)
 	return answer.WriteJSON(w, operator.ExplanationOf(&e))

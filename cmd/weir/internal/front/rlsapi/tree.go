@@ -55,7 +55,7 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 	}
 }
 
-// name makes r a request for permits of the policy of a descriptor. n is its memory. Protocol and host are for those who read of it.
+// name makes r a request for permits of the policy of a descriptor. n is its memory. Protocol and host are for lists of refusals.
 func name(ctx context.Context, r *policy.Request, n *policy.Named, domain string, m *ratelimitconfig.Match, cost int64) {
 	*n = policy.Named{Policy: m.Limit.PolicyBytes, Key: m.Key, Cost: cost}
 	if m.Overrides {
