@@ -214,6 +214,7 @@ func TestProblem(t *testing.T) {
 	}{
 		weir.ReasonLimited:     {429, httplimit.QuotaExceeded, "The limit of 1000 per month, UTC is exceeded; retry after 8 days 6 hours ("},
 		weir.ReasonNever:       {429, httplimit.QuotaExceeded, "The request costs more than the limit of 1000 per month, UTC grants at once; no wait helps."},
+		weir.ReasonInvalid:     {429, httplimit.QuotaExceeded, "No limit can be asked about the request: it leads to more than 64 keys, or costs what no request can cost."},
 		weir.ReasonHardLockout: {429, httplimit.QuotaExceeded, "The limit of 1000 per month, UTC was exceeded too often; retry after 8 days 6 hours ("},
 		weir.ReasonTableFull:   {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 		weir.ReasonUnavailable: {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},

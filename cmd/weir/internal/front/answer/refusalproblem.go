@@ -43,6 +43,8 @@ func OfRefusal(v *policy.Verdict, seconds int64, tells bool) httplimit.Problem {
 	switch d.Reason {
 	case weir.ReasonNever:
 		p.Detail = "The request costs more than " + limit + " grants at once; no wait helps."
+	case weir.ReasonInvalid:
+		p.Detail = "No limit can be asked about the request: it leads to more than 64 keys, or costs what no request can cost."
 	case weir.ReasonHardLockout:
 		p.Detail = "T" + limit[1:] + " was exceeded too often" + wait + "."
 	case weir.ReasonTableFull, weir.ReasonClosed, weir.ReasonUnavailable:
