@@ -68,7 +68,7 @@ type Node struct {
 	peer    Peer   // if another one is, and it can be reached
 	address string
 	epoch   int64
-	named   time.Time     // when address and epoch were heard of
+	named   time.Time     // when address and epoch were heard of, or the owner was connected to
 	heard   told          // the time of the limits, as of the last owner that was heard of
 	changed chan struct{} // closed when any of these changes
 	closed  bool
@@ -291,7 +291,7 @@ func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, agai
 				n.said = o
 				n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
 			}
-			n.set(func() { n.peer = r.peer })
+			n.set(func() { n.peer, n.named = r.peer, time.Now() })
 			return o, false, true
 		case next, open := <-watch:
 			if open && next == o {

@@ -201,10 +201,12 @@ func (h *Headers) set(
 		parts   fieldParts
 	)
 	buf, seconds := h.write(scratch[:0], &parts, dst, policies, states, refused, retryAfter)
-	if before := dst[rateLimitField]; seconds > 0 {
+	if before := dst[rateLimitField]; seconds > 0 && len(before) > 0 {
+		within := make([]string, len(before)) // the values may be those of other headers as well
 		for i := range before {
-			before[i] = withinWindow(before[i], seconds)
+			within[i] = withinWindow(before[i], seconds)
 		}
+		dst[rateLimitField] = within
 	}
 	if parts.count > 0 {
 		parts.store(dst, string(buf))

@@ -28,7 +28,8 @@ type requestBody struct {
 	client *http.ResponseController
 
 	mu       sync.Mutex
-	slow     patience  // with the client; none if its max is 0
+	slow     patience  // with the client
+	watched  bool      // it is not waited for longer than that
 	until    time.Time // when that ends, while it is waited for
 	patience time.Duration
 	timer    *time.Timer // nil: not watched
@@ -53,9 +54,23 @@ func (b *requestBody) unwatch() {
 		b.timer.Stop()
 		b.timer = nil
 	}
-	if b.slow.max > 0 {
-		b.slow.max, b.until = 0, time.Time{}
+	if b.watched {
+		b.watched, b.until = false, time.Time{}
 		_ = b.client.SetReadDeadline(time.Time{})
+	}
+}
+
+// finish ends the request. Of a body that was not read to its end the server reads some more, and then closes the connection.
+func (b *requestBody) finish() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	b.watched = false
+	if b.slow.max > 0 && !b.ended {
+		_ = b.client.SetReadDeadline(time.Now().Add(b.slow.left))
 	}
 }
 
@@ -66,7 +81,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.timer.Stop()
 	}
 	var start time.Time
-	if b.slow.max > 0 {
+	if b.watched {
 		start = time.Now()
 		b.until = start.Add(b.slow.left)
 		_ = b.client.SetReadDeadline(b.until)
@@ -75,7 +90,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.source.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.slow.max > 0 {
+	if b.watched {
 		if b.slow.waited(start, n); !errors.Is(err, os.ErrDeadlineExceeded) {
 			b.until = time.Time{}
 			_ = b.client.SetReadDeadline(b.until) // the server reads on behind the body

@@ -180,7 +180,7 @@ func (x *exchange) passed() *http.Request {
 		}
 		x.body = &requestBody{
 			source: source, client: http.NewResponseController(x.out.ResponseWriter),
-			slow: patience{max: o.ClientTimeout, left: o.ClientTimeout},
+			slow: patience{max: o.ClientTimeout, left: o.ClientTimeout}, watched: o.ClientTimeout > 0,
 		}
 		if o.UpstreamTimeout > 0 {
 			ctx, x.cancel = context.WithCancelCause(ctx)
@@ -272,8 +272,9 @@ func (x *exchange) end() {
 	if x.out.hijacked {
 		x.proxy.upgrades.remove(x)
 	}
+	x.out.hurry() // for what the server still has of the response
 	if x.body != nil {
-		x.body.unwatch()
+		x.body.finish()
 	}
 	if x.cancel != nil {
 		x.cancel(nil)

@@ -69,8 +69,12 @@ func (w *responseWriter) Write(b []byte) (int, error) {
 // FlushError is for http.ResponseController.
 func (w *responseWriter) FlushError() error {
 	start := w.hurry()
-	defer w.taken(start, 0)
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	w.taken(start, 0)
+	if err != nil {
+		w.err = err
+	}
+	return err
 }
 
 // hurry gives the client so much time to take what is sent next as its patience has left.

@@ -2,8 +2,11 @@ package proxy_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +14,7 @@ import (
 )
 
 // clientTimeout is that of the tests whose clients are too slow.
-const clientTimeout = 100 * time.Millisecond
+const clientTimeout = 500 * time.Millisecond
 
 // oneAtATime are a proxy by HTTP/1.1 and one by HTTP/2 whose upstream gets one request at a time.
 func oneAtATime(t *testing.T, to string, test func(t *testing.T, p *running)) {
@@ -75,6 +78,39 @@ func TestDeafClientHoldsNoPlace(t *testing.T) {
 		}
 		p.expectTotals(t, proxy.Totals{Allowed: 2, Aborted: 1})
 	})
+}
+
+// TestSilentClientHoldsNoConnection: the connection of a client that was too slow ends, also where the server would read the rest of
+// its body, and so does that of one that takes nothing of answers which the server keeps in its buffer.
+func TestSilentClientHoldsNoConnection(t *testing.T) {
+	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		ok(w, r)
+	}), func(o *proxy.Options) { o.ClientTimeout = clientTimeout })
+	_, reader := p.raw(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
+	if res := read(t, reader); res.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("%s, want 408", res.Status)
+	}
+	if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection of a silent client: %v", err)
+	}
+	deaf, _ := p.raw(t, "")
+	var err error
+	for err == nil {
+		_, err = io.WriteString(deaf, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 100))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection of a client that takes nothing stays")
+	}
+	conn, reader := p.raw(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+	read(t, reader)
+	<-time.After(2 * clientTimeout) // this is how long it is idle
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Error(err)
+	}
+	if res := read(t, reader); res.body != "ok" {
+		t.Errorf("a connection that was idle: %s %s", res.Status, res.body)
+	}
 }
 
 // TestSilentStreamGoesOn: once the upstream has answered, a client may be silent for longer, as that of a stream which waits.
