@@ -19,7 +19,7 @@ func TestPatience(t *testing.T) {
 		"drips":          {20 * time.Second, 1, longest + 20*time.Second},
 		"slow":           {time.Second, pace / 2, 2 * longest},
 		"keeps the pace": {time.Second, pace, 0},
-		"fast":           {time.Millisecond, 1 << 20, 0},
+		"fast":           {time.Second, 1 << 30, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := patience{longest, longest}
