@@ -351,6 +351,34 @@ func TestEngineRefusesWhatNoRequestCanCost(t *testing.T) {
 	}
 }
 
+// TestParentRefusesWhatOneChildCannotCost: of several children the highest cost counts, so that of one which cannot be told, or which
+// no request can have, is no reason to charge that of another one.
+func TestParentRefusesWhatOneChildCannotCost(t *testing.T) {
+	for name, c := range map[string]struct {
+		cost policy.Number
+		want weir.Reason
+	}{"fails": {failing{}, weir.ReasonUnavailable}, "too much": {policy.FixedNumber(1e15 + 1), weir.ReasonNever}} {
+		for _, swap := range []bool{false, true} {
+			u := uses("a", "b")
+			if swap {
+				u[0], u[1] = u[1], u[0]
+			}
+			e := engine(t, &policy.Set{
+				Policies: []policy.Policy{
+					{Name: "parent", Limits: one(perHour(9))},
+					{Name: "a", Limits: one(perHour(9)), Parent: "parent", Mode: policy.ModeShadow},
+					{Name: "b", Limits: one(perHour(9)), Parent: "parent", Mode: policy.ModeShadow, Cost: c.cost},
+				},
+				Rules: []policy.Rule{{Name: "all", Limits: u}},
+			})
+			if d := take(e, policy.Request{}).Decision(); d.Reason != c.want || d.Policy != "parent" {
+				t.Errorf("%s, swapped %v: %+v", name, swap, d)
+			}
+			wantLeft(t, e, "parent", "", 9)
+		}
+	}
+}
+
 // TestEngineConditionThatFails: a rule whose condition cannot be evaluated limits its requests. It exempts none, and as a final rule
 // it frees none of the rules behind it.
 func TestEngineConditionThatFails(t *testing.T) {

@@ -306,9 +306,8 @@ func (w *work) addAgain(known, it *item, r *Request, cost Number, parent bool) {
 	case known.reading != w.reading:
 		w.merge(known, it, r, cost)
 	case parent && known.failed == nil:
-		if n, _, err := costOf(cost, r); err == nil {
-			known.cost = max(known.cost, n)
-		}
+		n, why, err := costOf(cost, r)
+		known.cost, known.why, known.failed = max(known.cost, n), why, err
 	}
 }
 

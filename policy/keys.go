@@ -282,7 +282,7 @@ func (t *topKeysOf) addUnnamed(i int, top []keyset.State[string]) {
 		switch {
 		case !there:
 			t.ids[s.ID] = len(t.all)
-			t.all = append(t.all, KeyState{Policy: t.p.Name, ID: s.ID, Limits: []LimitState{l}})
+			t.all = append(t.all, KeyState{Policy: t.p.Name, ID: s.ID, Mode: t.p.Mode, Limits: []LimitState{l}})
 		case !t.all[at].Named && pressure(&l, &t.all[at].Limits[0]) > 0:
 			t.all[at].Limits[0] = l
 		}

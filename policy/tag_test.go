@@ -118,3 +118,27 @@ func TestTaggedIfNotKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysTellTheMode of their policy, those that are known by name and those that are not.
+func TestKeysTellTheMode(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "soft", Limits: one(perHour(1)), Mode: policy.ModeTag, Key: policy.HostText()}},
+		Rules:    []policy.Rule{{Name: "all", Limits: uses("soft")}},
+	})
+	for _, host := range []string{"refused", "refused", "allowed"} {
+		take(e, policy.Request{Host: host})
+	}
+	top, err := e.Top(t.Context(), "soft", 10)
+	if err != nil || len(top) != 2 {
+		t.Fatalf("%+v, %v", top, err)
+	}
+	asked, err := e.Key(t.Context(), "soft", "refused")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range append(top, asked) {
+		if k.Mode != policy.ModeTag {
+			t.Errorf("%+v", k)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (h *Handler) refusedKeys(
 			seen[at] = true
 			k, err := h.o.Limits.Engine().Key(ctx, l.Policy, l.Key)
 			if err != nil {
-				k = policy.KeyState{Policy: l.Policy, Key: l.Key, Named: true}
+				k = policy.KeyState{Policy: l.Policy, Key: l.Key, Named: true, Mode: policies[l.Policy].Mode}
 			}
 			all = append(all, policy.FoundKey{KeyState: k, How: leadsAsRefused, Err: err})
 		}
