@@ -176,7 +176,7 @@ func (k *Keyed) do(mode store.Mode, key string, n int64) weir.Decision {
 	return d[0]
 }
 
-// Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0. The error is nil if and only if the
+// Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0, or n is. The error is nil if and only if the
 // caller has them: otherwise it is a *[weir.RefusedError] if the limit refused, or matches [store.ErrUnavailable] if the disk
 // failed. See [weir.Acquirer] for n and for a ctx that ends.
 func (k *Keyed) Wait(ctx context.Context, key string, n int64) error {
@@ -263,7 +263,11 @@ func (k *Keyed) Close() error {
 }
 
 func (k *Keyed) charge(key string, n int64) store.Charge {
-	return store.Charge{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n, Queue: k.queueLimit}
+	c := store.Charge{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n, Queue: k.queueLimit}
+	if n == 0 {
+		c.Queue = max(c.Queue, 1) // it takes no room in a queue, so it can wait without one
+	}
+	return c
 }
 
 // room reports whether a key is in the file, or there is room for it. It needs none for what is refused in any case.

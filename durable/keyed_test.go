@@ -203,7 +203,8 @@ func TestKeyedMisuse(t *testing.T) {
 	}
 }
 
-// TestKeyedWaits: without a queue a call that would have to wait fails at once, and with one it waits as long as it may.
+// TestKeyedWaits: without a queue a call that would have to wait fails at once, unless it asks for no permits and takes no room in
+// one. With a queue it waits as long as it may.
 func TestKeyedWaits(t *testing.T) {
 	dir := t.TempDir()
 	soon := weir.TokenBucket(weir.PerSecond(50), 1)
@@ -214,6 +215,10 @@ func TestKeyedWaits(t *testing.T) {
 	err := k.Wait(t.Context(), "a", 1)
 	if refused, ok := errors.AsType[*weir.RefusedError](err); !ok || refused.Decision.Policy != "year" || !errors.Is(err, weir.ErrNoQueue) {
 		t.Errorf("without a queue: %v", err)
+	}
+	k = openKeyed(t, filepath.Join(dir, "probe"), soon, durable.KeyedOptions{})
+	if err := errors.Join(k.Wait(t.Context(), "a", 1), k.Wait(t.Context(), "a", 0)); err != nil {
+		t.Errorf("a probe that waits without a queue: %v", err)
 	}
 	k = openKeyed(t, filepath.Join(dir, "with"), soon, durable.KeyedOptions{QueueLimit: 100})
 	for range 3 {
