@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -152,6 +153,28 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 	defer nodes[1].Close()
 	empty(t, wiped.Directory)
 	refuse()
+}
+
+// TestNodeRemovesItself: a node that is asked to remove itself says that it has, although its server ends by that.
+func TestNodeRemovesItself(t *testing.T) {
+	t.Parallel()
+	nodes := joinAll(t, three(t))
+	if t.Failed() {
+		return
+	}
+	found, err := nodes[0].Server().Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	goes := slices.IndexFunc(found, func(m etcd.Member) bool { return !m.Leader })
+	if err := nodes[goes].Server().RemoveMember(t.Context(), found[goes].Name); err != nil {
+		t.Errorf("%s, by itself: %v", found[goes].Name, err)
+	}
+	stays := nodes[(goes+1)%len(nodes)].Server()
+	eventually(t, "two nodes are left", func() bool {
+		left, err := stays.Members(t.Context())
+		return err == nil && len(left) == 2
+	})
 }
 
 // TestPartOfDirectoryIsLost: a node whose log is gone, though the rest is there, does not begin anew.

@@ -107,7 +107,7 @@ func settled(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// RemoveMember removes a node from the cluster for ever: what is on its disk is of no use then. It fails with [ErrNoMember], or
+// RemoveMember removes a node from the cluster for ever, which may be this one: what is on its disk is of no use then. It fails with [ErrNoMember], or
 // if too few others are up.
 func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	all, err := s.Members(ctx)
@@ -120,8 +120,8 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	}
 	err = settled(ctx, func(ctx context.Context) error {
 		_, failed := s.client.MemberRemove(ctx, all[i].ID)
-		if errors.Is(failed, rpctypes.ErrMemberNotFound) {
-			return nil // a try before this one removed it and did not hear so
+		if errors.Is(failed, rpctypes.ErrMemberNotFound) || failed != nil && s.isRemoved(all[i].ID) {
+			return nil // a try before this one removed it and did not hear so, or it is this node, which stops then
 		}
 		return failed //nolint:wrapcheck // by the caller
 	})
@@ -129,6 +129,12 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 		return fmt.Errorf("weir: the node %.80q cannot be removed: %w", name, err)
 	}
 	return nil
+}
+
+// isRemoved reports whether a node is this one, and has been removed from the cluster.
+func (s *Server) isRemoved(id uint64) bool {
+	own := s.etcd.Server.MemberID()
+	return uint64(own) == id && s.etcd.Server.Cluster().Member(own) == nil
 }
 
 // AddMember adds a node, which has a vote once it has been started and has all that the others have. The error is a

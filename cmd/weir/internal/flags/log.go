@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// LogLevel is the flag that says from which level on is logged.
+const LogLevel = "log-level"
+
 // Log is how a command logs.
 type Log struct {
 	// Level is the least level that is written: debug, info, warn or error. Default: info.
@@ -18,7 +21,7 @@ type Log struct {
 // Register sets l to the defaults and adds the flags to fs, which write to l.
 func (l *Log) Register(fs *pflag.FlagSet) {
 	*l = Log{Level: "info", Format: "text"}
-	fs.Var(OneOf(&l.Level, "debug", "info", "warn", "error"), "log-level",
+	fs.Var(OneOf(&l.Level, "debug", "info", "warn", "error"), LogLevel,
 		"least level of what is logged to standard error")
 	fs.Var(OneOf(&l.Format, "text", "json"), "log-format", "form of the log: key=value, or a JSON object a line")
 }

@@ -241,9 +241,9 @@ func (p explanationWriter) limit(l *ExplainedLimitJSON, binds bool) {
 	}
 }
 
-// explainedKey is a key in quotes, as it can be named, or with escapes if that does not print.
+// explainedKey is a key in quotes, as it can be named, or with escapes if there are quotes in it.
 func explainedKey(spelled string) string {
-	if escaped(spelled) == spelled && !strings.Contains(spelled, `"`) {
+	if !strings.Contains(spelled, `"`) {
 		return `"` + spelled + `"`
 	}
 	return strconv.Quote(KeyOf(spelled))

@@ -52,7 +52,7 @@ func TestWriteExplanation(t *testing.T) {
   rule login (weir.yaml:9:5): matches
   rule api: no match: method is GET, rule wants POST
   limit login/1m: 5/min, burst 5 (decides)
-    key "192.0.2.1\n" from client.ip, by rule login
+    key "192.0.2.1\x0a" from client.ip, by rule login
     0 remaining before, 0 after; costs 1: refuses it: limited, retry after 1.5 seconds
     would allow: this one in 1.5 seconds
 `

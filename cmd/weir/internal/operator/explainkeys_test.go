@@ -16,7 +16,7 @@ import (
 // explanation came from a server.
 func TestKeysOfAnyBytesAreExplained(t *testing.T) {
 	for key, want := range map[string]string{
-		"caf\xe9": `"caf\xe9"`, `caf\xe9`: `"caf\\xe9"`, `DOMAIN\ann`: `"DOMAIN\ann"`, "a\nb": `"a\nb"`, `a"b`: `"a\"b"`,
+		"caf\xe9": `"caf\xe9"`, `caf\xe9`: `"caf\\xe9"`, `DOMAIN\ann`: `"DOMAIN\ann"`, "a\nb": `"a\x0ab"`, `a"b`: `"a\"b"`,
 	} {
 		e := &policy.Explanation{Binding: -1, Limits: []policy.ExplainedLimit{{Policy: "p", Key: key, KeyFrom: "header"}}}
 		text, err := json.Marshal(operator.ExplanationOf(e))

@@ -151,7 +151,7 @@ func writeKeyForm(w io.Writer, p *Policy) {
 
 // writeKeysKept writes which keys of a policy are listed, where it is not all that are in use.
 func writeKeysKept(w io.Writer, p *Policy) {
-	if kept := Kept(p); kept != "local" {
+	if kept := Kept(p); kept != keptLocal {
 		fmt.Fprintf(w, "policy %s is not kept by this process alone (%s): those that it has refused are listed, "+
 			"\"weir admin key\" shows any other\n",
 			terminal.Printable(p.Name), terminal.Printable(kept))
@@ -297,7 +297,7 @@ var lockouts = list[Lockout]{
 // overrides is a table of overrides.
 var overrides = list[Override]{
 	none:    "no key is overridden",
-	head:    []string{"for another", policyWord, keyWord, "instead", "by", "since", "why"},
+	head:    []string{"for another", policyWord, keyWord, "instead", "by", sinceHead, "why"},
 	numbers: 1,
 	row: func(o *Override) []string {
 		return []string{Seconds(o.For), o.Policy, ShownKey(o.Key), OverrideText(o), o.By, Time(o.Since), o.Reason}

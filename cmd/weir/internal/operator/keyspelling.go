@@ -3,16 +3,17 @@ package operator
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/policy"
 )
 
-// JSON has texts of Unicode, and a key has any bytes: RESP and HTTP take it as it comes. So that every key can be told and
-// named, one that is not UTF-8 is spelled with an escape for each byte that is none: \xe9. There a backslash is \\. A key that
-// happens to look like such a spelling is spelled in the same way, so that each spelling is that of one key; all other keys are
-// spelled as they are.
+// JSON has texts of Unicode, and a key has any bytes: RESP and HTTP take it as it comes. So that every key can be told, shown and
+// named, one that has bytes that are no UTF-8, or characters that do not print, is spelled with an escape for each of their bytes:
+// \xe9. There a backslash is \\. A key that happens to look like such a spelling is spelled in the same way, so that each spelling
+// is that of one key; all other keys are spelled as they are.
 
 const (
 	hexDigits   = "0123456789abcdef"
@@ -21,12 +22,17 @@ const (
 
 // SpellKey is how a key is spelled where it has to be text. [KeyOf] returns the key again.
 func SpellKey(key string) string {
-	if utf8.ValidString(key) {
+	if prints(key) {
 		if _, looks := unescape(key); !looks {
 			return key
 		}
 	}
 	return escape(key)
+}
+
+// prints reports whether a text is UTF-8 without characters that are not seen, or move the cursor.
+func prints(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // SpellDifference is a difference with its keys as [SpellKey] spells them, nil if it is nil. What it is given is not changed.
@@ -57,10 +63,12 @@ func escape(key string) string {
 	for i := 0; i < len(key); {
 		r, size := utf8.DecodeRuneInString(key[i:])
 		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x`)
-			b.WriteByte(hexDigits[key[i]>>4])
-			b.WriteByte(hexDigits[key[i]&0xf])
+		case r == utf8.RuneError && size == 1 || !unicode.IsPrint(r):
+			for _, c := range []byte(key[i : i+size]) {
+				b.WriteString(`\x`)
+				b.WriteByte(hexDigits[c>>4])
+				b.WriteByte(hexDigits[c&0xf])
+			}
 		case r == '\\':
 			b.WriteString(`\\`)
 		default:
@@ -71,7 +79,7 @@ func escape(key string) string {
 	return b.String()
 }
 
-// unescape is the key that escape spells so, and whether SpellKey does so as well: it is not UTF-8, or would be taken for a
+// unescape is the key that escape spells so, and whether SpellKey does so as well: it does not print, or would be taken for a
 // spelling itself. Each step has fewer bytes than the one before.
 func unescape(spelled string) (key string, ok bool) {
 	if !strings.Contains(spelled, `\x`) || !utf8.ValidString(spelled) {
@@ -104,7 +112,7 @@ func unescape(spelled string) (key string, ok bool) {
 	if escape(key) != spelled { // such as \x41, which is no way to spell A
 		return "", false
 	}
-	if utf8.ValidString(key) {
+	if prints(key) {
 		_, ok = unescape(key)
 		return key, ok
 	}
@@ -119,7 +127,7 @@ func keyFlag(p *string, shortest int) *flags.Value {
 		if err := flags.Text(&key, shortest, MostKey).Set(key); err != nil {
 			return "", err
 		}
-		if !utf8.ValidString(s) {
+		if !prints(s) {
 			s = SpellKey(s)
 		}
 		return s, nil

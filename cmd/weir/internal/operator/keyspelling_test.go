@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 func TestKeysAreSpelled(t *testing.T) {
@@ -13,7 +14,11 @@ func TestKeysAreSpelled(t *testing.T) {
 		"":                 "",
 		"192.0.2.1":        "192.0.2.1",
 		"Größe €":          "Größe €",
-		"a\nb\x00":         "a\nb\x00",
+		"a\nb\x00":         `a\x0ab\x00`,
+		"\u200bzero\u00a0": `\xe2\x80\x8bzero\xc2\xa0`,
+		"\x1b[2J\xe9":      `\x1b[2J\xe9`,
+		`a\x0ab`:           `a\\x0ab`,
+		`\xe2\x80`:         `\\xe2\\x80`,
 		"\ufffd":           "\ufffd",
 		`C:\xampp`:         `C:\xampp`,
 		`a\b`:              `a\b`,
@@ -37,18 +42,18 @@ func TestKeysAreSpelled(t *testing.T) {
 	}
 }
 
-// FuzzKeysAreSpelled: each key has a spelling of UTF-8 that is that of no other key, and each text of UTF-8 is the spelling of a
-// key.
+// FuzzKeysAreSpelled: each key has a spelling that prints and is that of no other key, and each text that prints is the spelling
+// of a key.
 func FuzzKeysAreSpelled(f *testing.F) {
 	for _, seed := range []string{"", "a", `\xe9`, "\xe9", `\\xe9`, `\x`, `\x5cx`, `\\\xff\`, "\\x\xff", strings.Repeat(`\`, 9) + "xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		spelled := operator.SpellKey(text)
-		if !utf8.ValidString(spelled) || operator.KeyOf(spelled) != text {
+		if !utf8.ValidString(spelled) || terminal.Printable(spelled) != spelled || operator.KeyOf(spelled) != text {
 			t.Errorf("%q is spelled %q, of which the key is %q", text, spelled, operator.KeyOf(spelled))
 		}
-		if key := operator.KeyOf(text); utf8.ValidString(text) && operator.SpellKey(key) != text {
+		if key := operator.KeyOf(text); terminal.Printable(text) == text && utf8.ValidString(text) && operator.SpellKey(key) != text {
 			t.Errorf("%q is the spelling of %q, which is spelled %q", text, key, operator.SpellKey(key))
 		}
 	})

@@ -234,6 +234,9 @@ func Mode(p *Policy) string {
 	return text
 }
 
+// keptLocal is what Kept says of the states that only the process has.
+const keptLocal = "local"
+
 // Kept says where the states of keys of a policy are: "local" is in the process.
 func Kept(p *Policy) string {
 	if d := p.Durability.String(); d != "memory" && d != "" {
@@ -248,7 +251,7 @@ const nearlyFull = 90
 // Tracked is how many keys a policy tracks, in the fullest table of its limits, and how full that is if little room is left. It
 // is "-" if the policy is not kept by the server alone, which does not know then.
 func Tracked(p *Policy) string {
-	if Kept(p) != "local" {
+	if Kept(p) != keptLocal {
 		return "-"
 	}
 	if p.MaxKeys == 0 || 100*p.Keys < nearlyFull*p.MaxKeys {
@@ -259,7 +262,7 @@ func Tracked(p *Policy) string {
 
 // Queued is how many permits are waited for, "-" where Tracked is.
 func Queued(p *Policy) string {
-	if Kept(p) != "local" {
+	if Kept(p) != keptLocal {
 		return "-"
 	}
 	return terminal.Number(p.Queued)
@@ -407,11 +410,7 @@ func WriteReport(w io.Writer, out terminal.Output, r *Report) {
 
 // WritePolicy writes all that is known of a policy, but for its keys.
 func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
-	fmt.Fprintf(w, "%s: %s, kept %s", out.Bold("policy "+terminal.Printable(p.Name)), Mode(p), p.Consistency)
-	if d := p.Durability.String(); d != "memory" {
-		fmt.Fprintf(w, ", durability %s", d)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s: %s, kept %s\n", out.Bold("policy "+terminal.Printable(p.Name)), Mode(p), Kept(p))
 	for _, l := range p.Limits {
 		fmt.Fprintf(w, "  limit %s\n", named(l))
 	}
@@ -427,12 +426,16 @@ func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
 	}
 	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", terminal.Number(p.Allowed),
 		terminal.Number(p.Refused), terminal.Number(p.LockedOut), terminal.Number(p.Failed))
-	where := ""
-	if len(p.Limits) > 1 && p.MaxKeys > 0 {
-		where = " in the fullest table of its limits"
+	fmt.Fprint(w, "  ")
+	if Kept(p) == keptLocal {
+		where := ""
+		if len(p.Limits) > 1 && p.MaxKeys > 0 {
+			where = " in the fullest table of its limits"
+		}
+		fmt.Fprintf(w, "%s of %s keys%s, %s permits waited for, ", terminal.Number(p.Keys), terminal.Number(p.MaxKeys), where,
+			terminal.Number(p.Queued))
 	}
-	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", terminal.Number(p.Keys),
-		terminal.Number(p.MaxKeys), where, terminal.Number(p.Queued), terminal.Number(p.Locked), terminal.Number(p.Overridden))
+	fmt.Fprintf(w, "%s keys locked out, %s overridden\n", terminal.Number(p.Locked), terminal.Number(p.Overridden))
 	if p.Untracked+p.Full > 0 {
 		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", terminal.Number(p.Untracked),
 			terminal.Number(p.Full))

@@ -252,7 +252,7 @@ func writeHistory(w io.Writer, out terminal.Output, h *QuotaHistory) {
 
 // adjustments is a table of changes of a quota.
 var adjustments = list[Adjustment]{
-	head:    []string{"permits", "remaining", "when", limitWord, "by", "why"},
+	head:    []string{"permits", "remaining", whenHead, limitWord, "by", "why"},
 	numbers: 2,
 	row: func(a *Adjustment) []string {
 		n := terminal.Number(a.Permits)

@@ -71,7 +71,7 @@ type AuditEntry struct {
 	// Who is the name of the token or of the certificate, or "local" if none is needed; From is the address.
 	Who    string `json:"who"`
 	From   string `json:"from"`
-	Action string `json:"action"` // "unlock", "override", "restore", "reset", "reload", "quota-adjust" and "login-failed"
+	Action string `json:"action"` // "unlock", "override", "restore", "reset", "reload", "quota-adjust", "memberremove", ...
 	Policy string `json:"policy,omitempty"`
 	Key    string `json:"key,omitempty"`
 	Detail string `json:"detail,omitempty"` // such as "100/s, burst 200 for 10m0s"
@@ -148,7 +148,7 @@ func writeRefusedLimit(w io.Writer, out terminal.Output, l *RefusedLimit, binds 
 	if l.Source != "" {
 		rule += out.Dim(" (" + terminal.Printable(l.Source) + ")")
 	}
-	key := "one state for all requests"
+	key := "no key: one state for all such requests"
 	if l.Key != "" {
 		key = "key " + quoted(l.Key)
 	}
@@ -190,7 +190,7 @@ func writeRefusals(w io.Writer, out terminal.Output, all *Refusals) {
 
 var refusals = list[Refusal]{
 	none:    "none of the refusals that are kept is of these",
-	head:    []string{"retry after", "reason", "when", "refusal", limitWord, keyWord, "request"},
+	head:    []string{"retry after", "reason", whenHead, "refusal", limitWord, keyWord, "request"},
 	numbers: 1,
 	row: func(r *Refusal) []string {
 		row := []string{Seconds(r.RetryAfter), r.Reason, Time(r.Time), r.ID, "-", "-", RequestLine(r)}
@@ -206,7 +206,7 @@ var refusals = list[Refusal]{
 // audit is a table of changes.
 var audit = list[AuditEntry]{
 	none: "nothing has been changed since the server started",
-	head: []string{"when", "who", "from", "action", policyWord, keyWord, "detail", "result", "why"},
+	head: []string{whenHead, "who", "from", "action", policyWord, keyWord, "detail", "result", "why"},
 	row: func(a *AuditEntry) []string {
 		row := []string{Time(a.Time), a.Who, a.From, a.Action, a.Policy, a.Key, a.Detail, a.Result, a.Reason}
 		for i := range row {

@@ -136,9 +136,6 @@ func aboutFound(k *FoundKey) string {
 	case "refused":
 		all = append(all, "it is the key of a refusal that names the word")
 	}
-	if mode := refusesNothing(&k.Key); mode != "" {
-		all = append(all, mode)
-	}
 	if k.Error != "" {
 		all = append(all, "its state is not known: "+terminal.Printable(k.Error))
 	}

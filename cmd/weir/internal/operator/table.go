@@ -16,7 +16,10 @@ import (
 )
 
 // WriteTable writes rows, the first of which are heads, to w, with what out can do. The first columns are numbers, and stand at
-// the right. In a terminal the last column is cut where the line ends. What would move the cursor is replaced.
+// the right. What would move the cursor is replaced.
+//
+// In a terminal that is too narrow, columns in which all rows have 0 or nothing are named below the table instead, and the widest
+// texts are cut in the middle. What has no room even so stands on another line of its row.
 func WriteTable(w io.Writer, out terminal.Output, rows [][]string, heads, numbers int) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -25,23 +28,142 @@ func WriteTable(w io.Writer, out terminal.Output, rows [][]string, heads, number
 			widths[i] = max(widths[i], runewidth.StringWidth(row[i]))
 		}
 	}
-	for at, row := range rows {
-		line := Line(row, widths, func(i int) bool { return i < numbers })
-		if out.Interactive {
-			line = runewidth.Truncate(line, out.Width, "…")
+	t := table{rows, widths, heads, numbers}
+	lines, left := []int{0, len(widths)}, []string(nil)
+	if out.Interactive {
+		left = t.leaveOut(out.Width)
+		lines = t.fit(out.Width)
+	}
+	for at, row := range t.rows {
+		for n, to := range lines[1:] {
+			from := lines[n]
+			line := Line(row[from:to], t.widths[from:to], func(i int) bool { return from+i < t.numbers })
+			if n > 0 {
+				line = secondLine + line
+			}
+			if out.Interactive {
+				line = runewidth.Truncate(strings.TrimRight(line, " "), out.Width, "…")
+			}
+			if at < heads {
+				line = out.Bold(strings.TrimRight(line, " "))
+			}
+			fmt.Fprintln(w, line)
 		}
-		if at < heads {
-			line = out.Bold(strings.TrimRight(line, " "))
-		}
-		fmt.Fprintln(w, line)
+	}
+	if len(left) > 0 {
+		fmt.Fprintln(w, out.Dim(runewidth.Truncate("0 or - in all rows: "+strings.Join(left, ", "), out.Width, "…")))
 	}
 }
 
-// Line is a row of a table: cells in columns of these widths, of which numbers stand at the right.
+// table is one that has to fit a terminal.
+type table struct {
+	rows           [][]string
+	widths         []int
+	heads, numbers int // rows and columns: see WriteTable
+}
+
+// secondLine is before what has no room on the first line of a row.
+const secondLine = "    "
+
+// leaveOut leaves out columns in which all rows have 0 or nothing, until the others have room, and returns their heads.
+func (t *table) leaveOut(width int) (heads []string) {
+	for i := 0; i < len(t.widths) && tableWidth(t.widths) > width; {
+		if !t.saysNothing(i) {
+			i++
+			continue
+		}
+		heads = append(heads, t.rows[t.heads-1][i])
+		for at := range t.rows {
+			t.rows[at] = slices.Delete(t.rows[at], i, i+1)
+		}
+		if t.widths = slices.Delete(t.widths, i, i+1); i < t.numbers {
+			t.numbers--
+		}
+	}
+	return heads
+}
+
+func (t *table) saysNothing(column int) bool {
+	for _, row := range t.rows[t.heads:] {
+		if cell := row[column]; cell != "" && cell != "-" && cell != "0" {
+			return false
+		}
+	}
+	return len(t.rows) > t.heads
+}
+
+// fit makes columns of texts narrower, until a row has room on as few lines as it needs. It returns with which columns these
+// begin, and the number of columns.
+func (t *table) fit(width int) (lines []int) {
+	narrow := slices.Clone(t.widths)
+	Shrink(narrow, t.isText, width)
+	lines, end := []int{0}, 0
+	for i, wide := range narrow {
+		if i > lines[len(lines)-1] {
+			end += len(columnGap)
+		}
+		if end += wide; end > width && i > lines[len(lines)-1] {
+			lines, end = append(lines, i), len(secondLine)+wide
+		}
+	}
+	lines = append(lines, len(narrow))
+	for n, to := range lines[1:] {
+		from, room := lines[n], width
+		if n > 0 {
+			room -= len(secondLine)
+		}
+		Shrink(t.widths[from:to], func(i int) bool { return t.isText(from + i) }, room)
+	}
+	return lines
+}
+
+// Heads of columns that are cut in no terminal.
+const (
+	whenHead  = "when"
+	sinceHead = "since"
+)
+
+// isText reports whether a column can be cut: half a number or half a time says nothing.
+func (t *table) isText(column int) bool {
+	head := t.rows[t.heads-1][column]
+	return column >= t.numbers && head != whenHead && head != sinceHead
+}
+
+const columnGap = "  "
+
+func tableWidth(widths []int) (all int) {
+	for _, wide := range widths {
+		all += wide + len(columnGap)
+	}
+	return all - len(columnGap)
+}
+
+// leastText is the least width that a text is cut to.
+const leastText = 16
+
+// Shrink makes the widest columns of texts narrower, until all columns of a table have room in a width.
+func Shrink(widths []int, text func(column int) bool, width int) {
+	for over := tableWidth(widths) - width; over > 0; over-- {
+		widest := -1
+		for i, wide := range widths {
+			if text(i) && wide > leastText && (widest < 0 || wide > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// Line is a row of a table: cells in columns of these widths, of which numbers stand at the right. What is wider is cut in its
+// middle.
 func Line(cells []string, widths []int, number func(column int) bool) string {
 	var b strings.Builder
 	for i, cell := range cells {
-		space := strings.Repeat(" ", widths[i]-runewidth.StringWidth(cell))
+		cell = cutMiddle(cell, widths[i])
+		space := strings.Repeat(" ", max(0, widths[i]-runewidth.StringWidth(cell)))
 		switch {
 		case number(i):
 			b.WriteString(space + cell)
@@ -51,10 +173,20 @@ func Line(cells []string, widths []int, number func(column int) bool) string {
 			b.WriteString(cell + space)
 		}
 		if i < len(cells)-1 {
-			b.WriteString("  ")
+			b.WriteString(columnGap)
 		}
 	}
 	return b.String()
+}
+
+// cutMiddle is a text of at most so many columns. Names and keys that begin alike often end differently.
+func cutMiddle(text string, width int) string {
+	wide := runewidth.StringWidth(text)
+	if wide <= width {
+		return text
+	}
+	end := (width - 1) / 2
+	return runewidth.Truncate(text, width-1-end, "") + "…" + runewidth.TruncateLeft(text, wide-end, "")
 }
 
 // list is a table of what a server has listed, a row for each.

@@ -21,10 +21,43 @@ func TestWriteTable(t *testing.T) {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 	b.Reset()
-	operator.WriteTable(&b, terminal.Output{Width: 20, Interactive: true, Colour: true}, rows(), 1, 1)
-	want = "\x1b[1m    n  name  what\x1b[0m\n1,000  äö    x\uFFFD[2Jy\n    2  日本  zzzzzz…\n"
+	operator.WriteTable(&b, terminal.Output{Width: 30, Interactive: true, Colour: true}, rows(), 1, 1)
+	want = "\x1b[1m    n  name  what\x1b[0m\n1,000  äö    x\uFFFD[2Jy\n    2  日本  zzzzzzzz…zzzzzzzz\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// TestTablesFit: a terminal that is too narrow leaves out columns with 0 or nothing in all rows, cuts texts in the middle, and in
+// the end has rows of several lines.
+//
+//nolint:gosmopolitan // wide characters take two columns
+func TestTablesFit(t *testing.T) {
+	rows := func() [][]string {
+		return [][]string{
+			{"remaining", "queued", "of", "locked out", "policy", "key", "limit"},
+			{"12", "0", "1,000,000", "-", "a-policy-with-a-long-name/1m", "2001:db8:1234:5678::/64", "10/s, burst 20"},
+			{"3", "0", "5", "-", "b", "日本日本日本日本日本日本日本", "5/min"},
+		}
+	}
+	for width, want := range map[int]string{
+		120: "remaining  queued         of  locked out  policy                        key                           limit\n" +
+			"       12       0  1,000,000           -  a-policy-with-a-long-name/1m  2001:db8:1234:5678::/64       10/s, burst 20\n" +
+			"        3       0          5           -  b                             日本日本日本日本日本日本日本  5/min\n",
+		80: "remaining         of  policy                key                   limit\n" +
+			"       12  1,000,000  a-policy-w…g-name/1m  2001:db8:1…5678::/64  10/s, burst 20\n" +
+			"        3          5  b                     日本日本日… 日本日本  5/min\n" +
+			"0 or - in all rows: queued, locked out\n",
+		40: "remaining         of  policy\n    key                   limit\n" +
+			"       12  1,000,000  a-policy-…-name/1m\n    2001:db8:1…5678::/64  10/s, burst 20\n" +
+			"        3          5  b\n    日本日本日… 日本日本  5/min\n" +
+			"0 or - in all rows: queued, locked out\n",
+	} {
+		var b strings.Builder
+		operator.WriteTable(&b, terminal.Output{Width: width, Interactive: true}, rows(), 1, 4)
+		if b.String() != want {
+			t.Errorf("%d columns:\n%s\nwant\n%s", width, b.String(), want)
+		}
 	}
 }
 

@@ -47,9 +47,11 @@ type serving struct {
 	check   *checkapi.Handler
 	// forPeople reports whether the server says on a terminal what it is.
 	forPeople bool
-	closing   []func() // what fronts leave, until the server ends
-	told      []teller
-	fronts    front.Group
+	// canLog reports whether the command can be told to log more.
+	canLog  bool
+	closing []func() // what fronts leave, until the server ends
+	told    []teller
+	fronts  front.Group
 }
 
 // teller is a front that has something to say about itself.
@@ -70,14 +72,15 @@ func run(cmd *cobra.Command, o *options) error {
 	ctx := cmd.Context()
 	// On a terminal a person reads along: a few lines for people take the place of what is only informative, unless that is asked
 	// for.
-	logs := slices.ContainsFunc([]string{"log-level", "log-format", "log-requests", "explain-every"}, cmd.Flags().Changed)
+	logs := slices.ContainsFunc([]string{flags.LogLevel, "log-format", "log-requests", "explain-every"}, cmd.Flags().Changed)
 	forPeople := terminal.Of(cmd.ErrOrStderr()).Interactive && !logs
 	if forPeople {
 		o.log.Level = "warn"
 	}
 	log := o.log.New(cmd.ErrOrStderr())
 	s := &serving{
-		o: o, log: log, forPeople: forPeople, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
+		o: o, log: log, forPeople: forPeople, canLog: cmd.Flags().Lookup(flags.LogLevel) != nil,
+		stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
 		read: reader{flag: o.config.store, rates: &o.rates, log: log}, outside: homes{log: log},
 		held:   holds.New(holds.Options{}),
 		fronts: front.Group{Log: log, Delay: o.shutdownDelay, Timeout: o.shutdownTimeout},
@@ -352,11 +355,15 @@ func (s *serving) welcome(set *policy.Set) {
 	if l := cmp.Or(s.listener(frontAdmin), s.listener(frontHTTP)); l != nil {
 		dashboard = scheme + front.Reachable(l.Addr()) + operator.UIPath
 	}
+	stop := "Ctrl-C"
+	if s.canLog {
+		stop += "; --log-level info logs what happens"
+	}
 	for _, line := range [][2]string{
 		{"weir " + o.does, what},
 		{"at", strings.Join(where, ", ")},
 		{"dashboard", dashboard},
-		{"to stop", "Ctrl-C; --log-level info logs what happens"},
+		{"to stop", stop},
 	} {
 		fmt.Fprintf(s.stderr, "%s  %s\n", out.Bold(fmt.Sprintf("%*s", len("weir ")+len(o.does), line[0])), line[1])
 	}

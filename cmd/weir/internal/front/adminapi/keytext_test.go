@@ -30,7 +30,7 @@ func TestKeysOfAnyBytes(t *testing.T) {
 	for key, spelled := range map[string]string{
 		"caf\xe9":         `caf\xe9`,
 		`caf\xe9`:         `caf\\xe9`,
-		"\xff\x00\"\\ \n": `\xff` + "\x00\"" + `\\` + " \n",
+		"\xff\x00\"\\ \n": `\xff\x00"\\ \x0a`,
 	} {
 		s := newServer(t, strings.Replace(configured, "{rate: 5/s, burst: 10, name: short}", "{rate: 1/h, burst: 2, name: short}", 1))
 		others := []string{"caf\ufffd", "caf", "café", "caf\xe8", `caf\\\xe9`}

@@ -162,7 +162,7 @@ func (m *model) frame(out terminal.Output) string {
 		width = out.Width
 	}
 	l, p := &m.lists[m.pane], &panes[m.pane]
-	g := newGrid(p.columns, m.rows)
+	g := newGrid(p.columns, m.rows, width)
 	lines := []string{m.totals(), "", m.paint.strong(cut(g.head(l.sort, l.reverse), width))}
 	if wrong := m.wrong(width); wrong != "" {
 		lines[1] = wrong

@@ -49,17 +49,15 @@ const (
 	down, up = "▼", "▲"
 )
 
-func newGrid(columns []column, rows []row) *grid {
+func newGrid(columns []column, rows []row, width int) *grid {
 	g := &grid{columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
 		g.widths[i] = runewidth.StringWidth(c.head) + 1 // with a mark
 		for j := range rows {
 			g.widths[i] = max(g.widths[i], runewidth.StringWidth(rows[j].cells[i].text))
 		}
-		if c.widest > 0 {
-			g.widths[i] = min(g.widths[i], max(c.widest, runewidth.StringWidth(c.head)+1))
-		}
 	}
+	operator.Shrink(g.widths, func(i int) bool { return !columns[i].number }, width)
 	return g
 }
 
@@ -88,9 +86,6 @@ func (g *grid) row(r *row) string {
 }
 
 func (g *grid) line(cells []string) string {
-	for i, width := range g.widths {
-		cells[i] = cut(cells[i], width)
-	}
 	return operator.Line(cells, g.widths, func(i int) bool { return g.columns[i].number })
 }
 

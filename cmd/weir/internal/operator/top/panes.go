@@ -26,7 +26,6 @@ const (
 type column struct {
 	head   string
 	number bool // stands at the right, and is sorted by its number, the largest first
-	widest int  // is cut behind that, 0 if it is not
 }
 
 // pane is a list.
@@ -65,11 +64,6 @@ func paneNames() []string {
 }
 
 const (
-	// widestName is how wide a policy or a key may be.
-	widestName = 30
-	// shortName is that where there are many columns beside it.
-	shortName = 22
-
 	// Heads of columns that are in several panes.
 	policyHead = "policy"
 	keyHead    = "key"
@@ -79,61 +73,61 @@ var panes = [numPanes]pane{
 	policiesPane: {
 		name: "policies",
 		columns: []column{
-			{policyHead, false, shortName},
-			{"allowed/s", true, 0},
-			{"refused/s", true, 0},
-			{"queued", true, 0},
-			{"keys", true, 0},
-			{"locked out", true, 0},
-			{"mode", false, 0},
-			{"refused", true, 0},
-			{"allowed", true, 0},
-			{"limits", false, 0},
+			{policyHead, false},
+			{"allowed/s", true},
+			{"refused/s", true},
+			{"queued", true},
+			{"keys", true},
+			{"locked out", true},
+			{"mode", false},
+			{"refused", true},
+			{"allowed", true},
+			{"limits", false},
 		},
 		sort: 2, empty: "no policies: no limit applies",
 	},
 	keysPane: {
 		name: "keys",
 		columns: []column{
-			{keyHead, false, shortName},
-			{"remaining", true, 0},
-			{"of", true, 0},
-			{"refused", true, 0},
-			{"queued", true, 0},
-			{"retry", true, 0},
-			{"locked out", true, 0},
-			{"override", false, 16},
-			{"limit", false, 0},
+			{keyHead, false},
+			{"remaining", true},
+			{"of", true},
+			{"refused", true},
+			{"queued", true},
+			{"retry", true},
+			{"locked out", true},
+			{"override", false},
+			{"limit", false},
 		},
 		sort: -1, fetch: fetched(operator.KeysPath, mostRows, keyRow), empty: "no keys are tracked",
 	},
 	lockoutsPane: {
 		name:    "lockouts",
-		columns: []column{{"for", true, 0}, {policyHead, false, widestName}, {keyHead, false, 0}},
+		columns: []column{{"for", true}, {policyHead, false}, {keyHead, false}},
 		sort:    -1, fetch: fetched(operator.LockoutsPath, mostRows, lockoutRow),
 		empty: "no key that is known by name is locked out by this server",
 	},
 	overridesPane: {
 		name: "overrides",
 		columns: []column{
-			{"for", true, 0},
-			{policyHead, false, shortName},
-			{keyHead, false, shortName},
-			{"instead", false, widestName},
-			{"by", false, 12},
-			{"why", false, 0},
+			{"for", true},
+			{policyHead, false},
+			{keyHead, false},
+			{"instead", false},
+			{"by", false},
+			{"why", false},
 		},
 		sort: -1, fetch: fetched(operator.OverridesPath, 0, overrideRow), empty: "no key is overridden",
 	},
 	refusalsPane: {
 		name: "refusals",
 		columns: []column{
-			{"when", false, 0},
-			{"limit", false, shortName},
-			{keyHead, false, shortName},
-			{"retry", true, 0},
-			{"request", false, 0},
-			{"refusal", false, 0},
+			{"when", false},
+			{"limit", false},
+			{keyHead, false},
+			{"retry", true},
+			{"request", false},
+			{"refusal", false},
 		},
 		sort: -1, fetch: refusals, empty: "nothing was refused",
 	},
@@ -205,7 +199,11 @@ func keyRow(k *operator.Key) row {
 	if len(k.Limits) > 0 {
 		l = k.Limits[0]
 	}
-	retry, locked, override := cell{"-", 0}, cell{"-", 0}, "-"
+	none := cell{"-", 0}
+	remaining, of, retry, locked, override := count(l.Remaining), count(l.Limit), none, none, "-"
+	if l.Holds == operator.Unlimited {
+		remaining, of = none, none
+	}
 	if !l.Allowed {
 		retry = seconds(l.RetryAfter)
 	}
@@ -219,7 +217,7 @@ func keyRow(k *operator.Key) row {
 		id: k.ID + "\x00" + k.Key, policy: k.Policy, key: k.Key, known: k.Named || k.Key != "" || k.ID == "",
 		alarm: k.LockedFor != 0 || !l.Allowed,
 		cells: []cell{
-			text(operator.KeyName(k)), count(l.Remaining), count(l.Limit), zero(l.Refused), zero(l.Queued), retry, locked,
+			text(operator.KeyName(k)), remaining, of, zero(l.Refused), zero(l.Queued), retry, locked,
 			text(override), text(strings.TrimSpace(l.Name + " " + l.Holds)),
 		},
 	}

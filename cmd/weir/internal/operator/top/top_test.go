@@ -121,7 +121,7 @@ func tried() map[mode]map[string]pressed {
 			"2":   {none, seen("[2 keys]", "of login", "192.0.2.9", "#5f")},
 			"3":   {none, seen("[3 lockouts]", "192.0.2.66")},
 			"4":   {none, seen("[4 overrides]", "acme", "100/s, burst 200", "launch day")},
-			"5":   {none, seen("[5 refusals]", "login/1m", "POST /login from")},
+			"5":   {none, seen("[5 refusals]", "login/1m", "POST /login")},
 			"tab": {none, seen("[2 keys]")}, "shift+tab": {none, seen("[5 refusals]")},
 			"up": {shown("G", "> tenant"), seen("> per-client")}, "k": {shown("G", "> tenant"), seen("> per-client")},
 			"down": {none, seen("> per-client")}, "j": {none, seen("> per-client")},

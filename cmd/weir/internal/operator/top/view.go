@@ -158,7 +158,7 @@ func (m *model) wrong(width int) string {
 // list is the head and the rows of the pane.
 func (m *model) list() []string {
 	l, p := &m.lists[m.pane], &panes[m.pane]
-	g := newGrid(p.columns, m.rows)
+	g := newGrid(p.columns, m.rows, m.width-len("> "))
 	lines := []string{m.paint.strong(cut("  "+g.head(l.sort, l.reverse), m.width))}
 	if len(m.rows) == 0 {
 		return append(lines, wrap("  "+m.none(), m.width, "  ")...)
