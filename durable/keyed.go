@@ -176,8 +176,8 @@ func (k *Keyed) do(mode store.Mode, key string, n int64) weir.Decision {
 	return d[0]
 }
 
-// Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0, or n is. The error is nil if and only if the
-// caller has them: otherwise it is a *[weir.RefusedError] if the limit refused, or matches [store.ErrUnavailable] if the disk
+// Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0, or n is. The error is nil if and only if
+// the caller has them: otherwise it is a *[weir.RefusedError] if the limit refused, or matches [store.ErrUnavailable] if the disk
 // failed. See [weir.Acquirer] for n and for a ctx that ends.
 func (k *Keyed) Wait(ctx context.Context, key string, n int64) error {
 	_, err := k.acquire(ctx, key, n, 0)

@@ -107,8 +107,8 @@ func settled(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// RemoveMember removes a node from the cluster for ever, which may be this one: what is on its disk is of no use then. It fails with [ErrNoMember], or
-// if too few others are up.
+// RemoveMember removes a node from the cluster for ever, which may be this one: what is on its disk is of no use then. It fails
+// with [ErrNoMember], or if too few others are up.
 func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	all, err := s.Members(ctx)
 	if err != nil {

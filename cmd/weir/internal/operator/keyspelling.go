@@ -11,9 +11,9 @@ import (
 )
 
 // JSON has texts of Unicode, and a key has any bytes: RESP and HTTP take it as it comes. So that every key can be told, shown and
-// named, one that has bytes that are no UTF-8, or characters that do not print, is spelled with an escape for each of their bytes:
-// \xe9. There a backslash is \\. A key that happens to look like such a spelling is spelled in the same way, so that each spelling
-// is that of one key; all other keys are spelled as they are.
+// named, one with bytes that are no UTF-8, or with characters that do not print, has an escape for each of these bytes: \xe9.
+// There a backslash is \\. A key that happens to look like such a spelling is spelled in the same way, so that each spelling is
+// that of one key; all other keys are spelled as they are.
 
 const (
 	hexDigits   = "0123456789abcdef"
