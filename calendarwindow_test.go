@@ -314,3 +314,22 @@ func BenchmarkCalendarWindow(b *testing.B) {
 		}
 	})
 }
+
+// TestZonesWithoutNameAreNotWritten: the text of a limit is read as the same limit, or there is none.
+func TestZonesWithoutNameAreNotWritten(t *testing.T) {
+	for _, zone := range []*time.Location{
+		time.FixedZone("UTC", 3600), time.FixedZone("X", 3600), time.FixedZone("", 60), time.Local, //nolint:gosmopolitan // on purpose
+	} {
+		l := weir.CalendarWindow(5, algo.Calendar{Unit: algo.CalendarDay, Zone: zone})
+		text, err := l.MarshalText()
+		if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || wrong.Option != "Limit.Calendar.Zone" {
+			t.Errorf("%v: %s, %v", zone, text, err)
+		}
+	}
+	for _, zone := range []string{"UTC", "Europe/Vienna", "America/St_Johns"} {
+		l := weir.CalendarWindow(5, algo.Calendar{Unit: algo.CalendarDay, Zone: must(time.LoadLocation(zone))})
+		if text, err := l.MarshalText(); err != nil || must(weir.ParseLimit(string(text))).String() != l.String() {
+			t.Errorf("%s: %s, %v", zone, text, err)
+		}
+	}
+}

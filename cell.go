@@ -267,7 +267,9 @@ func (c *cell) take(d *Decision, n int64, reserve bool) (ok bool) {
 		c.peek(d, n)
 		return true
 	case n == 0 || n > c.terms.permits:
-		c.foresee(d, n)
+		if c.foresee(d, n); reserve {
+			c.keep(algo.Mark{}) // it may cost something in the end
+		}
 		return true
 	default:
 		if !c.add() {
@@ -522,9 +524,9 @@ func (c *cell) turnAway(d *Decision, n int64) {
 	}
 }
 
-// claim makes l a lease that gives back what was taken.
+// claim makes l a lease that gives back what was taken, or is charged what it costs more than was reserved, which can be nothing.
 func (c *cell) claim(l *Lease) {
-	if l.decision.Allowed && l.permits > 0 && !c.full {
+	if l.decision.Allowed && !c.full && (l.permits > 0 || !c.k.returns()) {
 		of := l.bind(c.k, l.permits)
 		of.mark, of.under = c.mark, c.under
 	}

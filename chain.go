@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -220,28 +221,33 @@ func (c *Chain) try(ctx context.Context, l *Lease, n int64, reserve bool) (final
 		verdict.add(d)
 	}
 	switch {
-	case verdict.decision.Allowed && n > 0:
+	case verdict.decision.Allowed && (n > 0 || reserve):
 		final, verdict = true, foreign
 		c.take(l, n, reserve, &verdict)
 	case verdict.decision.Allowed || ctx == nil || c.hopeless(ctx, &verdict.decision):
 		final = true
-		for _, link := range c.gates {
-			if link.limiter.refuses {
-				link.limiter.count(n, false)
-			}
-		}
+		c.countRefusals(n)
 	}
 	c.unlock()
 	l.decision = verdict.decision
 	switch {
 	case l.claim == nil:
-	case !l.decision.Allowed || n == 0:
+	case !l.decision.Allowed || n == 0 && !reserve:
 		l.Cancel()
 		l.claim = nil
 	default:
 		l.claim.reserved = reserve
 	}
 	return final
+}
+
+// countRefusals counts a refusal by those that refuse.
+func (c *Chain) countRefusals(n int64) {
+	for _, link := range c.gates {
+		if link.limiter.refuses {
+			link.limiter.count(n, false)
+		}
+	}
 }
 
 // reserveForeign reserves n permits of every limiter of another kind, until one refuses. The others are then only asked.
@@ -549,7 +555,7 @@ func (c *Chain) Stats() Stats {
 		s.Idle = min(s.Idle, child.Idle)
 		s.Queued += child.Queued
 		s.Waiters += child.Waiters
-		s.Forgiven += child.Forgiven
+		s.Forgiven += min(child.Forgiven, math.MaxInt64-s.Forgiven)
 	}
 	for _, link := range c.foreign {
 		add(link.limiter.Stats())
@@ -562,7 +568,8 @@ func (c *Chain) Stats() Stats {
 	return s
 }
 
-// Close implements [Acquirer]. The limiters of the chain stay open.
+// Close refuses all callers that wait in the chain and all that come later, with ReasonClosed. The limiters of the chain stay
+// open. Closing twice is harmless. The error is always nil.
 func (c *Chain) Close() error {
 	c.made()
 	c.mu.Lock()

@@ -27,9 +27,9 @@
 // there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never be allowed has the
 // RetryAfter [Never].
 //
-// Limiters are made by their constructors: the methods of a zero limiter panic, and so do calls that may wait with a nil context.
-// All limiters are safe for concurrent use. None starts a goroutine: a caller waits in its own, and a queue has one timer, which
-// is armed only while a caller waits in it.
+// Limiters are made by their constructors: a zero limiter must not be used, and panics where it is asked. So do calls that may
+// wait with a nil context. All limiters are safe for concurrent use. None keeps a goroutine: a caller waits in its own. A queue
+// has a timer while a caller waits in it, and so have an override until it ends and a limiter that many goroutines ask.
 //
 // Package httplimit limits the handlers of a server, httpclient the requests of a client, and policy decides by rules. Package
 // guard locks out endpoints that keep pushing, and overload turns away what a busy service cannot do. Limits that

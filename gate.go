@@ -230,9 +230,9 @@ func (g *gate) lease(n int64, d Decision, m algo.Mark, reserve bool, u under) Le
 	return l
 }
 
-// bind gives l the claim on its permits if they may come back.
+// bind gives l the claim on its permits if they may come back, or cost more than was reserved, which can be nothing.
 func (g *gate) bind(l *Lease, m *algo.Mark, reserve bool, u *under) {
-	if l.decision.Allowed && l.permits > 0 && (reserve || g.returned) {
+	if l.decision.Allowed && (reserve && !g.returned || g.returned && l.permits > 0) {
 		c := l.bind(g.owner, l.permits)
 		c.mark, c.under = *m, *u
 		if g.observer != nil {
@@ -636,7 +636,8 @@ func (g *gate) idle(now int64) time.Duration {
 	return time.Duration(max(now-since, 0)) // a clock that went back is not yet there
 }
 
-// Close implements [Acquirer].
+// Close refuses all callers that wait and all that come later, with ReasonClosed. Leases may still be settled. Closing twice is
+// harmless. The error is always nil.
 func (g *gate) Close() error {
 	g.lock()
 	defer g.unlock()

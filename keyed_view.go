@@ -3,6 +3,7 @@ package weir
 import (
 	"fmt"
 	"iter"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ func (k *keys[K]) Stats() Stats {
 	}
 	for _, g := range k.gates() {
 		g.lock()
-		s.Forgiven += g.forgiven
+		s.Forgiven += min(g.forgiven, math.MaxInt64-s.Forgiven)
 		s.Queued += g.queue.Permits()
 		s.Waiters += g.queue.Len()
 		g.unlock()
@@ -189,6 +190,9 @@ func (k *operator[K]) Bounds() KeyedOptions { return *k.of.bounds.Load() }
 func (k *operator[K]) SetBounds(o KeyedOptions) error {
 	if err := o.checkBounds("Bounds"); err != nil {
 		return err
+	}
+	if o.MaxDebt != 0 && k.of.returns() {
+		return noDebtAtOnce("Bounds.MaxDebt", o.MaxDebt)
 	}
 	k.of.setBounds(&o)
 	return nil

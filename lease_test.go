@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
+	"github.com/weirhq/weir/manualclock"
 )
 
 var timed = kinds[:len(kinds)-1]
@@ -167,6 +170,44 @@ func TestCommitSettlesWhatWasReserved(t *testing.T) {
 				again.available(want)
 			})
 		})
+	}
+}
+
+// TestReservationOfNothing is charged what it costs in the end, by a limiter of any kind.
+func TestReservationOfNothing(t *testing.T) {
+	limit := weir.TokenBucket(weir.PerHour(1), 10)
+	for _, clock := range []weir.Clock{nil, manualclock.New(1)} {
+		bucket := must(weir.New(limit, weir.Options{Clock: clock}))
+		window := must(weir.New(weir.FixedWindow(weir.PerHour(10)), weir.Options{Clock: clock}))
+		keyed := must(weir.NewKeyed[string](limit, weir.KeyedOptions{Clock: clock}))
+		held := must(weir.NewConcurrency(10, weir.Options{Clock: clock}))
+		chain := must(weir.NewChain(bucket, window, held))
+		commit := func(l weir.Lease, err error) {
+			t.Helper()
+			if err != nil || !l.Allowed() {
+				t.Errorf("%+v, %v", l, err)
+			}
+			l.Commit(2)
+			l.Commit(3)
+		}
+		commit(bucket.TryReserve(0), nil)
+		commit(bucket.Reserve(t.Context(), 0))
+		commit(window.TryReserve(0), nil)
+		commit(chain.TryReserve(0), nil)
+		commit(chain.Reserve(t.Context(), 0))
+		commit(keyed.TryReserve("a", 0), nil)
+		commit(keyed.Reserve(t.Context(), "a", 0))
+		chain.TryReserve(0).Cancel()
+		keyed.TryReserve("b", 0).Cancel()
+		for what, left := range map[string][2]int64{
+			"token bucket": {bucket.Peek(0).Remaining, 2}, "fixed window": {window.Peek(0).Remaining, 4},
+			"key": {keyed.Peek("a", 0).Remaining, 6}, "other key": {keyed.Peek("b", 0).Remaining, 10},
+			"concurrency": {held.Peek(0).Remaining, 10},
+		} {
+			if left[0] != left[1] {
+				t.Errorf("%s: %d left, want %d", what, left[0], left[1])
+			}
+		}
 	}
 }
 
@@ -330,6 +371,22 @@ func TestDebtBeyondTheLargestIsForgiven(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestForgivenEndsAtTheLargestNumber, also where it is the sum of several limiters or keys.
+func TestForgivenEndsAtTheLargestNumber(t *testing.T) {
+	limit := weir.TokenBucket(weir.PerHour(1), 10)
+	chain := must(weir.NewChain(must(weir.New(limit, weir.Options{})), must(weir.New(limit, weir.Options{}))))
+	chain.TryReserve(1).Commit(math.MaxInt64)
+	keyed := must(weir.NewKeyed[string](limit, weir.KeyedOptions{}))
+	keyed.TryReserve("a", 1).Commit(math.MaxInt64)
+	if err := keyset.Of(keyed).Override("b", limit, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	keyed.TryReserve("b", 1).Commit(math.MaxInt64)
+	if c, k := chain.Stats().Forgiven, keyed.Stats().Forgiven; c != math.MaxInt64 || k != math.MaxInt64 {
+		t.Errorf("%d by a chain, %d by keys", c, k)
 	}
 }
 

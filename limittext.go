@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/zones"
 )
 
 // String is the limit in words, which [ParseLimit] reads: "10/s, burst 20", "fixed-window 100/min",
@@ -124,10 +125,17 @@ func parseNumber(s string) (int64, error) {
 	return n, nil
 }
 
-// MarshalText is String for a limit that can be used.
+// MarshalText is String for a limit that can be used. A zone of a calendar that others do not find by its name is an
+// [*OptionError].
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
+	}
+	if z := l.Calendar().Zone; !zones.IsNamed(z) {
+		return nil, &OptionError{
+			"Limit.Calendar.Zone", fmt.Sprintf("%.40q", z.String()),
+			"UTC or a zone with a name under which time.LoadLocation finds it, as others read it",
+		}
 	}
 	return []byte(l.String()), nil
 }
@@ -247,10 +255,10 @@ func weekdayOf(s string) int {
 }
 
 // zones are those that were loaded by name, so that equal texts are equal limits. There are some 600 names.
-var zones sync.Map
+var loadedZones sync.Map
 
 func loadZone(name string) (*time.Location, error) {
-	if z, ok := zones.Load(name); ok {
+	if z, ok := loadedZones.Load(name); ok {
 		return z.(*time.Location), nil //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
 	switch name {
@@ -263,6 +271,6 @@ func loadZone(name string) (*time.Location, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no time zone of that name: %w", err)
 	}
-	stored, _ := zones.LoadOrStore(name, z)
+	stored, _ := loadedZones.LoadOrStore(name, z)
 	return stored.(*time.Location), nil //nolint:errcheck,forcetypeassert // as above
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -76,6 +77,7 @@ func (s *step) prepare(i int) {
 
 // sort makes the order in which shards are locked, which is the same for all requests.
 func (s *step) sort() {
+	s.touch() // while that is made, shards are locked and the clock is read
 	s.order = s.order[:0]
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -85,6 +87,52 @@ func (s *step) sort() {
 			s.order[j-1], s.order[j] = at, s.order[j-1]
 		}
 	}
+}
+
+// repeats reports whether several parts are of one key. They were sorted.
+func (s *step) repeats() bool {
+	for n := 1; n < len(s.order); n++ {
+		for before := n - 1; before >= 0 && s.order[before].shard() == s.order[n].shard(); before-- {
+			if s.parts[s.order[before].part()].hash == s.parts[s.order[n].part()].hash {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bySums does what a step does of which each part has a key of its own: charges of one key are asked for their sum, under the
+// plan of the first. Each of them has the decision on the sum, and a lease of its own permits, if there are leases.
+func (s *step) bySums(own []Lease, ask func(sums *step) (all []Lease, binding int, err error)) (binding int, err error) {
+	sums, of := new(step), make([]int, len(s.parts))
+	for i := range s.parts {
+		p := &s.parts[i]
+		of[i] = slices.IndexFunc(sums.parts, func(sum stepPart) bool { return sum.k == p.k && sum.hash == p.hash })
+		if of[i] < 0 {
+			of[i] = len(sums.parts)
+			sums.parts = append(sums.parts, *p)
+			sums.parts[of[i]].decision = nil
+			continue
+		}
+		sum := &sums.parts[of[i]]
+		sum.n += min(p.n, math.MaxInt64-sum.n)
+	}
+	all, binding, err := ask(sums)
+	for i := range s.parts {
+		p, sum := &s.parts[i], &all[of[i]]
+		if *p.decision = sum.decision; own == nil {
+			continue
+		}
+		p.lend(&own[i], min(p.n, sum.permits))
+		if c := sum.claim; c != nil && (p.n > 0 || !p.k.returns()) {
+			share := own[i].bind(c.settler, p.n)
+			share.mark, share.under = c.mark, c.under
+		}
+	}
+	for i := range all {
+		all[i].unbind()
+	}
+	return slices.Index(of, binding), err
 }
 
 // place is a shard, in an order of all shards of all limiters, and a part whose key is in it.
@@ -160,8 +208,6 @@ const (
 // run does all parts as one step. It returns false, and has done nothing, if their cells cannot be locked together: a key that is
 // in a gate stands in several charges, or gates come and go all the time.
 func (s *step) run() bool {
-	s.touch() // while shards are locked and the clock is read
-	s.sort()
 	s.gates = s.gates[:0]
 	for attempts, distinct := 0, true; distinct && attempts < mostGateAttempts; {
 		found, at := probeInGate, 0
@@ -638,7 +684,16 @@ func (s *step) Take() (binding int) {
 		s.refuseAll(nil, ReasonInvalid)
 		return s.binding()
 	}
+	if s.sort(); s.repeats() {
+		binding, _ = s.bySums(nil, func(sums *step) ([]Lease, int, error) { return sums.tryAll(false) })
+		return binding
+	}
 	return s.charge(nil, false, true)
+}
+
+func (s *step) tryAll(reserve bool) (all []Lease, binding int, err error) {
+	all, binding = s.TryAll(nil, reserve)
+	return all, binding, nil
 }
 
 // TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.
@@ -648,6 +703,10 @@ func (s *step) TryAll(leases []Lease, reserve bool) (all []Lease, binding int) {
 	if s.wrong != nil {
 		s.refuseAll(own, ReasonInvalid)
 		return leases, s.binding()
+	}
+	if s.sort(); s.repeats() {
+		binding, _ = s.bySums(own, func(sums *step) ([]Lease, int, error) { return sums.tryAll(reserve) })
+		return leases, binding
 	}
 	return leases, s.charge(own, reserve, true)
 }
@@ -785,6 +844,10 @@ func (s *step) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all [
 		}
 		return leases, s.binding(), ended(ctx, n)
 	}
+	if s.sort(); s.repeats() {
+		binding, err = s.bySums(own, func(sums *step) ([]Lease, int, error) { return sums.WaitAll(ctx, nil, reserve) })
+		return leases, binding, err
+	}
 	if binding = s.charge(own, reserve, false); binding < 0 || s.parts[binding].decision.Allowed {
 		return leases, binding, nil
 	}
@@ -808,7 +871,7 @@ func (s *step) hopeless() (is bool, why error) {
 		case p.decision.Allowed:
 		case p.decision.Reason != ReasonLimited:
 			return true, nil
-		case p.k.bounds.Load().QueueLimit == 0:
+		case p.n > 0 && p.k.bounds.Load().QueueLimit == 0: // what asks for none takes no room in one
 			is, why = true, ErrNoQueue
 		}
 	}
@@ -821,6 +884,13 @@ func (s *step) Peek() (binding int) {
 	if s.wrong != nil {
 		s.refuseAll(nil, ReasonInvalid)
 		return s.binding()
+	}
+	if s.sort(); s.repeats() {
+		binding, _ = s.bySums(nil, func(sums *step) (all []Lease, binding int, err error) {
+			all, _ = sums.into(nil)
+			return all, sums.Peek(), nil
+		})
+		return binding
 	}
 	if s.act = peekAll; !s.run() {
 		for i := range s.parts {
@@ -839,6 +909,7 @@ func (s *step) Debit() (binding int) {
 		s.refuseAll(nil, ReasonInvalid)
 		return s.binding()
 	}
+	s.sort()
 	if s.act = debitAll; !s.run() {
 		s.debitOneByOne()
 	}

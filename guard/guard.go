@@ -33,8 +33,8 @@ var ErrNoEndpoint = errors.New("weir: no endpoint")
 // An endpoint is an address without its port and zone. An IPv4-mapped address is the IPv4 address, and of an IPv6 address the
 // first 64 bits count. Endpoints that are not addresses, such as paths of sockets, are known by their names.
 //
-// Over any interval t an endpoint is allowed at most CapacityTokens + RefillTokensPerSecond x t requests. One that keeps asking
-// gets all of them, unless it is locked out.
+// Over any interval t an endpoint is allowed at most CapacityTokens + RefillTokensPerSecond x t requests, with the rate rounded
+// to a multiple of 1 / TokenScale: it is RefillPerSecond of Stats. One that keeps asking gets all of them, unless it is locked out.
 //
 // Memory is bounded by MaxTrackedEndpoints: an endpoint costs 80 to 95 bytes. An endpoint is forgotten only if it gains nothing
 // by that: it is not locked out, its bucket is full, its violations do not count any more, and, if lockouts escalate, it has
@@ -151,7 +151,8 @@ func (g *Guard) hash(s *subject) table.Hash {
 }
 
 // Check takes one token of the endpoint if it has one: "192.0.2.1:4711", "[2001:db8::1]:80", "2001:db8::1" or any other name,
-// which is taken as it is. It never waits. The error is ErrNoEndpoint for an empty name, otherwise nil.
+// which is taken as it is. It never waits. The error is ErrNoEndpoint for an empty name, of a guard that
+// is not closed, otherwise nil.
 //
 // RetryAfter depends on the reason of a refusal:
 //   - ReasonSoftThrottle: the wait for the next token.
@@ -323,11 +324,10 @@ func (g *Guard) peek(s *subject, ok bool) (weir.Decision, error) {
 		g.begin(&state, now)
 	}
 	g.arrive(&state, now)
+	before := g.algorithm.Peek(state.bucket(now), now, 0)
 	var d weir.Decision
-	g.decide(&state, now, &d)
-	if d.Allowed {
-		d.Remaining++ // the token is not taken
-		d.ResetAfter = g.algorithm.Peek(state.bucket(now), now, 0).ResetAfter
+	if g.decide(&state, now, &d); d.Allowed { // the token is not taken
+		d.Remaining, d.ResetAfter = before.Remaining, before.ResetAfter
 	}
 	return d, nil
 }

@@ -506,8 +506,14 @@ func TestGuardPeekChangesNothing(t *testing.T) {
 			peeked, _ = g.Peek("192.0.2.1")
 		}
 		d := check(t, g, "192.0.2.1")
-		if d.Allowed {
+		if i == 0 && peeked.ResetAfter != 0 {
+			t.Errorf("nothing was taken yet, and all is back in %v", peeked.ResetAfter)
+		}
+		if d.Allowed { // one of six in a second
 			d.Remaining++
+			if token := d.ResetAfter - peeked.ResetAfter; token < time.Second/6 || token > time.Second/6+1 {
+				t.Errorf("step %d: peeked %+v, got %+v", i, peeked, d)
+			}
 			d.ResetAfter = peeked.ResetAfter
 		}
 		if d != peeked {

@@ -26,7 +26,11 @@ type batch interface {
 // Take at the latest. Key must not change before. A call that cannot be used, and one beyond MostCharges, is refused alone with
 // ReasonInvalid.
 func (b *Batch) Add(p *Plan, key []byte, n int64, d *weir.Decision) {
-	if b.n >= len(b.calls) {
+	switch {
+	case p.in == nil:
+		*d = weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never}
+		return
+	case b.n >= len(b.calls):
 		*d = p.in.Take("", -1)
 		return
 	}

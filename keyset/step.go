@@ -120,8 +120,9 @@ func room(all []weir.Decision, n int) (_, own []weir.Decision) {
 // the request is refused, no lease holds anything. Each decision is then what its limit alone would have decided, and Remaining
 // is what remains now.
 //
-// The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
-// ReasonInvalid. Nothing is allocated if leases has room.
+// The same key of the same limiter may stand in several charges. They are decided by their sum, under the plan of the first of
+// them, and have the same decision (TestChargesOfOneKeyAreTheirSum). A request of more than MostCharges is refused with
+// ReasonInvalid. Nothing is allocated if leases has room and each charge has a key of its own.
 func TryAcquireAll(leases []weir.Lease, charges ...Charge) (all []weir.Lease, binding int) {
 	s := stepOf(charges, nil)
 	defer steps.Put(s)

@@ -88,8 +88,8 @@ func (v View[K]) All() iter.Seq[State[K]] {
 func (v View[K]) Names() iter.Seq2[K, uint64] { return v.in.Names() }
 
 // State returns what is known of one key, which is Named then. It does not move the key to another limit, as Peek does. Tracked
-// is false if the limiter does not track the key: then all permits are available, and Held is the limit that the key would be
-// under.
+// is false if the limiter does not track the key: then all permits are available, or none in a table that is full, and Held is
+// the limit that the key would be under.
 func (v View[K]) State(key K) (s State[K], tracked bool) {
 	of, tracked := v.in.State(key)
 	return State[K](of), tracked

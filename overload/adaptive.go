@@ -297,7 +297,7 @@ func (a *Adaptive) Close() error { return a.permits.Close() }
 
 // AdaptiveEstimate is what an [Adaptive] made of what it has measured.
 type AdaptiveEstimate struct {
-	// Limit is the limit of this moment, which while Probing is half of what it is otherwise.
+	// Limit is the limit of this moment, which while Probing is half of what it is otherwise, and MinLimit at least.
 	Limit int64
 	// Probing reports whether the latency without load is just being measured.
 	Probing bool

@@ -180,8 +180,8 @@ func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 // front of other limiters; it counts nothing that must be given back. All methods are safe for concurrent use; Allow and Decide
 // allocate nothing unless they read. It has no goroutine, and nothing to close.
 //
-// The pressure is 0 at rest and 1 where nothing more can be done. It is the highest of all sources. At most every Interval one
-// call reads them, while others go on with the last pressure.
+// The pressure is 0 at rest, or up to Hysteresis after a peak, and 1 where nothing more can be done. It is the highest of all
+// sources. At most every Interval one call reads them, while others go on with the last pressure.
 //
 // Each priority has a band of pressure. Below it none of its requests are shed, above it all of them, and within it a share that
 // grows linearly, at random. So the pressure settles where the server can serve what is allowed (TestShedderSettles).
@@ -191,7 +191,7 @@ func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 // the last peak: small changes have no effect (TestHysteresisIgnoresWhatTrembles).
 //
 // A source that fails, or returns something other than a pressure, is counted and left out until it recovers. Stats has its last
-// error. If all sources fail, nothing is shed.
+// error. If all sources fail, the pressure falls as if they were at rest.
 type Shedder struct {
 	policy  string
 	clock   *clock.Steady
@@ -352,7 +352,7 @@ func (r *PressureReading) note(p float64, err error) bool {
 type ShedderStats struct {
 	// Pressure is what decisions rest on: the readings after both filters.
 	Pressure float64
-	// Blind is true if no source could be read last time. The pressure then falls, and in the end nothing is shed.
+	// Blind is true if no source could be read last time. The pressure then falls, as at rest.
 	Blind bool
 	// Readings are those of the sources, in order.
 	Readings []PressureReading

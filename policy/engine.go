@@ -109,7 +109,8 @@ func (e *Engine) Reserve(r *Request, v *Verdict) {
 	e.decide(r.Context, one[:], ask{reserve: true}, v)
 }
 
-// Peek returns what Take would, with [Verdict.Over], and takes nothing.
+// Peek returns what Take would, with [Verdict.Over], and takes nothing. Where a limit of this process refuses, or the key is
+// locked out, Take asks no store; Peek does, and its decisions are those of the shared limits, too.
 func (e *Engine) Peek(r *Request, v *Verdict) {
 	one := [1]*Request{r}
 	e.decide(r.Context, one[:], ask{verb: peek}, v)

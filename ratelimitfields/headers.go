@@ -50,9 +50,10 @@ type Headers struct {
 	Fields Fields
 	// MaxRemaining is the max r, so that a client is not invited to use a large limit at once: from 1. Default: 0, no bound.
 	MaxRemaining int64
-	// MaxWindow is the max t: from 1 s, in whole seconds. Where t is longer, r becomes the share that falls into MaxWindow if
-	// what remains is spread evenly, and at least 1 if anything remains. With a minute, r=900;t=36000 becomes r=1;t=60.
-	// Retry-After is not affected. Default: 0, no bound.
+	// MaxWindow is the max t before Jitter: from 1 s, in whole seconds. Where t is longer, r becomes the share that falls into
+	// MaxWindow if what remains is spread evenly, and at least 1 if anything remains. With a minute, r=900;t=36000 becomes
+	// r=1;t=60. Of r=0 t alone is shorter: a client that comes back then is told anew. Retry-After is not affected. Default: 0,
+	// no bound.
 	MaxWindow time.Duration
 	// Jitter is the max time that is added, at random, to t and to Retry-After, so that clients which were refused together do
 	// not come back together: from 0 to 24 h. One response adds the same to both. Default: 0.

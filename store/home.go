@@ -76,7 +76,7 @@ type Ask struct {
 }
 
 // Hold is what a call of a [Home] has taken until [Home].Settle: a reservation, which any process that has it can settle, or a
-// loan. The zero value is that of a call that holds nothing; settling it does nothing.
+// loan. The zero value is that of a call that holds nothing; settling it for nothing does nothing.
 type Hold struct {
 	// ID is the identity of a reservation, which cannot be guessed: at most 64 bytes, or 192 where a [Divided] has made it for
 	// two homes; "" for a loan.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math/bits"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/memo"
+	"github.com/weirhq/weir/internal/zones"
 )
 
 // terms are a limit that has been checked.
@@ -31,7 +31,7 @@ func newTerms(l weir.Limit) (*terms, error) {
 		return nil, err
 	}
 	t := &terms{limit: l, law: law, most: l.Permits(), text: string(appendLimit(nil, l))}
-	if z := l.Calendar().Zone; z != nil && z != time.UTC && !zoneIsNamed(z) {
+	if z := l.Calendar().Zone; !zones.IsNamed(z) {
 		return nil, &weir.OptionError{
 			Option: "Limit.Calendar.Zone", Value: fmt.Sprintf("%.40q", z.String()),
 			Accepted: "UTC or a zone with a name under which time.LoadLocation finds it, as other processes read it",
@@ -60,26 +60,6 @@ func (t *terms) regained(until int64) int64 {
 	t.law.Begin(state, until, 0)
 	t.law.Take(state, until, t.most)
 	return t.law.FreshAt(state)
-}
-
-// zoneIsNamed reports whether a zone that is loaded by the name of z equals it, as far as its clock shows this year.
-func zoneIsNamed(z *time.Location) bool {
-	if z == time.Local || z.String() == "" { //nolint:gosmopolitan // it is refused
-		return false
-	}
-	loaded, err := time.LoadLocation(z.String())
-	if err != nil || loaded == time.Local { //nolint:gosmopolitan // it is refused
-		return false
-	}
-	const months = 12
-	for m := range months {
-		at := time.Now().AddDate(0, m, 0)
-		_, a := at.In(z).Zone()
-		if _, b := at.In(loaded).Zone(); a != b {
-			return false
-		}
-	}
-	return true
 }
 
 // termsOf checks a limit, unless it was checked before.
