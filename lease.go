@@ -102,12 +102,12 @@ func (l Lease) Release() { l.claim.settle(l.generation, release, l.permits) }
 
 // Commit ends a reserved lease with what it really cost. If that is less than what was reserved, the rest is refunded
 // as by Cancel. If it is more, also if nothing was reserved (TestReservationOfNothing), the difference is charged at once
-// whether it is available or not: the limiter goes into debt, and refuses until it has regained it. The debt of a limiter never exceeds its MaxDebt; what exceeds it is
-// forgiven and counted in Stats.Forgiven (TestCommitDebtIsBounded). So over any interval t a token bucket has allowed
-// at most burst + rate x t + MaxDebt, and a fixed window over any k windows at most k x limit + MaxDebt. A sliding
-// window forgets a debt together with the segment that made it: each of its windows may hold limit + MaxDebt. A
-// negative cost counts as
-// 0. Committing a lease of a Concurrency limiter, or one that was not reserved, is Release.
+// whether it is available or not: the limiter goes into debt, and refuses until it has regained it. The debt of a limiter
+// never exceeds its MaxDebt; what exceeds it is forgiven and counted in Stats.Forgiven (TestCommitDebtIsBounded). So over
+// any interval t a token bucket has allowed at most burst + rate x t + MaxDebt, and a fixed window over any k windows at
+// most k x limit + MaxDebt. A sliding window forgets a debt together with the segment that made it: each of its windows
+// may hold limit + MaxDebt. A negative cost counts as 0. Committing a lease of a Concurrency limiter, or one that was not
+// reserved, is Release.
 func (l Lease) Commit(actual int64) { l.claim.settle(l.generation, commit, max(actual, 0)) }
 
 // Cancel ends a reserved lease as if nothing had been taken, and gives its permits to callers that wait. Permits that the

@@ -34,7 +34,8 @@ var ErrNoEndpoint = errors.New("weir: no endpoint")
 // first 64 bits count. Endpoints that are not addresses, such as paths of sockets, are known by their names.
 //
 // Over any interval t an endpoint is allowed at most CapacityTokens + RefillTokensPerSecond x t requests, with the rate rounded
-// to a multiple of 1 / TokenScale: it is RefillPerSecond of Stats. One that keeps asking gets all of them, unless it is locked out.
+// to a multiple of 1 / TokenScale: it is RefillPerSecond of Stats. One that keeps asking gets all of them, unless it is locked
+// out.
 //
 // Memory is bounded by MaxTrackedEndpoints: an endpoint costs 80 to 95 bytes. An endpoint is forgotten only if it gains nothing
 // by that: it is not locked out, its bucket is full, its violations do not count any more, and, if lockouts escalate, it has
