@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,9 @@ rules:
     limits: per-client
 `
 
+// notInVariables are the bytes of a field's name that CGI, WSGI and PHP read alike.
+var notInVariables = regexp.MustCompile("[^0-9A-Za-z]")
+
 // app is the service behind the front. It returns what it has got.
 func app(t *testing.T) string {
 	t.Helper()
@@ -65,8 +69,10 @@ func app(t *testing.T) string {
 		if r.URL.Path == "/account" {
 			fmt.Fprintf(w, "of %q", r.Header.Get("X-Account"))
 		}
-		if over := r.Header["Weir-Over"]; over != nil {
-			fmt.Fprintf(w, "over %s", over)
+		for name, over := range r.Header {
+			if strings.EqualFold(notInVariables.ReplaceAllString(name, "-"), "Weir-Over") {
+				fmt.Fprintf(w, "over %s", over)
+			}
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -78,6 +84,9 @@ type front struct {
 	start func(t *testing.T, a addresses)
 	// open lets everything pass if weir is gone.
 	open func(t *testing.T, a addresses)
+	// behind starts it behind a load balancer at 127.0.0.1, which names the client in X-Forwarded-For or, for some, by the PROXY protocol.
+	behind        func(t *testing.T, a addresses)
+	proxyProtocol bool
 	// gone is the status without weir.
 	gone int
 }
@@ -95,17 +104,26 @@ var fronts = map[string]front{
 			config = insert(t, config, "listen "+a.front+";", snippet(t, "nginx", "weir-gone.conf"))
 			programtest.Nginx(t, a.front, config)
 		},
+		behind: func(t *testing.T, a addresses) {
+			t.Helper()
+			programtest.Nginx(t, a.front, "set_real_ip_from 127.0.0.1;\nreal_ip_header X-Forwarded-For;\n"+
+				a.in(t, snippet(t, "nginx", "weir.conf")))
+		},
 		gone: http.StatusInternalServerError,
 	},
 	"Caddy": {
 		start: func(t *testing.T, a addresses) {
 			t.Helper()
-			caddyServer(t, a.front, a.in(t, snippet(t, "caddyfile", "Caddyfile")))
+			caddyServer(t, a.front, "", a.in(t, snippet(t, "caddyfile", "Caddyfile")))
 		},
 		open: func(t *testing.T, a addresses) {
 			t.Helper()
 			errors := strings.ReplaceAll(snippet(t, "caddyfile", "Caddyfile-open"), documentApp, a.app)
-			caddyServer(t, a.front, insert(t, a.in(t, snippet(t, "caddyfile", "Caddyfile")), "bind 127.0.0.1", errors))
+			caddyServer(t, a.front, "", insert(t, a.in(t, snippet(t, "caddyfile", "Caddyfile")), "bind 127.0.0.1", errors))
+		},
+		behind: func(t *testing.T, a addresses) {
+			t.Helper()
+			caddyServer(t, a.front, "servers {\n\ttrusted_proxies static 127.0.0.1/32\n}\n", a.in(t, snippet(t, "caddyfile", "Caddyfile")))
 		},
 		gone: http.StatusBadGateway,
 	},
@@ -118,16 +136,28 @@ var fronts = map[string]front{
 			t.Helper()
 			haproxyServer(t, a, without(t, snippet(t, "haproxy", "haproxy.cfg"), "# fail closed"), haproxyScript(t))
 		},
-		gone: http.StatusServiceUnavailable,
+		behind: func(t *testing.T, a addresses) {
+			t.Helper()
+			config := replaced(t, snippet(t, "haproxy", "haproxy.cfg"), "bind 127.0.0.1:8080", "bind 127.0.0.1:8080 accept-proxy")
+			haproxyServer(t, a, config, haproxyScript(t))
+		},
+		proxyProtocol: true,
+		gone:          http.StatusServiceUnavailable,
 	},
 	"Apache": {
 		start: func(t *testing.T, a addresses) {
 			t.Helper()
-			apacheServer(t, a, apacheScript(t))
+			apacheServer(t, a, snippet(t, "apache", "weir.conf"), apacheScript(t))
 		},
 		open: func(t *testing.T, a addresses) {
 			t.Helper()
-			apacheServer(t, a, replaced(t, apacheScript(t), "return 503", "return apache2.DECLINED"))
+			apacheServer(t, a, snippet(t, "apache", "weir.conf"), replaced(t, apacheScript(t), "return 503", "return apache2.DECLINED"))
+		},
+		behind: func(t *testing.T, a addresses) {
+			t.Helper()
+			site := insert(t, snippet(t, "apache", "weir.conf"), "LuaScope thread",
+				"    RemoteIPHeader X-Forwarded-For\n    RemoteIPInternalProxy 127.0.0.1\n")
+			apacheServer(t, a, site, apacheScript(t))
 		},
 		gone: http.StatusServiceUnavailable,
 	},
@@ -357,7 +387,7 @@ func TestScriptThatFailsAllowsNothing(t *testing.T) {
 	haproxyServer(t, a, snippet(t, "haproxy", "haproxy.cfg"), replaced(t, haproxyScript(t), "core.httpclient()", "core.nothing()"))
 	check(a, http.StatusServiceUnavailable)
 	a.front = programtest.FreeAddress(t)
-	apacheServer(t, a, replaced(t, apacheScript(t), "http.request {", "http.nothing {"))
+	apacheServer(t, a, snippet(t, "apache", "weir.conf"), replaced(t, apacheScript(t), "http.request {", "http.nothing {"))
 	check(a, http.StatusInternalServerError)
 }
 
@@ -402,8 +432,48 @@ func TestServiceIsToldWhatItIsOver(t *testing.T) {
 	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
 		f.start(t, a)
 		for _, want := range []string{"GET /soft ", `GET /soft over ["soft"]`} {
-			if got := ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/soft", "", `Weir-Over: "mine"`); got.status != 200 || got.body != want {
+			got := ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/soft", "",
+				`Weir-Over: "mine"`, `Weir_Over: "mine"`, `weir.over: "mine"`, `WEIR~OVER: "mine"`)
+			if got.status != 200 || got.body != want {
 				t.Errorf("%d %q, want %q", got.status, got.body, want)
+			}
+		}
+	})
+}
+
+// TestServiceIsToldNothingByClients: where everything passes if weir is gone, what a client says it is over does not.
+func TestServiceIsToldNothingByClients(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, weir *programtest.Process) {
+		f.open(t, a)
+		weir.Stop()
+		got := ask(t, "127.0.0.1", http.MethodGet, "http://"+a.front+"/soft", "", `Weir-Over: "mine"`, `Weir_Over: "mine"`)
+		if got.status != 200 || got.body != "GET /soft " {
+			t.Errorf("%d %q", got.status, got.body)
+		}
+	})
+}
+
+// TestFrontsBehindABalancerAreToldNothingByClients: a balancer tells a front who the client is, and passes on what the client says of the
+// request itself.
+func TestFrontsBehindABalancerAreToldNothingByClients(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
+		f.behind(t, a)
+		for client, forged := range []string{
+			"", "X-Forwarded-Host: free.example\r\n", "X-Forwarded-Uri: /healthz\r\n", "X-Forwarded-Method: POST\r\n",
+			"X-Original-URI: /healthz\r\n", "X-Original-Method: POST\r\n", "X-Real-IP: 203.0.113.7\r\n", "Forwarded: for=203.0.113.7\r\n",
+			"X-Forwarded-Host: free.example\r\nX-Forwarded-Uri: /healthz\r\nConnection: X-Forwarded-Host, X-Forwarded-Uri\r\n",
+		} {
+			var got [4]int
+			for i := range got {
+				text := fmt.Sprintf("GET /a HTTP/1.1\r\nHost: other.example\r\nX-Forwarded-For: 203.0.113.%d, 198.51.100.%d\r\n%s%s", i, client,
+					forged, "Connection: close\r\n\r\n")
+				if f.proxyProtocol {
+					text = fmt.Sprintf("PROXY TCP4 198.51.100.%d 127.0.0.1 1000 80\r\n%s", client, text)
+				}
+				got[i], _ = raw(t, a.front, text)
+			}
+			if want := [4]int{200, 200, 200, 429}; got != want {
+				t.Errorf("%q: %d, want %d", forged, got, want)
 			}
 		}
 	})

@@ -32,10 +32,10 @@ func weirServer(t *testing.T, config string, flags ...string) (*programtest.Proc
 	return serve(t, address, append([]string{"--http", address, "--config", file}, flags...)...), address
 }
 
-// caddyServer starts Caddy, and waits until it listens on address.
-func caddyServer(t *testing.T, address, config string) {
+// caddyServer starts Caddy with these options beside those of the test, and waits until it listens on address.
+func caddyServer(t *testing.T, address, options, config string) {
 	t.Helper()
-	file := programtest.Write(t, t.TempDir(), "Caddyfile", "{\n\tadmin off\n\tpersist_config off\n}\n"+config)
+	file := programtest.Write(t, t.TempDir(), "Caddyfile", "{\n\tadmin off\n\tpersist_config off\n"+options+"}\n"+config)
 	args := []string{"run", "--adapter", "caddyfile", "--config", file}
 	programtest.Command{Path: caddyProgram.Path(t), Args: args}.Start(t).Listens(address)
 }
@@ -60,10 +60,10 @@ func haproxyServer(t *testing.T, a addresses, config, script string) {
 	programtest.Command{Path: programtest.Installed(t, "haproxy"), Args: []string{"-db", "-f", file}}.Start(t).Listens(a.front)
 }
 
-// apacheServer starts Apache with the site of the document and a script, and waits until it listens.
-func apacheServer(t *testing.T, a addresses, script string) {
+// apacheServer starts Apache with a site and a script, and waits until it listens.
+func apacheServer(t *testing.T, a addresses, site, script string) {
 	t.Helper()
-	files := a.inBoth(t, snippet(t, "apache", "weir.conf"), script)
+	files := a.inBoth(t, site, script)
 	dir := t.TempDir()
 	path := programtest.Write(t, dir, "weir.lua", files[1])
 	// What it serves, it serves as another user than root.
@@ -73,7 +73,7 @@ func apacheServer(t *testing.T, a addresses, script string) {
 		}
 	}
 	config := []string{"ServerRoot " + dir, "PidFile " + dir + "/pid", "ErrorLog /dev/stderr", "ServerName localhost"}
-	for _, name := range []string{"mpm_event", "authz_core", "proxy", "proxy_http", "lua"} {
+	for _, name := range []string{"mpm_event", "authz_core", "proxy", "proxy_http", "remoteip", "lua"} {
 		config = append(config, "LoadModule "+name+"_module /usr/lib/apache2/modules/mod_"+name+".so")
 	}
 	config = append(config, strings.ReplaceAll(files[0], "/etc/apache2/weir.lua", path))
