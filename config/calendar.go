@@ -47,6 +47,9 @@ var (
 	unitHints = map[string]string{
 		"hourly": keyHour, "daily": keyDay, "weekly": "week", "monthly": keyMonth, "quarterly": "quarter", "yearly": "year",
 		"annually": "year",
+		"1min":     keyMinute, "60s": keyMinute, "1h": keyHour, "60m": keyHour, "1d": keyDay, "24h": keyDay, "1w": "week",
+		"7d": "week", "1mo": keyMonth, "1M": keyMonth, "30d": keyMonth,
+		"1m": `did you mean "month" or "minute"?`,
 	}
 	monthNames = []string{
 		"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",

@@ -193,7 +193,7 @@ func (d *decoder) whole(v yamlread.Value) *File {
 	if rules, given := o.Get("rules"); given {
 		f.rules = d.rules(rules)
 	}
-	d.relations(f)
+	d.relations(v, f)
 	for _, p := range f.policies {
 		if d.inStateFile(p) {
 			p.Durability, f.Cluster = policy.DurabilityFile, InFile(d.stateFile)

@@ -21,7 +21,8 @@ var durabilityNames = []string{policy.DurabilityMemory.String(), policy.Durabili
 
 var durabilityHints = map[string]string{
 	"durable": durabilityNames[1], "etcd": durabilityNames[1], "disk": durabilityNames[1], "raft": durabilityNames[1],
-	"file": durabilityNames[1], "persistent": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
+	"persistent": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
+	"file":  "write durability: cluster, and cluster: {file: /var/lib/weir/limits} at the top",
 	"local": durabilityNames[0], "process": durabilityNames[0], "volatile": durabilityNames[0],
 }
 

@@ -120,6 +120,8 @@ rules:
   - {name: i, deny: true, match: {path: /z}}
   - {name: j, deny: true}
   - {name: k, deny: true, mode: shadow}
+  - {name: l, match: {protocol: htp}, deny: true}
+  - {name: m, match: {protocol: [amqp, grpc, grpc-message, rls, rlqs, http]}, deny: true}
 `
 	f, err := config.Parse("f", []byte(text), config.Options{})
 	if err != nil {
@@ -142,8 +144,27 @@ rules:
 		`f:21:5: rules[8]: is never reached: the rule in line 20 is final and matches all requests; move it in front of that rule`,
 		`f:23:5: rules[10]: is never reached: the rule in line 20 is final and matches all requests; move it in front of that rule`,
 		`f:25:5: rules[12]: denies all requests: it has no match and no when; add match: {path: /internal/}, for instance`,
+		`f:27:33: rules[14].match.protocol: "htp": no request has this protocol: those to weir have http, grpc, grpc-message, rls or rlqs; did you mean "http"?`,
+		`f:28:34: rules[15].match.protocol[0]: "amqp": no request has this protocol: those to weir have http, grpc, grpc-message, rls or rlqs; write one of these`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestNothingIsLimited: a file without policies and rules is warned of, unless it is there for its store or cluster.
+func TestNothingIsLimited(t *testing.T) {
+	for text, want := range map[string]string{
+		"version: 1\n":                   "f:1:1: limits nothing: it has no policies and no rules; add policies: {name: {limit: 100/s}}, for instance",
+		"version: 1\npolicies: {}\n":     "f:1:1: limits nothing: it has no policies and no rules; add policies: {name: {limit: 100/s}}, for instance",
+		"version: 1\nstore: redis://h\n": "", "version: 1\nrules: [{name: r, match: {path: /a}, deny: true}]\n": "",
+	} {
+		f, err := config.Parse("f", []byte(text), config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(f.Warnings); got != "["+want+"]" {
+			t.Errorf("%q: %s", text, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -88,7 +89,9 @@ func (d *decoder) isWritten(v yamlread.Value, text, must, example string, want *
 		d.Wrong(v, "is empty: must be "+must, example)
 	case meant != "" && want == cel.StringType:
 		has := "has the form of the flag --by"
-		if strings.HasPrefix(text, "header.") || strings.HasPrefix(text, "headers.") {
+		if strings.HasPrefix(text, "$") {
+			has = "is a variable of nginx"
+		} else if strings.HasPrefix(text, "header.") || strings.HasPrefix(text, "headers.") {
 			has = "is no field of the header"
 		}
 		d.Wrong(v, has+": must be "+must, "write "+meant)
@@ -120,8 +123,7 @@ func (d *decoder) compile(v yamlread.Value, must string, want *cel.Type) (yamlre
 	}
 	checked, issues := d.expressions.env.Check(parsed)
 	if issues.Err() != nil {
-		errs := issues.Errors()
-		d.issues(s, errs[:min(len(errs), mostIssues)], "")
+		d.unchecked(s, issues.Errors())
 		return s, nil
 	}
 	if got := checked.OutputType(); !got.IsExactType(want) {
@@ -165,8 +167,20 @@ func (d *decoder) compile(v yamlread.Value, must string, want *cel.Type) (yamlre
 var (
 	undeclared = regexp.MustCompile(`undeclared reference to '([^']*)'`)
 	container  = regexp.MustCompile(` \(in container '[^']*'\)`)
+	hyphenated = regexp.MustCompile(`request\.headers\.(\w+(?:-\w+)+)`)
 	identifier = regexp.MustCompile(`^[A-Za-z_][\w.]*`)
 )
+
+// unchecked adds the mistakes of an expression that is written right and cannot be used. One is behind all where a field of the
+// header has a hyphen, which is a minus.
+func (d *decoder) unchecked(s yamlread.Scalar, all []*cel.Error) {
+	if field := hyphenated.FindStringSubmatchIndex(s.Text); field != nil && !s.FromEnv {
+		d.WrongWithin(s, field[0], "the name of a field with a hyphen stands in brackets",
+			"write request.headers["+strconv.Quote(s.Text[field[2]:field[3]])+"]")
+		return
+	}
+	d.issues(s, all[:min(len(all), mostIssues)], "")
+}
 
 // issues adds the mistakes that CEL has found.
 func (d *decoder) issues(s yamlread.Scalar, all []*cel.Error, before string) {
@@ -195,11 +209,40 @@ func (d *decoder) issues(s yamlread.Scalar, all []*cel.Error, before string) {
 		case strings.HasPrefix(message, "Syntax error: "):
 			message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), " expecting")
 			fix = "see the brackets, quotes and operators before it"
+			if strings.HasPrefix(message, "token recognition error at: '=") {
+				message, fix = "a single = is no operator", "write =="
+			}
 		case strings.HasPrefix(message, "found no matching overload"):
 			fix = "see the types: string(x) makes a string, int(x) a number"
 		}
 		d.WrongWithin(s, at, before+message, fix)
 	}
+}
+
+// namesMeant are names of other programs for what a request has.
+var namesMeant = map[string]string{
+	"ip": nameClientIP, "remote_addr": nameClientIP, "remoteaddr": nameClientIP, "remote_ip": nameClientIP,
+	"client_ip": nameClientIP, "clientip": nameClientIP, "source_ip": nameClientIP,
+	"uri": namePath, "url": namePath, "header": nameHeaders,
+}
+
+// nearest is the variable or function whose name is nearest, "" if none is near. Of those with a dot the part behind it counts,
+// which may be a method of something, as in request.path.startWith.
+func (e *expressions) nearest(name string) string {
+	dot := strings.LastIndexByte(name, '.') + 1
+	var last []string
+	for _, n := range e.names {
+		if rest, same := strings.CutPrefix(n, name[:dot]); same && dot > 0 {
+			last = append(last, rest)
+		}
+	}
+	if near := yamlread.Nearest(name[dot:], last); near != "" {
+		return name[:dot] + near
+	}
+	if dot == 0 || len(last) == 0 {
+		return cmp.Or(yamlread.Nearest(name, e.names), yamlread.Nearest(name[dot:], e.names))
+	}
+	return ""
 }
 
 // undeclared says that there is no such variable or function.
@@ -212,17 +255,15 @@ func (e *expressions) undeclared(text string, at int, found []string) (message, 
 		name = strings.TrimSuffix(chain, ".")
 	}
 	message = "there is no variable or function " + strconv.Quote(yamlread.Shorten(name))
+	if meant := namesMeant[strings.TrimPrefix(strings.ToLower(name), "request.")]; meant != "" {
+		return message, "did you mean " + strconv.Quote(meant) + "?"
+	}
 	for _, n := range e.names {
 		if strings.HasSuffix(n, "."+name) || strings.HasPrefix(n, name+".") {
 			return message, "did you mean " + strconv.Quote(n) + "?"
 		}
 	}
-	near := yamlread.Nearest(name, e.names)
-	if near == "" { // a method of something: request.path.startWith
-		if i := strings.LastIndexByte(name, '.'); i > 0 {
-			near = yamlread.Nearest(name[i+1:], e.names)
-		}
-	}
+	near := e.nearest(name)
 	if near == "" {
 		return message, "there are " + yamlread.OneOf(variableNames()) + "; a constant text needs quotes of its own"
 	}

@@ -14,6 +14,7 @@ import (
 // The keys that are looked for in several places.
 const (
 	keyLimit     = "limit"
+	keyAlgorithm = "algorithm"
 	keyLimits    = "limits"
 	keyBurst     = "burst"
 	keyRate      = "rate"
@@ -45,6 +46,7 @@ const (
 	keyQueue     = "queue"
 	keyVersion   = "version"
 	keyPolicy    = "policy"
+	keyProtocol  = "protocol"
 )
 
 // What tables of keys say often.

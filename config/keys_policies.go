@@ -29,16 +29,26 @@ var limitKeys = []key[*placedPolicy]{
 	}),
 }
 
-// limitsHints are those of limits, which a policy has as well.
-var limitsHints = map[string]string{
-	keyRate:     `did you mean "limit"? rate is a key of the items of limits`,
-	"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate or permits: ...}]`,
-	keyPermits:  `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
+// policyHints are for what policyMeant does not know.
+var policyHints = map[string]string{
+	keyRate:      `did you mean "limit"? rate is a key of the items of limits`,
+	keyAlgorithm: `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate or permits: ...}]`,
+	keyPermits:   `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
+	"shadow":     `did you mean "mode"? write mode: shadow`,
+	"dry_run":    `did you mean "mode"? write mode: shadow`,
+	"enabled":    `did you mean "mode"? write mode: off for false`,
+	"disabled":   `did you mean "mode"? write mode: off for true`,
 }
 
-var limitsTable = tableOf(yamlread.Kind{What: "a choice of limits", Hints: limitsHints}, limitKeys)
+const limitsExample = "{limit: 100/s}, for instance"
 
-var policyTable = tableOf(yamlread.Kind{What: "a policy", Hints: limitsHints}, slices.Concat(limitKeys, policyKeys))
+var limitsTable = tableOf(yamlread.Kind{
+	What: "a choice of limits", Example: limitsExample, Meant: policyMeant,
+}, limitKeys)
+
+var policyTable = tableOf(yamlread.Kind{
+	What: "a policy", Example: limitsExample, Hints: policyHints, Meant: policyMeant,
+}, slices.Concat(limitKeys, policyKeys))
 
 // policyKeys are those of a policy beside its limits.
 var policyKeys = []key[*placedPolicy]{
@@ -96,7 +106,7 @@ var policyKeys = []key[*placedPolicy]{
 		Text:    "Locks out keys that are refused again and again.",
 		Instead: unset, Examples: `[{"refusals": 10, "within": "1m", "for": "15m"}]`,
 	}, func(d *decoder, v yamlread.Value, p *placedPolicy) { p.Lockout = d.lockout(v) }),
-	read("fail", choice(failNames, nil), yamlread.About{
+	read("fail", choice(failNames, failHints), yamlread.About{
 		Text: "What happens to a request whose key, tier or cost fails, or whose store or owner is unavailable: " +
 			"refused, or let pass by this policy. `local` is for a store: the limit divided by the number of processes " +
 			"applies in each. It refuses a key that fails.",
@@ -128,10 +138,11 @@ var policyKeys = []key[*placedPolicy]{
 	}),
 }
 
-var limitTable = tableOf(yamlread.Kind{What: "a limit", Hints: map[string]string{
-	"window":   `the window is the period of rate: write rate: 100/1m`,
-	"period":   `the period is in rate: write rate: 100/1m`,
-	keyLimit:   `did you mean "rate"? limit is the short form beside limits`,
+var limitTable = tableOf(yamlread.Kind{What: "a limit", Meant: limitMeant, Hints: map[string]string{
+	"type":     `did you mean "algorithm"?`,
+	windowWord: `the window is the period of rate: write rate: 100/1m`,
+	periodWord: `the period is in rate: write rate: 100/1m`,
+	keyLimit:   `did you mean "rate", or "permits"? limit is the short form beside limits`,
 	"requests": `permits and period are in rate: write rate: 100/1m`,
 	"timezone": `did you mean "zone"?`,
 }}, []key[*placedLimit]{
@@ -142,7 +153,7 @@ var limitTable = tableOf(yamlread.Kind{What: "a limit", Hints: map[string]string
 		Text:    "Distinguishes the limits of a policy. A reload keeps the state of a name.",
 		Instead: "the window (`1m`, `24h`, `month`) or `concurrency`", Examples: `["second"]`,
 	}, (*decoder).limitName),
-	shown[*placedLimit]("algorithm", shape{"see below", choice(algorithmNames(), algorithmHints).schema}, yamlread.About{
+	shown[*placedLimit](keyAlgorithm, shape{"see below", choice(algorithmNames(), algorithmHints).schema}, yamlread.About{
 		Text:    "How permits are counted.",
 		Default: `"token-bucket"`,
 	}),
@@ -203,7 +214,7 @@ var tiersNeeds = []need{
 	{"", "by", "tiers need an expression that chooses one", `add by: request.headers["x-plan"], for instance`},
 }
 
-var queueTable = tableOf(yamlread.Kind{What: "a queue", Hints: map[string]string{
+var queueTable = tableOf(yamlread.Kind{What: "a queue", Example: "{limit: 100}, for instance", Hints: map[string]string{
 	"timeout": `did you mean "max_wait"?`,
 	"size":    `did you mean "limit"?`,
 }}, []key[*placedPolicy]{
@@ -221,7 +232,14 @@ var queueTable = tableOf(yamlread.Kind{What: "a queue", Hints: map[string]string
 	}, func(p *placedPolicy, t time.Duration) { p.MaxWait = t }),
 })
 
-var lockoutTable = tableOf(yamlread.Kind{What: "a lockout"}, []key[*policy.Lockout]{
+var lockoutTable = tableOf(yamlread.Kind{What: "a lockout", Hints: map[string]string{
+	"threshold": `did you mean "refusals"?`,
+	"max":       `did you mean "refusals"?`,
+	"failures":  `did you mean "refusals"?`,
+	windowWord:  `did you mean "within"?`,
+	periodWord:  `did you mean "within"?`,
+	"duration":  `did you mean "for"?`,
+}}, []key[*policy.Lockout]{
 	read("refusals", number(1, 65535, "a number of refusals"), yamlread.About{
 		Text:    "How many refusals within `within` lead to it.",
 		Instead: required, Examples: `[10]`,

@@ -108,7 +108,7 @@ var matchTable = tableOf(yamlread.Kind{What: "match", Hints: map[string]string{
 		Text:     "The name that the server has for what is asked for.",
 		Examples: `["POST /login"]`,
 	}),
-	shown[*placedRule]("protocol", oneOrMany(
+	shown[*placedRule](keyProtocol, oneOrMany(
 		"`http`, `grpc`, `rls`, `rlqs`",
 		`{"type": "string", "pattern": "(^[^A-Z]+$)|\\$\\{"}`,
 	), yamlread.About{

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -94,7 +93,13 @@ func (d *decoder) limitSet(o *yamlread.Object) (set limitSet, given bool) {
 
 // limitList reads the long form.
 func (d *decoder) limitList(v yamlread.Value, set *limitSet) {
-	items, ok := d.list(v, "a list of 1 to 8 limits")
+	const must = "a list of 1 to 8 limits"
+	if meant := limitsMeant(itemMeant(v)); meant != "" {
+		d.List(v, must, "write "+meant)
+		set.ok = false
+		return
+	}
+	items, ok := d.list(v, must)
 	if !ok {
 		set.ok = false
 		return
@@ -124,7 +129,11 @@ func (d *decoder) limitList(v yamlread.Value, set *limitSet) {
 
 // rate reads a rate.
 func (d *decoder) rate(v yamlread.Value) (weir.Rate, bool) {
-	s, ok := d.Scalar(v, rateIs+" such as 100/s", rateFix)
+	fix := rateFix
+	if !v.IsScalar() {
+		fix = rateMeant(v)
+	}
+	s, ok := d.Scalar(v, rateIs+" such as 100/s", fix)
 	if !ok {
 		return weir.Rate{}, false
 	}
@@ -136,23 +145,11 @@ func (d *decoder) rate(v yamlread.Value) (weir.Rate, bool) {
 		d.Wrong(v, "is not a rate once the environment is put in: must be "+rateIs+
 			", of 1 to 10^15 permits per 1ns to 3660 days", rateFix)
 	case !strings.Contains(s.Text, "/"):
-		fix := rateFix
-		if n, isNumber := yamlread.Integer(s.Text); isNumber && n > 0 && n <= 1_000_000_000 {
-			fix = fmt.Sprintf("write %d/s or %d/min, for instance", n, n)
-		} else if meant := cmp.Or(rateMeant(s.Text), calendarMeant(s.Text)); meant != "" {
-			fix = "write " + meant
-		}
-		d.Wrong(v, "must be "+rateIs, fix)
+		d.Wrong(v, "must be "+rateIs, rateMeant(v))
 	default:
 		message := strings.TrimPrefix(err.Error(), "weir: ")
 		message = strings.TrimPrefix(message, "rate "+strconv.Quote(s.Text)+": ")
-		fix := rateFix
-		if permits, _, _ := strings.Cut(s.Text, "/"); permits != "" && strings.Trim(permits, "0.") == "" {
-			fix = "write deny: true in a rule to refuse all of its requests"
-		} else if meant := cmp.Or(rateMeant(s.Text), calendarMeant(s.Text)); meant != "" {
-			fix = "write " + meant
-		}
-		d.Wrong(v, "is not a rate: "+message, fix)
+		d.Wrong(v, "is not a rate: "+message, rateMeant(v))
 	}
 	return weir.Rate{}, false
 }
@@ -202,11 +199,14 @@ func (d *decoder) limit(v yamlread.Value) placedLimit {
 		calendar algo.Calendar
 		known    = true
 	)
-	if algorithm, given := o.Get("algorithm"); given {
+	if algorithm, given := o.Get(keyAlgorithm); given {
 		var word string
 		if word, known = d.Choice(algorithm, algorithmNames(), algorithmHints); known {
 			kind = weir.Algorithm(slices.Index(algorithmNames(), word))
 		}
+	}
+	if _, meant := o.Get("type"); meant { // which is a mistake, and says what fits
+		known = false
 	}
 	if known {
 		d.fit(o, kind)
@@ -232,7 +232,7 @@ func (d *decoder) limitName(v yamlread.Value, l *placedLimit) {
 
 // fit adds a mistake for each key that the algorithm needs and that is missing, and for each that it does not have.
 func (d *decoder) fit(o *yamlread.Object, a weir.Algorithm) {
-	needed := map[string]bool{keyName: true, "algorithm": true}
+	needed := map[string]bool{keyName: true, keyAlgorithm: true}
 	for _, key := range fits[a].needs {
 		needed[key] = true
 		if _, given := o.Get(key); given {

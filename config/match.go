@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,7 @@ func (d *decoder) match(v yamlread.Value, r *placedRule) {
 		{"route", "the name of a route", "GET /users/{id}", "a name", &m.Routes, func(s string) (policy.Match, string) {
 			return policy.Match{Routes: []string{s}}, ""
 		}},
-		{"protocol", "a protocol in lower case", "http", "a protocol", &m.Protocols, func(s string) (policy.Match, string) {
+		{keyProtocol, "a protocol in lower case", "http", "a protocol", &m.Protocols, func(s string) (policy.Match, string) {
 			if lower := strings.ToLower(s); lower != s {
 				return policy.Match{}, "must be in lower case"
 			}
@@ -74,8 +75,12 @@ func (d *decoder) match(v yamlread.Value, r *placedRule) {
 				continue
 			}
 			*field.to = append(*field.to, s.Text)
-			if field.key == keyPath {
+			switch {
+			case field.key == keyPath:
 				d.foreignWildcard(item, s.Text)
+			case field.key == keyProtocol && !s.FromEnv && !slices.Contains(protocols, s.Text):
+				d.Warn(item, "no request has this protocol: those to weir have "+yamlread.OneOf(protocols),
+					yamlread.Meant(s.Text, protocols, "write one of these"))
 			}
 		}
 	}
@@ -90,6 +95,9 @@ func (d *decoder) match(v yamlread.Value, r *placedRule) {
 		d.headers(entry, r)
 	}
 }
+
+// protocols are those by which requests come to weir: to the program, and to package grpclimit. A Go program can have others.
+var protocols = []string{"http", "grpc", "grpc-message", "rls", "rlqs"}
 
 // otherWildcard is a segment that is a wildcard elsewhere: :id or <id>.
 var otherWildcard = regexp.MustCompile(`/(:(\w+)|<(?:\w+:)?(\w+)>)(/|$)`)
@@ -120,7 +128,7 @@ func matchFix(key string, s yamlread.Scalar, otherwise string) string {
 	switch {
 	case key == keyMethod && strings.ToUpper(s.Text) != s.Text:
 		return "write " + strings.ToUpper(s.Text)
-	case key == "protocol" && strings.ToLower(s.Text) != s.Text:
+	case key == keyProtocol && strings.ToLower(s.Text) != s.Text:
 		return "write " + strings.ToLower(s.Text)
 	case key == keyPath && !strings.ContainsAny(s.Text, "/ "):
 		return "write /" + s.Text

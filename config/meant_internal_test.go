@@ -12,11 +12,13 @@ func TestMeant(t *testing.T) {
 	for text, want := range map[string]string{
 		"10 per second": "10/s", "100rps": "100/s", "100 rpm": "100/min", "5/15 minutes": "5/15m", "5 in 15 minutes": "5/15m",
 		"1000 requests/hour": "1000/h", "1000 requests per day": "1000/d", "0.5 / s": "0.5/s", "20 Per Minute": "20/min",
-		"3 every 2 hours": "3/2h",
-		"fast":            "", "10": "", "per second": "", "0 per second": "", "10 per fortnight": "", "10/0 minutes": "", "1/1/1 s": "",
+		"3 every 2 hours": "3/2h", "10r/s": "10/s", "10rps": "10/s", "10-S": "10/s", "10-M": "10/min", "10-H": "10/h", "1k/s": "1000/s",
+		"1e3/s": "1000/s", "1,000/s": "1000/s", "1M per minute": "1000000/min", "10 req/min": "10/min",
+		"10-Y": "", "1,00/s": "", "e3/s": "",
+		"fast": "", "10": "", "per second": "", "0 per second": "", "10 per fortnight": "", "10/0 minutes": "", "1/1/1 s": "",
 		"99999999999 per second": "", "": "", "/": "",
 	} {
-		if got := rateMeant(text); got != want {
+		if got := RateMeant(text); got != want {
 			t.Errorf("rate %q: %q, want %q", text, got, want)
 		}
 	}
@@ -33,12 +35,21 @@ func TestMeant(t *testing.T) {
 		"path": "request.path", "method": "request.method", "host": "request.host",
 		"none": `'"all"'`, "client.net:24/64": "client.net", "client,path": "[client, request.path]", "client , host": "[client, request.host]",
 		"client.ip,header:X-O'Hara": `[client.ip, 'request.headers["x-o''hara"]']`,
-		"client":                    "", "client.net": "", "path.user": "", "client.net:16/48": "",
+		"$binary_remote_addr":       "client.ip", "$host,$uri": "[request.host, request.path]", "$args": "",
+		"client": "", "client.net": "", "path.user": "", "client.net:16/48": "",
 		"header:": "", "header:a b": "", "none,path": "", "": "", ",": "",
 		"client,": "", `"path"`: "", "request.path": "",
 	} {
 		if got := keyMeant(text); got != want {
 			t.Errorf("key %q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"1k": "1000", "2M": "2000000", "1e3": "1000", "5e+2": "500", "1,000": "1000", "12,345,678": "12345678",
+		"1000": "", "1.5k": "", "1,00": "", "010k": "", "k": "", "": "", "1e999": "", "0x10": "", "1g": "",
+	} {
+		if got := yamlread.NumberMeant(text); got != want {
+			t.Errorf("number %q: %q, want %q", text, got, want)
 		}
 	}
 	for text, want := range map[string]string{

@@ -60,8 +60,16 @@ func (d *decoder) policies(v yamlread.Value) []*placedPolicy {
 		return nil
 	}
 	all := make([]*placedPolicy, 0, len(o.Keys))
-	for _, name := range o.Keys {
+	for i := 0; i < len(o.Keys); i++ {
+		name := o.Keys[i]
 		field := o.Fields[name]
+		if below := notIndented(o, i); below > 0 {
+			d.Wrong(field, "is empty: its keys stand beside it, and not below it",
+				"indent "+strings.Join(o.Keys[i+1:i+1+below], ", ")+" by two more spaces")
+			all = append(all, &placedPolicy{at: field, Policy: policy.Policy{Name: name}})
+			i += below
+			continue
+		}
 		p := d.policy(name, field)
 		if !yamlread.IsName(name, mostPolicyName, "/") {
 			d.Wrong(field.OfKey(), "must be "+policyNameIs, "use letters, digits and hyphens")
@@ -69,6 +77,19 @@ func (d *decoder) policies(v yamlread.Value) []*placedPolicy {
 		all = append(all, p)
 	}
 	return all
+}
+
+// notIndented is how many keys of a policy stand behind the name of it at i, where they are the names of policies.
+func notIndented(o *yamlread.Object, i int) int {
+	below := o.Keys[i+1:]
+	if !o.Fields[o.Keys[i]].IsNull() || len(below) == 0 || o.Fields[below[0]].IsMapping() {
+		return 0
+	}
+	n := 0
+	for n < len(below) && slices.Contains(policyTable.Kind.Keys, below[n]) {
+		n++
+	}
+	return n
 }
 
 // policy reads one.
@@ -155,7 +176,11 @@ var modeHints = map[string]string{
 const admit = "admit"
 
 var (
-	failNames     = []string{policy.FailClosed.String(), policy.FailOpen.String(), policy.FailLocal.String()}
+	failNames = []string{policy.FailClosed.String(), policy.FailOpen.String(), policy.FailLocal.String()}
+	failHints = map[string]string{
+		"fail-closed": failNames[0], "fail_closed": failNames[0], "deny": failNames[0],
+		"fail-open": failNames[1], "fail_open": failNames[1], "allow": failNames[1],
+	}
 	priorityNames = []string{"background", "sheddable", "normal", "critical"}
 	priorityHints = map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
 	orderNames    = []string{"oldest-first", newestFirstWord}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,14 +13,14 @@ import (
 )
 
 // relations checks what policies and rules say about one another.
-func (d *decoder) relations(f *File) {
+func (d *decoder) relations(whole yamlread.Value, f *File) {
 	byName := make(map[string]*placedPolicy, len(f.policies))
 	names := make([]string, 0, len(f.policies))
 	for _, p := range f.policies {
 		byName[p.Name] = p
 		names = append(names, p.Name)
 	}
-	unknown := func(v yamlread.Value, name string) {
+	unknown := func(v yamlread.Value, name string, names []string) {
 		fix := "define it below policies"
 		if len(names) > 0 {
 			fix = "there are " + yamlread.Shorten(yamlread.OneOf(names))
@@ -32,7 +33,8 @@ func (d *decoder) relations(f *File) {
 	delete(byName, "") // which is told already, and is no parent
 	for _, p := range f.policies {
 		if p.Parent != "" && byName[p.Parent] == nil {
-			unknown(p.parent, p.Parent)
+			others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == p.Name })
+			unknown(p.parent, p.Parent, others)
 		}
 	}
 	d.cycles(f.policies, byName)
@@ -40,7 +42,7 @@ func (d *decoder) relations(f *File) {
 	for _, r := range f.rules {
 		for _, u := range r.uses {
 			if byName[u.Policy] == nil {
-				unknown(u.at, u.Policy)
+				unknown(u.at, u.Policy, names)
 			}
 			for p := byName[u.Policy]; p != nil && !used[p.Name]; p = byName[p.Parent] {
 				used[p.Name] = true
@@ -50,7 +52,7 @@ func (d *decoder) relations(f *File) {
 	d.storeless(f)
 	d.clusterless(f)
 	if d.Mistakes.Count() == 0 {
-		d.doubts(f, byName, used)
+		d.doubts(whole, f, byName, used)
 	}
 }
 
@@ -80,7 +82,7 @@ func (d *decoder) cycles(all []*placedPolicy, byName map[string]*placedPolicy) {
 }
 
 // doubts adds warnings about what is likely not meant.
-func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[string]bool) {
+func (d *decoder) doubts(whole yamlread.Value, f *File, byName map[string]*placedPolicy, used map[string]bool) {
 	for _, p := range f.policies {
 		if !used[p.Name] && len(f.rules) > 0 {
 			d.Warn(p.at.OfKey(), "no rule uses this policy: it limits only checks that name it",
@@ -95,6 +97,9 @@ func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[stri
 		if p.priority.Node != nil && !d.hasShedder {
 			d.Warn(p.priority, "changes nothing: this program sheds no load by priority", "remove it")
 		}
+	}
+	if len(f.policies)+len(f.rules) == 0 && f.Store == nil && f.Cluster == nil {
+		d.Warn(whole, "limits nothing: it has no policies and no rules", "add policies: {name: {limit: 100/s}}, for instance")
 	}
 	d.ruleDoubts(f.rules, byName)
 	d.forgottenCharges(f.rules)

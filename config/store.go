@@ -159,7 +159,11 @@ func (d *decoder) storeAddresses(v yamlread.Value, s *Store) {
 		}
 		host, port, err := net.SplitHostPort(x.Text)
 		if err != nil || !isPort(port) || host == "" || strings.ContainsAny(host, "/@") {
-			d.WrongAs(item, redacted(item.Node.Value), "must be host:port", "write 127.0.0.1:6379, for instance")
+			fix := "write 127.0.0.1:6379, for instance"
+			if x.Text != "" && !x.FromEnv && !strings.ContainsAny(x.Text, ":/@ ") {
+				fix = "write " + x.Text + ":6379"
+			}
+			d.WrongAs(item, redacted(item.Node.Value), "must be host:port", fix)
 			continue
 		}
 		s.Addresses = append(s.Addresses, x.Text)

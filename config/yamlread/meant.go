@@ -1,6 +1,10 @@
 package yamlread
 
-import "strings"
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
 
 // UnitsMeant are the words that people write for units of time.
 var UnitsMeant = map[string]string{
@@ -25,4 +29,40 @@ func DurationMeant(text string) string {
 		return ""
 	}
 	return number + unit
+}
+
+// BooleanMeant is true or false, as a word that people write for it means, "" if it is none.
+func BooleanMeant(text string) string {
+	switch strings.ToLower(text) {
+	case "yes", "on", "y", "true":
+		return "true"
+	case "no", "off", "n", "false":
+		return "false"
+	}
+	return ""
+}
+
+var (
+	grouped = regexp.MustCompile(`^[1-9]\d{0,2}(,\d{3})+$`)
+	scaled  = regexp.MustCompile(`^([1-9]\d*)(?:k|m|e\+?(\d{1,2}))$`)
+)
+
+// NumberMeant is the whole number that was meant by "1k", "1e6" or "1,000", "" if it is none of these.
+func NumberMeant(text string) string {
+	text = strings.ToLower(strings.TrimSpace(text))
+	if grouped.MatchString(text) {
+		return strings.ReplaceAll(text, ",", "")
+	}
+	found := scaled.FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	zeros, _ := strconv.Atoi(found[2])
+	switch text[len(text)-1] {
+	case 'k':
+		zeros = 3
+	case 'm':
+		zeros = 6
+	}
+	return found[1] + strings.Repeat("0", zeros)
 }

@@ -164,6 +164,12 @@ func (r *Reader) mistake(line, column int, message, fix string) Mistake {
 
 func (r *Reader) about(v Value, message, fix string) Mistake {
 	at := v.at()
+	switch name, isVariable := strings.CutPrefix(v.Node.Value, "$"); {
+	case v.isTemplate():
+		fix = "fill in the template, and give the file that comes out"
+	case isVariable && r.o.Env != nil && IsVariable(name) && strings.ToUpper(name) == name:
+		fix = "write ${" + name + "}"
+	}
 	m := r.mistake(at.Line, at.Column, message, fix)
 	m.Path = v.Path
 	if v.IsScalar() && v.Node.Value != "" {

@@ -93,7 +93,7 @@ func (r *Reader) Name(v Value, must string, most int, except string) (string, bo
 	return s.Text, true
 }
 
-// Choice reads one of several words.
+// Choice reads one of several words. Hints are the words that others stand for, or what to do, in several words.
 func (r *Reader) Choice(v Value, words []string, hints map[string]string) (string, bool) {
 	must := "must be " + OneOf(words)
 	s, ok := r.Scalar(v, OneOf(words), "write "+words[0])
@@ -103,10 +103,13 @@ func (r *Reader) Choice(v Value, words []string, hints map[string]string) (strin
 	if slices.Contains(words, s.Text) {
 		return s.Text, true
 	}
-	fix := "write " + words[0]
+	fix := "write one of these"
 	if !s.FromEnv {
 		fix = Meant(s.Text, words, fix)
-		if hint, hinted := hints[s.Text]; hinted {
+		switch hint, hinted := hints[s.Text]; {
+		case hinted && strings.Contains(hint, " "):
+			fix = hint
+		case hinted:
 			fix = "did you mean " + strconv.Quote(hint) + "?"
 		}
 	}
@@ -123,6 +126,9 @@ func (r *Reader) Number(v Value, lo, hi int64, what string) (int64, bool) {
 		return 0, false
 	}
 	n, valid := Integer(s.Text)
+	if meant, isMeant := Integer(NumberMeant(s.Text)); isMeant && !s.FromEnv && meant >= lo && meant <= hi {
+		fix = fmt.Sprintf("write %d", meant)
+	}
 	switch {
 	case !valid && !s.FromEnv && s.IsInt():
 		r.Wrong(v, "is not written as a decimal number: "+must, fix)
@@ -183,11 +189,8 @@ func (r *Reader) Boolean(v Value) bool {
 		}
 	}
 	fix := "write true or false, without quotes"
-	switch strings.ToLower(s.Node.Value) {
-	case "yes", "on", "y", "true":
-		fix = "write true, without quotes"
-	case "no", "off", "n", "false":
-		fix = "write false, without quotes"
+	if meant := BooleanMeant(s.Node.Value); meant != "" {
+		fix = "write " + meant + ", without quotes"
 	}
 	r.Wrong(v, "must be true or false", fix)
 	return false

@@ -1,6 +1,7 @@
 package yamlread
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,14 @@ func (v Value) IsQuoted() bool {
 	return v.Node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
+// isTemplate reports whether a value is {{ ... }}: text, or what YAML makes of it without quotes.
+func (v Value) isTemplate() bool {
+	if v.IsScalar() {
+		return strings.HasPrefix(v.Node.Value, "{{") && strings.HasSuffix(v.Node.Value, "}}")
+	}
+	return v.IsMapping() && len(v.Node.Content) == 2 && v.Node.Content[0].Kind == yaml.MappingNode
+}
+
 // OfKey is the key as a value, at the same path.
 func (v Value) OfKey() Value { return Value{Node: v.Key, Path: v.Path} }
 
@@ -76,6 +85,8 @@ func (v Value) at() *yaml.Node {
 // found says what a value is.
 func (r *Reader) found(v Value) string {
 	switch {
+	case v.isTemplate():
+		return "is a template"
 	case v.IsMapping():
 		return "is a mapping"
 	case v.IsList():
@@ -128,6 +139,10 @@ type Kind struct {
 	Keys []string
 	// Hints are proposals for keys that people expect here.
 	Hints map[string]string
+	// Meant proposes what to write for a key that is not known, from what else the mapping has, or for a value that is no
+	// mapping: then the key is "". It returns "" if that is not clear. What it proposes for several keys is told once. Default:
+	// nil, only Example and Hints do.
+	Meant func(v Value, key string) string
 	// Free is what keys begin with that are free, as anchors are put there. Default: "", there are none.
 	Free string
 }
@@ -147,13 +162,31 @@ type Object struct {
 
 // Object reads a mapping of a kind. It returns false if it is none.
 func (r *Reader) Object(v Value, k *Kind) (*Object, bool) {
-	o, ok := r.Mapping(v, k.What, k.Example)
+	example := k.Example
+	if k.Meant != nil && !v.IsMapping() {
+		example = cmp.Or(k.Meant(v, ""), example)
+	}
+	o, ok := r.Mapping(v, k.What, example)
 	if !ok {
 		return nil, false
 	}
+	var told []string
 	for _, key := range o.Keys {
-		if !slices.Contains(k.Keys, key) && (k.Free == "" || !strings.HasPrefix(key, k.Free)) {
+		if slices.Contains(k.Keys, key) || k.Free != "" && strings.HasPrefix(key, k.Free) {
+			continue
+		}
+		meant := ""
+		if k.Meant != nil {
+			meant = k.Meant(v, key)
+		}
+		switch {
+		case meant == "":
 			r.Unknown(o, key, k)
+		case slices.Contains(told, meant):
+			o.Failed = true
+		default:
+			r.unknown(o, key, k, "write "+meant)
+			told = append(told, meant)
 		}
 	}
 	return o, true
@@ -165,6 +198,11 @@ func (r *Reader) Unknown(o *Object, key string, k *Kind) {
 	if !hinted {
 		fix = Meant(key, k.Keys, "accepted are "+OneOf(k.Keys))
 	}
+	r.unknown(o, key, k, fix)
+}
+
+// unknown is Unknown with what to do.
+func (r *Reader) unknown(o *Object, key string, k *Kind, fix string) {
 	r.wrongKey(o, key, o.Fields[key].Key, r.o.Words.Unknown, k.What, 0, fix)
 	o.Failed = true
 }
