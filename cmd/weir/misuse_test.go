@@ -15,6 +15,11 @@ func TestMisuse(t *testing.T) {
 		"completion fsh":                       `no completion for "fsh": must be bash, zsh, fish or powershell; did you mean "fish"?`,
 		"version now":                          `unexpected argument "now"; run "weir version --help"`,
 		"serve now":                            `unexpected argument "now"; run "weir serve --help"`,
+		"serve weir.yaml":                      `unexpected argument "weir.yaml"; did you mean "--config weir.yaml"?; run "weir serve --help"`,
+		"serve --limit 10rps":                  `--limit "10rps": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s; did you mean "10/s"?; run`,
+		"serve --limit 1k/s":                   `--limit "1k/s": permits: must be a number above 0, up to 10^15; did you mean "1000/s"?; run`,
+		"admin override --burst 200":           `unknown flag "--burst"; did you mean "--limit '100/s, burst 200'"?; run`,
+		"replay x.log --by ip":                 `did you mean "client.ip"?; run "weir replay --help"`,
 		"serve --limits 5/s":                   `unknown flag "--limits"; did you mean "--limit"?; run "weir serve --help"`,
 		"serve -l 5/s":                         `unknown flag "-l"`,
 		"serve --limit":                        `--limit needs a value: permits/period; run "weir serve --help"`,
@@ -84,6 +89,9 @@ func TestMisuseIsToldWithoutAServer(t *testing.T) {
 	)
 	for args, want := range map[string]string{
 		override + "0/s":                                           `--limit "0/s": rate of 0 permits per 1s: must be from 1 to 10^15 permits`,
+		override + "unlimited":                                     `--limit "unlimited": must be a limit; did you mean "--unlimited"?`,
+		override + "10rps":                                         `--limit "10rps": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s; did you mean "10/s"?`,
+		override + "10rps,burst_20":                                `--limit "10rps,burst 20": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s; did you mean "10/s"?`,
 		override + "x":                                             `--limit "x": ` + limit,
 		override + "1h=1/fort":                                     `--limit "1h=1/fort": period: must be a unit (s, min, h, day, ...)`,
 		override + "1/s,burst":                                     `--limit "1/s,burst": ` + limit,

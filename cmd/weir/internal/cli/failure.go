@@ -122,20 +122,23 @@ func invalidValue(err *pflag.InvalidValueError) string {
 	}
 }
 
-// usual has names that other programs have for flags of weir. Of several flags the first that a command has is meant.
+// usual has names that other programs, or other commands, have for flags of weir, of which some come with a value. Of several
+// flags the first that a command has is meant.
 var usual = []struct{ flag, names string }{
 	{"listen", "addr address bind host p port"},
 	{"http", "addr address bind host listen p port"},
 	{"server", "addr address admin host http port u url"},
 	{"config", "c conf f file"},
 	{"limit", "qps rate rps"},
+	{"limit '100/s, burst 200'", "burst"},
 	{"upstream", "backend target"},
 	{"log-level", "debug v verbose"},
 }
 
 func nearestFlag(cmd *cobra.Command, mistyped string) string {
 	for _, u := range usual {
-		if slices.Contains(strings.Fields(u.names), mistyped) && cmd.Flags().Lookup(u.flag) != nil {
+		flag, _, _ := strings.Cut(u.flag, " ")
+		if slices.Contains(strings.Fields(u.names), mistyped) && cmd.Flags().Lookup(flag) != nil {
 			return fmt.Sprintf("; did you mean %q?", "--"+u.flag)
 		}
 	}

@@ -169,13 +169,19 @@ func networkPart(word string, v4, v6 int) (part, error) {
 	})}, err
 }
 
+// addressWords are names of other programs for the address of a client.
+var addressWords = []string{"ip", "remote_addr", "remote_ip", "client_ip", "request.ip", "$remote_addr", "$binary_remote_addr"}
+
 func unknownPart(word string) error {
 	known := strings.Split(keyNames, ", ")
 	text := fmt.Sprintf("%s is none of %s, and several joined by commas", Quote(word), keyNames)
 	if meant := expressionMeant(word); meant != "" {
 		return Errorf("%s; expressions are for files of --config: did you mean %q?", text, meant)
 	}
-	if nearest, ok := Nearest(word, append(known, "header:")); ok {
+	switch nearest, ok := Nearest(word, append(known, "header:")); {
+	case slices.Contains(addressWords, strings.ToLower(word)):
+		text += fmt.Sprintf("; did you mean %q?", "client.ip")
+	case ok:
 		text += fmt.Sprintf("; did you mean %q?", nearest)
 	}
 	return Errorf("%s", text)

@@ -51,7 +51,8 @@ func TestParseKeySaysWhatIsWrong(t *testing.T) {
 	for by, want := range map[string][]string{
 		"":                             {`""`, "client.ip, client.net, header:NAME, path, method, host, none"},
 		"clientip":                     {`"clientip"`, "client.ip,", `did you mean "client.ip"?`},
-		"IP":                           {`"IP"`, "client.ip,"},
+		"IP":                           {`"IP"`, `did you mean "client.ip"?`},
+		"ip,path":                      {`"ip"`, `did you mean "client.ip"?`},
 		"client.ip,":                   {`""`, "client.ip,"},
 		"client.ip,pth":                {`"pth"`, `did you mean "path"?`},
 		"none,path":                    {"none stands alone"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/config"
 )
 
 const (
@@ -112,7 +113,11 @@ func rateFlag(p *weir.Rate) *Value {
 // RateMistake is what is wrong with a rate, nil if nothing is. The text leaves out the rate, as that of a flag stands before it.
 func RateMistake(s string) error {
 	if _, err := weir.ParseRate(s); err != nil {
-		return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "weir: "), fmt.Sprintf("rate %.40q: ", s)))
+		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "weir: "), fmt.Sprintf("rate %.40q: ", s))
+		if meant := config.RateMeant(s); meant != "" {
+			text += "; did you mean " + Quote(meant) + "?"
+		}
+		return errors.New(text)
 	}
 	return nil
 }

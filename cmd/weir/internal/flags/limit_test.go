@@ -63,6 +63,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"--limit 10/fort":    "period: must be a unit",
 		"--limit 0/s":        "must be from 1 to 10^15",
 		"--limit x/s":        "permits: must be a number",
+		"--limit 10req/min":  `did you mean "10/min"?`,
 		"--burst 0":          "must be a whole number from 1 to 1000000000000000",
 		"--burst -1":         "must be a whole number from 1 to 1000000000000000",
 		"--burst 1.5":        "must be a whole number",

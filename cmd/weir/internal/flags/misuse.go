@@ -2,6 +2,7 @@ package flags
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -60,11 +61,15 @@ func Nearest(mistyped string, words []string) (nearest string, ok bool) {
 }
 
 // NoArguments is a cobra.PositionalArgs for commands that take flags alone.
-func NoArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Errorf("unexpected argument %s", Quote(args[0]))
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	hint := ""
+	if extension := filepath.Ext(args[0]); (extension == ".yaml" || extension == ".yml") && cmd.Flags().Lookup("config") != nil {
+		hint = "; did you mean " + Quote("--config "+args[0]) + "?"
+	}
+	return Errorf("unexpected argument %s%s", Quote(args[0]), hint)
 }
 
 // InputError is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for

@@ -244,6 +244,7 @@ func TestMistakes(t *testing.T) {
 		"{times: 3}":                                     "has no request, for which this could hold",
 		"{request: GET /, expect: {}}":                   "expects nothing",
 		"{request: GET /, expect: {alllowed: 1}}":        `did you mean "allowed"?`,
+		"{request: GET /, expect: {allowed: yes}}":       "must be true or false\n    write true, without quotes",
 		"{request: GET /, expect: {allowed: 2}}":         "must be a whole number from 0 to 1",
 		"{request: GET /, expect: {reason: limted}}":     `did you mean "limited"?`,
 		"{request: GET /, expect: {retry_after: later}}": "must be a duration such as",

@@ -87,7 +87,7 @@ func (r *reader) expectations(v yamlread.Value, s *step) []expectation {
 func (r *reader) howMany(v yamlread.Value, to *expecting, got func(*result) int64) {
 	times := to.step.times
 	want := int64(0)
-	if v.IsBool() {
+	if v.IsBool() || v.IsScalar() && yamlread.BooleanMeant(v.Node.Value) != "" {
 		if r.Boolean(v) {
 			want = times
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config"
 )
 
 // reasonFlag adds --reason.
@@ -153,6 +154,9 @@ func limitMistake(text string) error {
 			return nil
 		}
 	}
+	if text == Unlimited {
+		return flags.Errorf("must be a limit; did you mean \"--unlimited\"?")
+	}
 	if n, number := strconv.ParseInt(text, 10, 64); number == nil {
 		err = weir.AtOnce(n).Check()
 		if err == nil {
@@ -163,7 +167,7 @@ func limitMistake(text string) error {
 	for _, a := range algorithms {
 		rate = strings.TrimPrefix(rate, a.String()+" ")
 	}
-	if strings.Contains(rate, "/") {
+	if strings.Contains(rate, "/") || config.RateMeant(rate) != "" {
 		if wrong := flags.RateMistake(strings.TrimSpace(rate)); wrong != nil {
 			return wrong
 		}

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
@@ -45,8 +47,12 @@ func (h *Handler) policyNamed(name string) *answer.Problem {
 		p.Policies = names
 		return p
 	}
-	p := answer.BadField(http.StatusNotFound, inPolicy, answer.Excerpt(name),
-		"there is no policy of this name")
+	accepted := "there is no policy of this name"
+	of, _, _ := strings.Cut(name, "/") // a limit is shown as policy/limit
+	if nearest, ok := flags.Nearest(of, names); ok {
+		accepted += fmt.Sprintf("; did you mean %q?", nearest)
+	}
+	p := answer.BadField(http.StatusNotFound, inPolicy, answer.Excerpt(name), accepted)
 	p.Policies = names
 	return p
 }

@@ -482,6 +482,8 @@ func TestProblems(t *testing.T) {
 		{"GET", operator.KeysPath, "", 400, "policy", "must be the name of a policy"},
 		{"GET", operator.KeysPath + "?policy=none", "", 404, "policy", "there is no policy of this name"},
 		{"GET", operator.KeyPath + "?policy=login&key=" + long, "", 400, "key", "at most 1024 bytes"},
+		{"GET", operator.KeysPath + "?policy=LOGIN", "", 404, "policy", `there is no policy of this name; did you mean "login"?`},
+		{"GET", operator.KeysPath + "?policy=api/1m", "", 404, "policy", `there is no policy of this name; did you mean "api"?`},
 		{"GET", operator.LockoutsPath + "?policy=none", "", 404, "policy", "there is no policy of this name"},
 		{"GET", operator.ReportPath, "", 400, "policy", "must be the name of a policy"},
 		{"POST", operator.UnlockPath, `{`, 400, "", "the body must be a JSON object"},
