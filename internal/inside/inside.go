@@ -88,6 +88,7 @@ type Made [makers]atomic.Value
 const (
 	MadeByStore = iota
 	MadeByRedis
+	MadeByEnvoy
 
 	makers
 )

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,14 +55,14 @@ func peers(t *testing.T, config string, counting bool) (upstream, own *grpc.Clie
 		"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + port(address), "HOST=127.0.0.1", "PORT=" + port(programtest.FreeAddress(t)),
 		"DEBUG_HOST=127.0.0.1", "DEBUG_PORT=" + port(programtest.FreeAddress(t)), "RUNTIME_ROOT=" + root, "RUNTIME_WATCH_ROOT=false",
 		"RUNTIME_APPDIRECTORY=config", "DISABLE_STATS=true", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis,
-		fmt.Sprint("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=", !counting),
+		fmt.Sprint("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=", !counting), "LIMIT_RESPONSE_HEADERS_ENABLED=true",
 	}}.Start(t).Listens(address)
 	upstream, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = upstream.Close() })
-	return upstream, rls(t, "--ratelimit-config", filepath.Join(root, "config"))
+	return upstream, rls(t, "--ratelimit-config", filepath.Join(root, "config"), "--grpc-headers", "legacy")
 }
 
 type rlsCall = *ratelimitv3.RateLimitRequest
@@ -70,31 +72,53 @@ func toEdge(descriptors ...*ratelimitcommonv3.RateLimitDescriptor) rlsCall {
 	return &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: descriptors}
 }
 
-// told is an answer in short: the code, and of each descriptor its code, limit, unit and what is left. Header fields are told as
-// well.
-func told(t *testing.T, conn *grpc.ClientConn, call rlsCall) string {
+// limited is an answer in short: the code, of each descriptor its code, limit, unit and what is left, and the header fields.
+type limited struct {
+	text   string
+	resets []time.Duration // of the descriptors, and of the header field
+}
+
+// is reports whether two answers are the same, though the second was made a moment later.
+func (a limited) is(b limited) bool { return a.text == b.text && slices.EqualFunc(a.resets, b.resets, near) }
+
+func (a limited) refused() bool { return strings.HasPrefix(a.text, "OVER_LIMIT") }
+
+// String is all of it.
+func (a limited) String() string { return fmt.Sprintf("%s, reset %v", a.text, a.resets) }
+
+// near reports whether two servers that were asked one after the other have told the same.
+func near(a, b time.Duration) bool { return (a - b).Abs() <= 2*time.Second && (a == 0) == (b == 0) }
+
+// told is what a server answers.
+func told(t *testing.T, conn *grpc.ClientConn, call rlsCall) (a limited) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	got, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, call, grpc.WaitForReady(true))
 	if err != nil {
-		return "error"
+		return limited{text: "error"}
 	}
 	parts := []string{got.GetOverallCode().String()}
 	for _, s := range got.GetStatuses() {
 		l := s.GetCurrentLimit()
 		parts = append(parts, fmt.Sprintf("%v:%s%d/%v:%d",
 			s.GetCode(), l.GetName(), l.GetRequestsPerUnit(), l.GetUnit(), s.GetLimitRemaining()))
+		a.resets = append(a.resets, s.GetDurationUntilReset().AsDuration())
 	}
 	for _, h := range got.GetResponseHeadersToAdd() {
-		parts = append(parts, h.GetKey())
+		if seconds, err := strconv.Atoi(h.GetValue()); err == nil && h.GetKey() == "RateLimit-Reset" {
+			a.resets = append(a.resets, time.Duration(seconds)*time.Second)
+			continue
+		}
+		parts = append(parts, h.GetKey()+"="+h.GetValue())
 	}
-	return strings.Join(parts, " ")
+	a.text = strings.Join(parts, " ")
+	return a
 }
 
 // unlike returns what is wrong with two replies that should be the same, or should not.
-func unlike(what, before, after string) string {
-	return fmt.Sprintf("%s:\n  envoyproxy/ratelimit: %s\n  weir:                 %s", what, before, after)
+func unlike(what string, before, after limited) string {
+	return fmt.Sprintf("%s:\n  envoyproxy/ratelimit: %v\n  weir:                 %v", what, before, after)
 }
 
 // inOneDay runs f, and again with other names if a day of UTC has ended meanwhile, as all windows do then.
@@ -169,7 +193,7 @@ func TestEnvoyPeersAgree(t *testing.T) {
 			"another domain": {Domain: "elsewhere", Descriptors: toEdge(descriptor("user", salt)).GetDescriptors()},
 		} {
 			for i := range 7 {
-				if before, after := told(t, upstream, call), told(t, own, call); before != after {
+				if before, after := told(t, upstream, call), told(t, own, call); !before.is(after) {
 					wrong = append(wrong, unlike(fmt.Sprintf("%s, call %d", name, i), before, after))
 				}
 			}
@@ -268,13 +292,12 @@ func TestEnvoyPeersDiffer(t *testing.T) {
 	}
 	inOneDay(t, func(salt string) (wrong []string) {
 		for name, d := range differences {
-			var before, after string
+			var before, after limited
 			for _, call := range d.asked(salt) {
 				before, after = told(t, asked[d.counting].upstream, call), told(t, asked[d.counting].own, call)
 			}
-			refused := strings.HasPrefix(before, "OVER_LIMIT")
-			admits := refused && !strings.HasPrefix(after, "OVER_LIMIT")
-			if before == after || admits != d.admits {
+			admits := before.refused() && !after.refused()
+			if before.is(after) || admits != d.admits {
 				wrong = append(wrong, unlike(name, before, after))
 			}
 		}
@@ -301,7 +324,6 @@ func TestEnvoyPeersWindows(t *testing.T) {
 		}
 		return got.GetStatuses()[0].GetDurationUntilReset().AsDuration()
 	}
-	near := func(a, b time.Duration) bool { return (a - b).Abs() <= 2*time.Second }
 	const day = 24 * time.Hour
 	for unit, length := range map[string]time.Duration{
 		"minute": time.Minute, "hour": time.Hour, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
@@ -375,10 +397,10 @@ func TestEnvoyPeersAtRandom(t *testing.T) {
 					call.HitsAddend = 2 + random.Uint32N(2)
 				}
 				before, after := told(t, upstream, call), told(t, own, call)
-				if strings.HasPrefix(before, "OVER_LIMIT") {
+				if before.refused() {
 					refused++
 				}
-				if before != after {
+				if !before.is(after) {
 					wrong = append(wrong, unlike(fmt.Sprintf("seed %d: %v", seed, all), before, after))
 				}
 			}

@@ -279,9 +279,7 @@ func (c *call) tell(a asked) (t told) {
 		t.limited = true
 		t.limit = currentOf(p.Applied(), d)
 		t.remaining = d.Remaining
-		if d.RetryAfter != weir.Never {
-			t.reset = d.ResetAfter
-		}
+		t.reset = c.service.resetOf(p.Applied(), &d)
 		break
 	}
 	return t

@@ -6,6 +6,8 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+	"github.com/weirhq/weir/internal/inside"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 const (
@@ -73,4 +75,40 @@ func currentOf(l weir.Limit, d weir.Decision) currentLimit {
 		}
 	}
 	return c
+}
+
+// resetOf is in how long all permits of a limit are back, as clients are told it. Where all are there, it is 0 only if the request
+// is allowed, and not of a window, which ends even if nothing of it is used.
+func (s *service) resetOf(l weir.Limit, d *weir.Decision) time.Duration {
+	reset := d.ResetAfter
+	switch a := l.Algorithm(); {
+	case reset > 0, d.Allowed && a != weir.AlgorithmFixedWindow && a != weir.AlgorithmCalendarWindow:
+		return reset
+	case !d.Allowed && !refusedByLimit(*d) && d.RetryAfter != weir.Never:
+		reset = d.RetryAfter
+	case a == weir.AlgorithmCalendarWindow:
+		reset = s.restOf(l)
+	default:
+		reset = l.Rate().Period // at most: the windows of a limiter begin when it is made
+	}
+	return max(reset, time.Second)
+}
+
+// restOf is how long the current window of a calendar lasts.
+func (s *service) restOf(l weir.Limit) time.Duration {
+	w, err := limits.Made(l, inside.MadeByEnvoy, windowOf)
+	if err != nil {
+		return 0
+	}
+	now := time.Now().UnixNano()
+	if s.o.Clock != nil {
+		now = s.o.Clock.Now()
+	}
+	_, end := w.Window(now)
+	return time.Duration(end - now)
+}
+
+func windowOf(l weir.Limit) (*algo.Window, error) {
+	w, err := algo.NewCalendarWindow(l.Permits(), l.Calendar())
+	return &w, err
 }

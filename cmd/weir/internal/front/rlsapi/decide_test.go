@@ -95,7 +95,7 @@ func TestAnswer(t *testing.T) {
 	}
 	r.HitsAddend = 4
 	got = ask(t, conn, r)
-	if m := metadataOf(got); m["reason"] != "never" || m["retry_after"] != nil || got.GetStatuses()[0].GetDurationUntilReset() != nil {
+	if m := metadataOf(got); m["reason"] != "never" || m["retry_after"] != nil || got.GetStatuses()[0].GetDurationUntilReset().GetSeconds() != 86400 {
 		t.Errorf("where no wait helps: %v, %v", m, got.GetStatuses()[0])
 	}
 }

@@ -15,6 +15,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/front/grpcloop"
@@ -32,6 +33,8 @@ type Options struct {
 	// Tree returns the configuration of envoyproxy/ratelimit that is in force. If it is not nil, and as long as it does not
 	// answer nil, it tells the policies of descriptors instead of the rules. It is called for each request. Default: nil.
 	Tree func() *ratelimitconfig.Config
+	// Clock is that of Limits: it says when a window of a calendar ends of which nothing is used. Default: nil, the wall clock.
+	Clock weir.Clock
 	// Quotas serves the rate limit quota service. Default: nil, that service is not offered.
 	Quotas ratelimitquotav3.RateLimitQuotaServiceServer
 	// TLS makes the server speak TLS. Default: nil, it does not.

@@ -127,6 +127,6 @@ func (c *call) tellShadow(ctx context.Context, m *ratelimitconfig.Match, t *told
 	if len(x.Limits) == 0 || x.Limits[0].Failure != "" {
 		return
 	}
-	d := &x.Limits[0].Decision
-	t.limited, t.remaining, t.reset = true, d.Remaining, d.ResetAfter
+	l := &x.Limits[0]
+	t.limited, t.remaining, t.reset = true, l.Decision.Remaining, c.service.resetOf(l.Applied, &l.Decision)
 }
