@@ -79,7 +79,9 @@ type limited struct {
 }
 
 // is reports whether two answers are the same, though the second was made a moment later.
-func (a limited) is(b limited) bool { return a.text == b.text && slices.EqualFunc(a.resets, b.resets, near) }
+func (a limited) is(b limited) bool {
+	return a.text == b.text && slices.EqualFunc(a.resets, b.resets, near)
+}
 
 func (a limited) refused() bool { return strings.HasPrefix(a.text, "OVER_LIMIT") }
 
@@ -87,7 +89,7 @@ func (a limited) refused() bool { return strings.HasPrefix(a.text, "OVER_LIMIT")
 func (a limited) String() string { return fmt.Sprintf("%s, reset %v", a.text, a.resets) }
 
 // near reports whether two servers that were asked one after the other have told the same.
-func near(a, b time.Duration) bool { return (a - b).Abs() <= 2*time.Second && (a == 0) == (b == 0) }
+func near(a, b time.Duration) bool { return (a-b).Abs() <= 2*time.Second && (a == 0) == (b == 0) }
 
 // told is what a server answers.
 func told(t *testing.T, conn *grpc.ClientConn, call rlsCall) (a limited) {

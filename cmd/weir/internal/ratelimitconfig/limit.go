@@ -87,6 +87,8 @@ type Limit struct {
 	// has one permit more than the file says: hits are allowed only if one is left after them, and hits that are not take what
 	// there is.
 	Quota bool
+	// ShadowQuota tells that it is a quota of shadow mode, which no request reaches. Then Quota is not set.
+	ShadowQuota bool
 	// DetailedMetric and ValueToMetric are about the names of statistics.
 	DetailedMetric, ValueToMetric bool
 	// Metadata is for the client of a request that the limit allows: maps, lists, strings, numbers, booleans and nil. It is nil

@@ -43,7 +43,7 @@ type Match struct {
 	// others as well.
 	Overrides bool
 	// Limit is the limit, nil if Outcome is None. That of an override has only Domain, Policy, PolicyBytes, RequestsPerUnit,
-	// Unit, UnitMultiplier, Shadow, Quota and Counted, and is valid until the Match is used again.
+	// Unit, UnitMultiplier, Shadow, Quota, ShadowQuota and Counted, and is valid until the Match is used again.
 	Limit *Limit
 	// Key is what the descriptor is counted under in the policy of Limit, valid until the Match is used again. One of more than
 	// 128 bytes is replaced by its beginning and its SHA-256, which no shorter one looks like.
@@ -127,7 +127,8 @@ func (c *Config) matchOverride(m *Match, domain string, entries []Entry, o Overr
 	}
 	m.override = Limit{
 		Domain: domain, Policy: name.text, PolicyBytes: name.bytes, RequestsPerUnit: o.RequestsPerUnit, Unit: o.Unit,
-		UnitMultiplier: o.UnitMultiplier, Shadow: c.overrides.shadow, Quota: c.quota && !c.overrides.shadow, Counted: m.Brought,
+		UnitMultiplier: o.UnitMultiplier, Shadow: c.overrides.shadow, Quota: c.quota && !c.overrides.shadow,
+		ShadowQuota: c.quota && c.overrides.shadow, Counted: m.Brought,
 	}
 	m.Outcome, m.Overrides, m.Limit = Limited, true, &m.override
 	m.Key = append(appendValue(m.Key, domain), '|')

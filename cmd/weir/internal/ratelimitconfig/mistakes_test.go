@@ -218,7 +218,8 @@ descriptors:
 		`a.yaml:9:26: descriptors[1].quota_mode: "true": has no effect: the descriptor has no limit of its own; ` +
 			`move it to the descriptor with the limit`,
 		`a.yaml:9:32: descriptors[1].metadata: has no effect: the descriptor has no limit of its own; move it to the descriptor with the limit`,
-		`a.yaml:10:45: descriptors[2].quota_mode: "true": has no effect beside shadow_mode; remove one of them`,
+		`a.yaml:10:45: descriptors[2].quota_mode: "true": is never reached beside shadow_mode, so that no quota refuses the call; ` +
+			`remove one of them`,
 		`a.yaml:11:63: descriptors[3].rate_limit.requests_per_unit: "5": has no effect beside unlimited: true; remove one of them`,
 		`a.yaml:12:60: descriptors[4].rate_limit.requests_per_unit: "4000000000": is counted as 1000000000 per second; ` +
 			`write unlimited: true if there is no limit`,

@@ -40,9 +40,10 @@ func (d *decoder) modes(m *yamlread.Object, l *Limit) {
 	if d.o.Shadow {
 		l.Shadow = true
 	} else if l.Shadow && l.Quota {
-		d.Warn(quota, "has no effect beside shadow_mode", "remove one of them")
+		d.Warn(quota, "is never reached beside shadow_mode, so that no quota refuses the call", "remove one of them")
 	}
-	l.Quota = (l.Quota || d.o.Quota) && !l.Shadow
+	l.Quota = l.Quota || d.o.Quota
+	l.Quota, l.ShadowQuota = l.Quota && !l.Shadow, l.Quota && l.Shadow
 	if f, ok := get(m, keyMetadata); ok {
 		l.Metadata = d.metadata(f)
 	}

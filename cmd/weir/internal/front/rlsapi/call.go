@@ -32,7 +32,7 @@ type call struct {
 	probed      group                   // those of them that charge nothing, where the engine cannot be told so with the others
 	quotas      []*group                // one for each quota
 	spare       []*group                // of earlier calls, for quotas
-	passed      int                     // descriptors that are quotas of which nothing is counted
+	passed      int                     // descriptors that are quotas which nothing reaches
 	refunded    group                   // that give hits back
 	looked      policy.Verdict          // beside those of the groups
 	reported    bool                    // the answer is that it was charged

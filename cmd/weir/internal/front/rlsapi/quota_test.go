@@ -38,6 +38,10 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 1}
   - key: free
     rate_limit: {unlimited: true}
+  - key: both
+    shadow_mode: true
+    quota_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 2}
 `
 
 // clocked is a front with services, whose minute has just begun.
@@ -119,7 +123,8 @@ func TestQuotaScripts(t *testing.T) {
 }
 
 // TestQuotasAreCountedApart: a quota that is reached leaves the others counted, whatever their order; a request is refused if it is over
-// all of its quotas, or over another limit, and then charges its other limits nothing but several hits.
+// all of its quotas, of which one in shadow mode is never reached, or over another limit, and then charges its other limits nothing but
+// several hits.
 func TestQuotasAreCountedApart(t *testing.T) {
 	one, two, user := []string{"service", "service_1"}, []string{"service", "service_2"}, []string{"user", "u"}
 	_, o := clocked(t, ratelimitconfig.Options{})
@@ -134,6 +139,10 @@ func TestQuotasAreCountedApart(t *testing.T) {
 		{[][]string{user, {"none", "n"}}, "ok: ok/0 ok/-"},
 		{[][]string{one}, "over: over/0"},
 		{[][]string{one, {"none", "n"}, {"free", "f"}}, "over: over/0 ok/- ok/-"},
+		{[][]string{one, {"watched", "w"}}, "over: over/0 ok/1"},
+		{[][]string{one, {"both", "b"}}, "ok: over/0 ok/1"}, // which is never reached
+		{[][]string{one, {"both", "b"}}, "ok: over/0 ok/0"},
+		{[][]string{one, {"both", "b"}}, "ok: over/0 ok/0"},
 	} {
 		if got := brief(ask(t, conn, request("edge", step.descriptors...))); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)

@@ -33,10 +33,11 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 	ratelimitconfig.Replace(c.matched)
 	for i := range c.matched {
 		m, d, r := &c.matched[i], &c.q.descriptors[i], &c.descriptors[i]
-		if tree.Quotas() && m.Outcome != ratelimitconfig.Unlimited && (m.Outcome != ratelimitconfig.Limited || m.Limit.Shadow) {
+		limited := m.Outcome == ratelimitconfig.Limited
+		if limited && m.Limit.ShadowQuota || !limited && m.Outcome != ratelimitconfig.Unlimited && tree.Quotas() {
 			c.passed++
 		}
-		if m.Outcome != ratelimitconfig.Limited {
+		if !limited {
 			c.asked = append(c.asked, asked{})
 			continue
 		}
