@@ -110,8 +110,8 @@ func (e *Engine) watch(ctx context.Context, a ask, w *work, it *item) {
 	if decided && a.verb != peek {
 		w.noteShadow(it, within)
 	}
-	if !within && a.verb != debit { // which would not be refused
-		w.tag(it)
+	if !within && a.verb != debit && (decided || it.policy.Mode == ModeTag) { // a debit would not be refused
+		w.noteOver(it)
 	}
 }
 
@@ -200,15 +200,15 @@ func (w *work) noteShadow(it *item, allowed bool) {
 	d.refusals.note(w.key(it))
 }
 
-// over is a request that a policy in ModeTag would have refused.
+// over is a request that a policy in ModeTag or ModeShadow would have refused.
 type over struct {
 	request int32
 	policy  *livePolicy
 }
 
-// tag notes that a policy in ModeTag would have refused the request. Others are not told of.
-func (w *work) tag(it *item) {
-	if by := (over{it.request, it.policy}); it.policy.Mode == ModeTag && !slices.Contains(w.over, by) {
+// noteOver notes that a policy would have refused the request.
+func (w *work) noteOver(it *item) {
+	if by := (over{it.request, it.policy}); !slices.Contains(w.over, by) {
 		w.over = append(w.over, by)
 	}
 }

@@ -64,7 +64,8 @@ func TestRequestsAreTagged(t *testing.T) {
 	}
 }
 
-// TestEachRequestIsTagged of several that are decided on as one: by each policy once, also where they share a key.
+// TestEachRequestIsTagged of several that are decided on as one: by each policy once, also where they share a key. Those in shadow are
+// told of apart.
 func TestEachRequestIsTagged(t *testing.T) {
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
@@ -77,12 +78,12 @@ func TestEachRequestIsTagged(t *testing.T) {
 	x, y := &policy.Request{Host: "x"}, &policy.Request{Host: "y"}
 	var v policy.Verdict
 	e.Take(x, &v)
-	if v.Over(0) != nil {
-		t.Fatal(v.Over(0))
+	if v.Over(0) != nil || v.OverShadow(0) {
+		t.Fatal(v.Over(0), v.OverShadow(0))
 	}
 	e.TakeAll(t.Context(), []*policy.Request{y, x, x}, &v)
 	for i, want := range [][]string{{"b"}, {"a", "b"}, {"a", "b"}} {
-		if got := v.Over(i); !v.Allowed || !slices.Equal(got, want) {
+		if got := v.Over(i); !v.Allowed || !slices.Equal(got, want) || !v.OverShadow(i) {
 			t.Errorf("request %d: over %q, want %q", i, got, want)
 		}
 	}

@@ -104,11 +104,17 @@ func (v *Verdict) Set() *Set {
 // nothing. There are none if the verdict is not Allowed, and none of [Engine.DebitAll].
 func (v *Verdict) Over(request int) (names []string) {
 	for _, by := range v.work.over {
-		if int(by.request) == request {
+		if int(by.request) == request && by.policy.Mode == ModeTag {
 			names = append(names, by.policy.Name)
 		}
 	}
 	return names
+}
+
+// OverShadow reports whether a policy in ModeShadow would have refused one of the requests; 0 is the first. Then it was charged
+// nothing. It is false if the verdict is not Allowed, for a peek and for [Engine.DebitAll], and where the policy could not be asked.
+func (v *Verdict) OverShadow(request int) bool {
+	return slices.ContainsFunc(v.work.over, func(by over) bool { return int(by.request) == request && by.policy.Mode == ModeShadow })
 }
 
 // noLimit is the decision where there is no limit.

@@ -150,6 +150,7 @@ descriptors:
   - {key: closed, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: free, rate_limit: {unlimited: true}}
   - {key: watched, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: unwanted, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: wild, value: foo*, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: base, rate_limit: {unit: day, requests_per_unit: 1, name: base}}
   - {key: plan, rate_limit: {unit: day, requests_per_unit: 4, replaces: [{name: base}]}}
@@ -175,6 +176,7 @@ func TestEnvoyPeersAgree(t *testing.T) {
 			"nothing is granted":     toEdge(descriptor("closed", salt)),
 			"unlimited":              toEdge(descriptor("free", salt)),
 			"shadow":                 toEdge(descriptor("watched", salt)),
+			"shadow of nothing":      toEdge(descriptor("unwanted", salt)),
 			"a wildcard":             toEdge(descriptor("wild", "foo"+salt)),
 			"replaced":               toEdge(descriptor("base", salt), descriptor("plan", salt)),
 			"two descriptors":        toEdge(descriptor("user", salt+"2"), descriptor("tenant", salt+"2", "path", "/page")),
@@ -189,10 +191,12 @@ func TestEnvoyPeersAgree(t *testing.T) {
 					RequestsPerUnit: 2, Unit: typev3.RateLimitUnit_DAY,
 				},
 			}),
-			"more hits than there are": {
-				Domain: "edge", Descriptors: toEdge(descriptor("user", salt+"5")).GetDescriptors(), HitsAddend: 2,
-			},
-			"another domain": {Domain: "elsewhere", Descriptors: toEdge(descriptor("user", salt)).GetDescriptors()},
+			"hits that are as many":    hits(2, descriptor("plan", salt+"2")),
+			"more hits than are left":  hits(2, descriptor("user", salt+"5")),
+			"more hits than the limit": hits(5, descriptor("user", salt+"6")),
+			"more hits in shadow":      hits(3, descriptor("watched", salt+"2")),
+			"hits for a limit of zero": hits(3, descriptor("closed", salt+"2"), descriptor("unwanted", salt+"2")),
+			"another domain":           {Domain: "elsewhere", Descriptors: toEdge(descriptor("user", salt)).GetDescriptors()},
 		} {
 			for i := range 7 {
 				if before, after := told(t, upstream, call), told(t, own, call); !before.is(after) {
@@ -202,6 +206,13 @@ func TestEnvoyPeersAgree(t *testing.T) {
 		}
 		return wrong
 	})
+}
+
+// hits is a call that counts so many hits.
+func hits(n uint32, descriptors ...*ratelimitcommonv3.RateLimitDescriptor) rlsCall {
+	call := toEdge(descriptors...)
+	call.HitsAddend = n
+	return call
 }
 
 // manyOf is n times a descriptor.

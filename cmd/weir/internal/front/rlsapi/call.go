@@ -33,6 +33,7 @@ type call struct {
 	quotas      []*group                // one for each quota
 	spare       []*group                // of earlier calls, for quotas
 	passed      int                     // descriptors that are quotas which nothing reaches
+	shadowed    bool                    // some descriptor has several hits for a limit of shadow mode
 	refunded    group                   // that give hits back
 	looked      policy.Verdict          // beside those of the groups
 	reported    bool                    // the answer is that it was charged
@@ -106,7 +107,7 @@ func (c *call) forget() {
 		c.spare = append(c.spare, g)
 	}
 	clear(c.quotas)
-	c.quotas, c.passed = c.quotas[:0], 0
+	c.quotas, c.passed, c.shadowed = c.quotas[:0], 0, false
 }
 
 // newQuota is a group for one quota.
@@ -201,7 +202,7 @@ func (c *call) decide(ctx context.Context) error {
 	if err := c.askQuotas(ctx); err != nil {
 		return err
 	}
-	if c.over {
+	if c.over || c.shadowed {
 		c.spend(ctx)
 	}
 	return c.refund(ctx)

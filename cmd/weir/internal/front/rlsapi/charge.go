@@ -88,7 +88,7 @@ func uncharged(v *policy.Verdict) error {
 
 // spend charges several hits of a refused call, to the limits that have refused it and to all others, as envoyproxy/ratelimit
 // counts refused requests as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were
-// charged, requests that cost more than what is left would never be refused.
+// charged, requests that cost more than what is left would never be refused. A limit of shadow mode counts as if it were enforced.
 func (c *call) spend(ctx context.Context) {
 	engine, v := c.service.o.Limits.Engine(), &c.charged.verdict
 	spent := false
@@ -98,6 +98,10 @@ func (c *call) spend(ctx context.Context) {
 			continue
 		}
 		switch {
+		case !c.over:
+			if m.Limit.Shadow && a.group == &c.charged && v.OverShadow(a.place) {
+				spendOne(ctx, engine, &c.looked, m, hits)
+			}
 		case a.group == &c.charged && (v.Allowed || refusedByLimit(v.Decision())):
 			spent = spendOne(ctx, engine, &c.looked, m, hits) || spent
 		case m.Limit.Quota && a.group.looked:
@@ -125,16 +129,36 @@ func refusedByLimit(d weir.Decision) bool {
 func spendOne(ctx context.Context, engine *policy.Engine, v *policy.Verdict, m *ratelimitconfig.Match, hits int64) bool {
 	switch m.Limit.Counted.Algorithm() { //nolint:exhaustive // all others are owed
 	case weir.AlgorithmCalendarWindow, weir.AlgorithmFixedWindow:
-		one := [1]*policy.Request{checkOf(ctx, m, 1)}
-		engine.PeekAll(ctx, one[:], v)
-		if !v.Allowed || len(v.Parts) == 0 {
+		if hits = min(hits, leftOf(ctx, engine, v, m)); hits == 0 {
 			return false
 		}
-		hits = min(hits, v.Decision().Remaining)
 	}
 	one := [1]*policy.Request{checkOf(ctx, m, hits)}
 	engine.DebitAll(ctx, one[:], v)
 	return v.Allowed
+}
+
+// leftOf is what remains of the limit of a descriptor, 0 if that cannot be told.
+func leftOf(ctx context.Context, engine *policy.Engine, v *policy.Verdict, m *ratelimitconfig.Match) int64 {
+	if m.Limit.Shadow {
+		if l := explained(engine, checkOf(ctx, m, 0)); l != nil {
+			return l.Decision.Remaining
+		}
+		return 0
+	}
+	one := [1]*policy.Request{checkOf(ctx, m, 1)}
+	if engine.PeekAll(ctx, one[:], v); !v.Allowed || len(v.Parts) == 0 {
+		return 0
+	}
+	return v.Decision().Remaining
+}
+
+// explained is what a limit says that may be in shadow mode, nil if it cannot say.
+func explained(engine *policy.Engine, check *policy.Request) *policy.ExplainedLimit {
+	if x := engine.Explain(check); len(x.Limits) > 0 && x.Limits[0].Failure == "" {
+		return &x.Limits[0]
+	}
+	return nil
 }
 
 // checkOf is a check of the policy of a descriptor with another cost.

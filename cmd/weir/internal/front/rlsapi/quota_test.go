@@ -144,8 +144,12 @@ func TestQuotasAreCountedApart(t *testing.T) {
 		{[][]string{one, {"both", "b"}}, "ok: over/0 ok/0"},
 		{[][]string{one, {"both", "b"}}, "ok: over/0 ok/0"},
 	} {
-		if got := brief(ask(t, conn, request("edge", step.descriptors...))); got != step.want {
-			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		got := ask(t, conn, request("edge", step.descriptors...))
+		if brief(got) != step.want {
+			t.Errorf("step %d: %s, want %s", i, brief(got), step.want)
+		}
+		if m := metadataOf(got); m["policy"] == "edge.service_service_1" && (m["limit"] != 1.0 || m["remaining"] != 0.0) {
+			t.Errorf("step %d: the metadata of a quota are %v", i, m)
 		}
 	}
 	// Another limit refuses: the quota is not charged, unless by several hits, which tell what was spent.

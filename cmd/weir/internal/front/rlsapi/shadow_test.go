@@ -1,6 +1,7 @@
 package rlsapi_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
@@ -9,7 +10,66 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
+
+// TestShadowCountsHitsAsEnforced: several hits that a limit of shadow mode would refuse take what remains of it, as of one that is
+// enforced; of a limit of 0 nothing remains. So it is in a call that another limit refuses, and of limits in a store.
+func TestShadowCountsHitsAsEnforced(t *testing.T) {
+	for _, consistency := range []policy.Consistency{policy.ConsistencyLocal, policy.ConsistencyCoherent} {
+		config, err := ratelimitconfig.Parse([]ratelimitconfig.File{{Name: "edge.yaml", Data: []byte(`
+domain: edge
+descriptors:
+  - {key: enforced, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: bucket, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 10, algorithm: token_bucket}}
+  - {key: zero, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 0}}
+  - {key: closed, rate_limit: {unit: year, requests_per_unit: 0}}
+`)}}, ratelimitconfig.Options{Consistency: consistency})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, err := store.NewMemory(store.MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = memory.Close() })
+		_, conn := serve(t, rlsapi.Options{
+			Limits: limitsWith(t, &policy.Set{Policies: config.Policies}, policy.EngineOptions{Store: memory}),
+			Tree:   func() *ratelimitconfig.Config { return config },
+		})
+		for i, step := range []struct {
+			keys string
+			hits uint32
+			want string
+		}{
+			{"enforced", 8, "ok: ok/2"},
+			{"enforced", 8, "over: over/0"},
+			{"enforced", 1, "over: over/0"},
+			{"shadow", 8, "ok: ok/2"},
+			{"shadow", 8, "ok: ok/0"},
+			{"shadow", 1, "ok: ok/0"},
+			{"bucket", 8, "ok: ok/2"},
+			{"bucket", 8, "ok: ok/0"},
+			{"bucket", 1, "ok: ok/0"},
+			{"shadow other", 20, "ok: ok/0"},
+			{"zero", 2, "ok: ok/0"},
+			{"zero", 1, "ok: ok/0"},
+			{"shadow refused,closed", 8, "over: ok/2 over/0"},
+			{"shadow refused,closed", 8, "over: ok/0 over/0"},
+		} {
+			r := request("edge")
+			for descriptor := range strings.SplitSeq(step.keys, ",") {
+				key, value, _ := strings.Cut(descriptor, " ")
+				r.Descriptors = append(r.Descriptors, request("edge", []string{key, value}).GetDescriptors()...)
+			}
+			r.HitsAddend = step.hits
+			if got := brief(ask(t, conn, r)); got != step.want {
+				t.Errorf("%v, step %d: %s, %d hits: %s, want %s", consistency, i, step.keys, step.hits, got, step.want)
+			}
+		}
+	}
+}
 
 // TestShadowCountsEveryLimit: with --ratelimit-shadow a limit that a descriptor brings, and those of a configuration of so many limits
 // that they share policies, are counted and told as others are, and refuse nothing.

@@ -212,7 +212,7 @@ func (c *call) encodeMetadata(e *encoder) {
 		if rule := g.denial(); rule != nil {
 			e.denied(rule, g.verdict.RefusalID)
 		} else if p, ok := g.verdict.BindingPart(); ok {
-			e.decided(p, g.verdict.RefusalID, len(c.matched) > 0)
+			c.decided(e, g, p)
 		}
 	}
 	if len(*e) == from {
@@ -240,12 +240,23 @@ func (e *encoder) denied(rule *policy.Rule, refusal uint64) {
 	e.endStruct(entry, value, at)
 }
 
+// numbersOf are a limit and what remains of it, as the metadata have them. A limit of 0 and a quota are counted as one more.
+func (c *call) numbersOf(g *group, p *policy.Part) (limit, remaining int64) {
+	if len(c.matched) > 0 {
+		i := slices.Index(c.asked, asked{g, p.Request})
+		if l := c.matched[i].Limit; l.RequestsPerUnit == 0 || l.Quota {
+			return int64(l.RequestsPerUnit), c.statuses[i].remaining
+		}
+	}
+	return p.Decision.Limit, p.Decision.Remaining
+}
+
 // decided appends what has decided. Rules that were not asked have no name.
-func (e *encoder) decided(p *policy.Part, refusal uint64, named bool) {
+func (c *call) decided(e *encoder, g *group, p *policy.Part) {
 	entry, value, at := e.beginStruct("weir")
 	d := &p.Decision
 	e.pair("policy", d.Policy)
-	if p.Rule != nil && !named {
+	if p.Rule != nil && len(c.matched) == 0 {
 		e.pair("rule", p.Rule.Name)
 	}
 	if !d.Allowed {
@@ -254,11 +265,12 @@ func (e *encoder) decided(p *policy.Part, refusal uint64, named bool) {
 			e.count("retry_after", d.RetryAfter.Seconds())
 		}
 	}
-	if refusal != 0 {
+	if refusal := g.verdict.RefusalID; refusal != 0 {
 		e.pair("refusal", answer.FormatRefusal(refusal))
 	}
-	e.count("limit", float64(d.Limit))
-	e.count("remaining", float64(d.Remaining))
+	limit, remaining := c.numbersOf(g, p)
+	e.count("limit", float64(limit))
+	e.count("remaining", float64(remaining))
 	e.endStruct(entry, value, at)
 }
 

@@ -41,6 +41,7 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 			c.asked = append(c.asked, asked{})
 			continue
 		}
+		c.shadowed = c.shadowed || m.Limit.Shadow && m.Cost > 1
 		cost := m.Cost
 		if m.Limit.Quota && cost > 0 {
 			cost++ // see [ratelimitconfig.Limit]
@@ -111,23 +112,20 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, looked b
 		requests: int64(m.Limit.RequestsPerUnit), unit: unitsTold[m.Limit.Unit],
 		multiplier: max(int64(m.Limit.UnitMultiplier), 1), name: m.Limit.Name,
 	}
+	if m.Limit.Shadow {
+		c.tellShadow(ctx, m, t)
+	}
 	switch {
 	case m.Limit.RequestsPerUnit == 0, m.Limit.Quota && t.over:
 		t.remaining = 0 // it is counted as if there were one
 	case m.Limit.Quota && looked:
 		t.remaining-- // otherwise it was asked for
 	}
-	if m.Limit.Shadow {
-		c.tellShadow(ctx, m, t)
-	}
 }
 
 // tellShadow sets what remains of a limit that is not enforced.
 func (c *call) tellShadow(ctx context.Context, m *ratelimitconfig.Match, t *told) {
-	x := c.service.o.Limits.Engine().Explain(checkOf(ctx, m, 0))
-	if len(x.Limits) == 0 || x.Limits[0].Failure != "" {
-		return
+	if l := explained(c.service.o.Limits.Engine(), checkOf(ctx, m, 0)); l != nil {
+		t.limited, t.remaining, t.reset = true, l.Decision.Remaining, c.service.resetOf(l.Applied, &l.Decision)
 	}
-	l := &x.Limits[0]
-	t.limited, t.remaining, t.reset = true, l.Decision.Remaining, c.service.resetOf(l.Applied, &l.Decision)
 }

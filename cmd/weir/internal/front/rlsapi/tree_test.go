@@ -65,6 +65,9 @@ func TestTree(t *testing.T) {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
+	if m := metadataOf(ask(t, conn, request("edge", []string{"closed", "c"}))); m["limit"] != 0.0 || m["remaining"] != 0.0 {
+		t.Errorf("the metadata of a limit of 0 are %v", m)
+	}
 	got := ask(t, conn, request("edge", user, []string{"free", "f"}))
 	if l := got.GetStatuses()[0].GetCurrentLimit(); l.GetName() != "users" || l.GetRequestsPerUnit() != 3 ||
 		l.GetUnit() != ratelimitv3.RateLimitResponse_RateLimit_YEAR {
