@@ -112,9 +112,11 @@ func (c *call) spend(ctx context.Context) {
 		return
 	}
 	engine.PeekAll(ctx, c.charged.requests, &c.looked)
-	for i := range c.looked.Parts {
-		if i < len(v.Parts) {
-			v.Parts[i].Decision.Remaining = c.looked.Parts[i].Decision.Remaining
+	for i := range min(len(v.Parts), len(c.looked.Parts)) {
+		d, after := &v.Parts[i].Decision, &c.looked.Parts[i].Decision
+		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
+		if d.Reason == weir.ReasonLimited {
+			d.RetryAfter = max(d.RetryAfter, after.RetryAfter)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestResetIsWhenAWindowEnds(t *testing.T) {
 			{"second", 7, "over: over/0", 1},
 			{"days", 0, "ok: ok/3", 48 * 3600},
 			{"bucket", 0, "ok: ok/3", 0},
-			{"bucket", 4, "over: over/0", 60},
+			{"bucket", 4, "over: over/0", 80}, // one is owed then
 			{"none", 1, "over: over/0", 60},
 		} {
 			r := request("edge", []string{c.key, "v"})
@@ -78,6 +78,21 @@ func TestResetIsWhenAWindowEnds(t *testing.T) {
 			if h := headersOf(got); brief(got) != c.want || reset != c.resets || h["reset"] != strconv.FormatInt(c.resets, 10) {
 				t.Errorf("%v, %s, %d hits: %s, reset %d, %v, want %s, %d", consistency, c.key, c.hits, brief(got), reset, h, c.want, c.resets)
 			}
+		}
+		// Several hits of a refused call are charged, and the reset is that of what is left.
+		spent := request("edge", []string{"bucket", "spent"}, []string{"day", "spent"})
+		spent.HitsAddend = 2
+		for i, want := range []int64{40, 80} {
+			got := ask(t, conn, spent)
+			if s := got.GetStatuses(); s[0].GetDurationUntilReset().GetSeconds() != want || s[1].GetDurationUntilReset().GetSeconds() != 6*3600 {
+				t.Errorf("%v: hits, call %d: %v, want a reset of %d", consistency, i, got, want)
+			}
+		}
+		alone := request("edge", []string{"bucket", "alone"})
+		alone.HitsAddend = 2
+		ask(t, conn, alone)
+		if got := ask(t, conn, alone); metadataOf(got)["retry_after"] != 60.0 {
+			t.Errorf("%v: %v, want to retry after 60 seconds", consistency, got)
 		}
 		// Of a call that one descriptor refuses, the other is told its window.
 		got := ask(t, conn, request("edge", []string{"zero", "v"}, []string{"day", "other"}))
