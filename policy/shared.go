@@ -239,7 +239,7 @@ func (e *Engine) askAside(ctx context.Context, what verb, w *work, it *item, n i
 		return true, true
 	}
 	for i := range x.side {
-		if x.side[i].N = n; x.side[i].Fail == store.FailOpen {
+		if x.side[i].N = storedCost(n, x.side[i].Limit); x.side[i].Fail == store.FailOpen {
 			x.side[i].Fail = store.FailClosed // what it lets pass says nothing about the limit
 		}
 	}
@@ -360,13 +360,23 @@ func boundKey(key string) string {
 // appendStored appends the charges of an item under a key.
 func appendStored(charges []store.Charge, key string, it *item) []store.Charge {
 	for i := range it.policy.limits {
+		limit := it.variant.limits[i].Limit
 		charges = append(charges, store.Charge{
-			Policy: it.policy.limits[i].name, Key: key, Limit: it.variant.limits[i].Limit, N: it.total(),
+			Policy: it.policy.limits[i].name, Key: key, Limit: limit, N: storedCost(it.total(), limit),
 			Consistency: it.policy.Consistency.Stored(), Fail: it.policy.Fail.stored(),
 			Durable: it.policy.durable, Queue: it.policy.queued(),
 		})
 	}
 	return charges
+}
+
+// storedCost is a cost of several requests as a store takes it: up to 10^15, which is more than the limit has as well. For one
+// that has as many it stays a cost that no store takes.
+func storedCost(n int64, l weir.Limit) int64 {
+	if n > mostCost && l.Permits() < mostCost {
+		return mostCost
+	}
+	return n
 }
 
 // queued is how many permits can be waited for where the limits of a policy are kept.

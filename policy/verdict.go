@@ -112,9 +112,11 @@ func (v *Verdict) Over(request int) (names []string) {
 }
 
 // OverShadow reports whether a policy in ModeShadow would have refused one of the requests; 0 is the first. Then it was charged
-// nothing. It is false if the verdict is not Allowed, for a peek and for [Engine.DebitAll], and where the policy could not be asked.
+// nothing. It is false if the verdict is not Allowed, of a peek and of [Engine.DebitAll], and where a policy could not be asked.
 func (v *Verdict) OverShadow(request int) bool {
-	return slices.ContainsFunc(v.work.over, func(by over) bool { return int(by.request) == request && by.policy.Mode == ModeShadow })
+	return slices.ContainsFunc(v.work.over, func(by over) bool {
+		return int(by.request) == request && by.policy.Mode == ModeShadow
+	})
 }
 
 // noLimit is the decision where there is no limit.

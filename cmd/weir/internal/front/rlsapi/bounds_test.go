@@ -17,6 +17,9 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
+	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 // both are a front whose descriptors are limited by rules, and one whose descriptors are limited by a configuration of
@@ -179,6 +182,43 @@ func TestHugeHitsAreRefused(t *testing.T) {
 			r.Descriptors[0].HitsAddend, r.Descriptors[1].HitsAddend = wrapperspb.UInt64(hits), wrapperspb.UInt64(hits)
 			if got := ask(t, conn, r); got.GetOverallCode() != over || got.GetStatuses()[1].GetCode() != ok {
 				t.Errorf("%s: %d hits: %v", front, hits, got)
+			}
+		}
+	}
+}
+
+// TestHugeHitsRefuseTheirsAlone: hits of several descriptors for one counter, or for a limit of 0, that are more together than a store
+// takes refuse these descriptors and no other, wherever the limits are kept.
+func TestHugeHitsRefuseTheirsAlone(t *testing.T) {
+	for _, consistency := range []policy.Consistency{policy.ConsistencyLocal, policy.ConsistencyCoherent} {
+		config, err := ratelimitconfig.Parse([]ratelimitconfig.File{{Name: "edge.yaml", Data: []byte(tree)}}, ratelimitconfig.Options{
+			Consistency: consistency,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, err := store.NewMemory(store.MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = memory.Close() })
+		_, conn := serve(t, rlsapi.Options{
+			Limits: limitsWith(t, &policy.Set{Policies: config.Policies}, policy.EngineOptions{Store: memory}),
+			Tree:   func() *ratelimitconfig.Config { return config },
+		})
+		for _, key := range []string{"closed", "user", "watched"} {
+			r := request("edge", []string{key, "v"}, []string{key, "v"}, []string{"tenant", "t"})
+			for i := range 2 {
+				if key != "closed" {
+					r.Descriptors[i].HitsAddend = wrapperspb.UInt64(1e15)
+				}
+			}
+			want := "over: over/0 over/0 ok/100"
+			if key == "watched" { // in shadow mode
+				want = "ok: ok/0 ok/0 ok/99"
+			}
+			if got := brief(ask(t, conn, r)); got != want {
+				t.Errorf("%v, %s: %s, want %s", consistency, key, got, want)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func uncharged(v *policy.Verdict) error {
 
 // spend charges several hits of a refused call, to the limits that have refused it and to all others, as envoyproxy/ratelimit
 // counts refused requests as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were
-// charged, requests that cost more than what is left would never be refused. A limit of shadow mode counts as if it were enforced.
+// charged, requests that cost more than what is left would never be refused. A limit of shadow mode counts as an enforced one.
 func (c *call) spend(ctx context.Context) {
 	engine, v := c.service.o.Limits.Engine(), &c.charged.verdict
 	spent := false

@@ -77,8 +77,8 @@ func currentOf(l weir.Limit, d weir.Decision) currentLimit {
 	return c
 }
 
-// resetOf is in how long all permits of a limit are back, as clients are told it. If all are there already it is 0, but never on a
-// refusal, nor of a window: that ends even if nothing of it is used.
+// resetOf is in how long all permits of a limit are back, as clients are told it. If all are there already it is 0, but never on
+// a refusal, nor of a window: that ends even if nothing of it is used.
 func (s *service) resetOf(l weir.Limit, d *weir.Decision) time.Duration {
 	reset := d.ResetAfter
 	switch a := l.Algorithm(); {
