@@ -157,6 +157,7 @@ descriptors:
   - {key: a, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: a_b, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: c_d, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: e, value: "*", rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: q1, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: q2, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
 `
@@ -246,15 +247,21 @@ var differences = map[string]struct {
 		look.HitsAddend = wrapperspb.UInt64(0)
 		return []rlsCall{toEdge(d), toEdge(d), toEdge(d), toEdge(look)}
 	}, false, false},
-	"same-descriptor": {func(salt string) []rlsCall {
-		return []rlsCall{toEdge(descriptor("user", salt+"s"), descriptor("user", salt+"s"))}
+	"same-counter": {func(salt string) []rlsCall {
+		two := toEdge(descriptor("tenant", salt+"s", "path", "/export/1"), descriptor("tenant", salt+"s", "path", "/export/2"))
+		return []rlsCall{two, two}
+	}, false, false},
+	"shadow-over": {func(salt string) []rlsCall {
+		both := toEdge(descriptor("watched", salt+"o"), descriptor("user", salt+"w"))
+		return []rlsCall{both, both, both}
 	}, false, false},
 	"underscore": {func(salt string) []rlsCall {
 		one, other := toEdge(descriptor("a", "b_"+salt)), toEdge(descriptor("a_b", salt))
 		return []rlsCall{one, one, other}
 	}, true, false},
-	"underscore-file": {func(string) []rlsCall {
-		return []rlsCall{toEdge(descriptor("c", "d")), toEdge(descriptor("c", "d")), toEdge(descriptor("c", "d"))}
+	"underscore-file": {func(salt string) []rlsCall {
+		both := toEdge(descriptor("c", "d"), descriptor("e_f", salt))
+		return []rlsCall{both, both, both}
 	}, true, false},
 	"negative-hits": {func(salt string) []rlsCall {
 		d := descriptor("user", salt+"n")

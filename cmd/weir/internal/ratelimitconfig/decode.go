@@ -119,12 +119,13 @@ func (d *decoder) number(v yamlread.Value, lo, hi int64) (int64, bool) {
 		d.Wrong(v, must, "write "+v.Key.Value+": 100")
 		return 0, false
 	}
-	digits := strings.ReplaceAll(v.Node.Value, "_", "")
+	text := strings.TrimPrefix(v.Node.Value, "+")
+	digits := strings.ReplaceAll(text, "_", "")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	switch {
 	case v.IsQuoted():
 		d.Wrong(v, "is text: "+must, "write it without quotes")
-	case err != nil || digits != strconv.FormatInt(n, 10) || strings.HasPrefix(v.Node.Value, "_"):
+	case err != nil || digits != strconv.FormatInt(n, 10) || strings.HasPrefix(text, "_"):
 		d.Wrong(v, "is not written as a decimal number in range: "+must,
 			fmt.Sprintf("write %d, for instance", max(lo, min(hi, 100))))
 	case n < lo || n > hi:

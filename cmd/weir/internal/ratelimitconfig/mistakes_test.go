@@ -206,6 +206,9 @@ descriptors:
   - {key: c, shadow_mode: true, quota_mode: true, `+limit+`}
   - {key: d, rate_limit: {unlimited: true, requests_per_unit: 5}}
   - {key: e, rate_limit: {unit: second, requests_per_unit: 4000000000}}
+  - {key: f, rate_limit: {unlimited: true, unit: ''}}
+  - {key: g, rate_limit: {unlimited: true, unit: fortnight}}
+  - {key: h, rate_limit: {unit: day, requests_per_unit: +1_000}}
 `)
 	want := []string{
 		`a.yaml:3:1: name: "name": has no effect in the configuration of a domain: it belongs in a limit; move it there, or remove it`,
@@ -223,6 +226,8 @@ descriptors:
 		`a.yaml:11:63: descriptors[3].rate_limit.requests_per_unit: "5": has no effect beside unlimited: true; remove one of them`,
 		`a.yaml:12:60: descriptors[4].rate_limit.requests_per_unit: "4000000000": is counted as 1000000000 per second; ` +
 			`write unlimited: true if there is no limit`,
+		`a.yaml:13:50: descriptors[5].rate_limit.unit: has no effect beside unlimited: true; remove one of them`,
+		`a.yaml:14:50: descriptors[6].rate_limit.unit: "fortnight": has no effect beside unlimited: true; remove one of them`,
 	}
 	var got []string
 	for _, w := range c.Warnings {
@@ -230,6 +235,9 @@ descriptors:
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s\n\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if l := c.Limits[len(c.Limits)-1]; l.RequestsPerUnit != 1000 {
+		t.Errorf("a number with a sign is read as %d", l.RequestsPerUnit)
 	}
 }
 

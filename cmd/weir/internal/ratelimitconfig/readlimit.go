@@ -67,14 +67,26 @@ func (d *decoder) readLimit(m *yamlread.Object, l *Limit) bool {
 
 // unlimited refuses what makes no sense for a limit that has none.
 func (d *decoder) unlimited(m *yamlread.Object) {
-	for _, name := range []string{keyUnit, keyMultiplier, keyAlgorithm, keyBurst, keyConsistency} {
-		if f, ok := get(m, name); ok {
+	for _, name := range []string{keyUnit, keyRequests, keyMultiplier, keyAlgorithm, keyBurst, keyConsistency} {
+		f, ok := get(m, name)
+		if !ok {
+			continue
+		}
+		// As with envoyproxy/ratelimit, which does not look at what is no unit.
+		if name == keyRequests || name == keyUnit && !isUnit(f) {
+			d.Warn(f, "has no effect beside unlimited: true", "remove one of them")
+		} else {
 			d.Wrong(f, "must not stand beside unlimited: true", "remove one of them")
 		}
 	}
-	if f, ok := get(m, keyRequests); ok {
-		d.Warn(f, "has no effect beside unlimited: true", "remove one of them")
+}
+
+func isUnit(v yamlread.Value) bool {
+	if !v.IsScalar() {
+		return true // nor anything else
 	}
+	_, ok := unitNamed(v.Node.Value)
+	return ok
 }
 
 // limited reads how much is allowed, and how it is counted.

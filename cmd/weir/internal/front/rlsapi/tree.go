@@ -116,8 +116,8 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, looked b
 		c.tellShadow(ctx, m, t)
 	}
 	switch {
-	case m.Limit.RequestsPerUnit == 0, m.Limit.Quota && t.over:
-		t.remaining = 0 // it is counted as if there were one
+	case m.Limit.RequestsPerUnit == 0, t.over:
+		t.remaining = 0 // what is there is too little, or counted as if it were one more
 	case m.Limit.Quota && looked:
 		t.remaining-- // otherwise it was asked for
 	}

@@ -32,6 +32,10 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 1}
   - key: closed
     rate_limit: {unit: year, requests_per_unit: 0}
+  - key: path
+    value: /export/*
+    share_threshold: true
+    rate_limit: {unit: year, requests_per_unit: 3}
 `
 
 // treeOf are options with a configuration of envoyproxy/ratelimit.
@@ -60,6 +64,9 @@ func TestTree(t *testing.T) {
 		{request("elsewhere", user), "ok: ok/-"},
 		{request("edge", user), "ok: ok/0"},
 		{request("edge", user, []string{"tenant", "t"}), "over: over/0 ok/100"},
+		{request("edge", []string{"path", "/export/1"}, []string{"path", "/export/2"}), "ok: ok/1 ok/1"},
+		{request("edge", []string{"path", "/export/1"}, []string{"path", "/export/2"}), "over: over/0 over/0"},
+		{request("edge", []string{"path", "/export/1"}), "ok: ok/0"},
 	} {
 		if got := brief(ask(t, conn, step.request)); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
