@@ -50,7 +50,7 @@ func (w writer) condition(depth int) string {
 	case 11:
 		return w.number(depth-1) + " in [1, -2, 3, 12]"
 	}
-	return "inNetwork(" + w.pick("client.ip", "client.ip", "client", `"-"`, `request.headers["x-api-key"]`) + ", " +
+	return "inNetwork(" + w.pick("client.ip", "client.ip", "request.host", `"-"`, `request.headers["x-api-key"]`) + ", " +
 		w.pick(`"192.0.2.0/24"`, `"2001:db8::/32"`, `"::/0"`, `"0.0.0.0/0"`, `"192.0.2.1"`, `"::ffff:192.0.2.1"`, `"::ffff:0:0/96"`) + ")"
 }
 

@@ -240,6 +240,9 @@ func (d *decoder) permitted(s yamlread.Scalar, checked *cel.Ast) bool {
 						`write replace("-", "_"), for instance`)
 				}
 			case nameInNetwork:
+				if name := variableOf(args[0]).name; name == nameClient || name == nameClientNet {
+					refuse(args[0], name+" is a key, and may be no address", "write "+nameClientIP)
+				}
 				if text, constant := constantString(args[1]); constant {
 					if _, valid := parseNetwork(text); !valid {
 						refuse(args[1], "must be a network, or an address", `write "10.0.0.0/8", for instance`)
