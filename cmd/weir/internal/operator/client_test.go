@@ -131,6 +131,14 @@ func TestClientCannotReach(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
+	other := fronttest.SelfSigned(t, "other")
+	strict := httptest.NewUnstartedServer(http.NotFoundHandler())
+	strict.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: secure.TLS.Certificates, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: certificate.Pool,
+	}
+	strict.Config.ErrorLog = secure.Config.ErrorLog
+	strict.StartTLS()
+	defer strict.Close()
 	const closed = "http://127.0.0.1:1"             // the system gives this port to no listener by itself
 	unknown := strings.Repeat("w", 64) + ".invalid" // one letter more than a name may have, so that no server is asked for it
 	for _, c := range []struct {
@@ -144,7 +152,17 @@ func TestClientCannotReach(t *testing.T) {
 		{operator.ClientOptions{Server: secure.URL}, "unknown authority: give its certificate by --tls-ca"},
 		{
 			operator.ClientOptions{Server: secure.URL, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: certificate.Pool}},
-			"wants to see the certificate of a client: give --tls-cert and --tls-key",
+			"wants to see the certificate of a client",
+		},
+		{
+			operator.ClientOptions{Server: secure.URL, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: other.Pool}},
+			"of another authority than those of --tls-ca",
+		},
+		{
+			operator.ClientOptions{Server: strict.URL, TLS: &tls.Config{
+				MinVersion: tls.VersionTLS12, RootCAs: certificate.Pool, Certificates: []tls.Certificate{other.Pair},
+			}},
+			"the certificate of --tls-cert",
 		},
 		{
 			operator.ClientOptions{Server: secure.URL, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: certificate.Pool, ServerName: "other.example"}},

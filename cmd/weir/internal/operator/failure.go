@@ -92,7 +92,7 @@ func (c *Client) refused(path string, response *http.Response, answer []byte) er
 			noPage = true
 		}
 	}
-	if n := len(problem.Policies); n > 0 {
+	if n := len(problem.Policies); n > 0 && !strings.Contains(detail, "must be one of: ") {
 		detail += "; there are: " + strings.Join(problem.Policies[:min(n, mostListed)], ", ")
 		if n > mostListed {
 			detail += fmt.Sprintf(" and %d more", n-mostListed)
@@ -125,27 +125,47 @@ func (c *Client) unanswered(asked context.Context, err error) error {
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("weir: %s is not reachable: no address is known of the host %q", server, name.Name)
 	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Errorf("weir: %s shows a certificate of an unknown authority: give its certificate by --tls-ca", server)
+	if about := c.distrust(err); about != "" {
+		return fmt.Errorf("weir: %s %s", server, about)
 	}
-	if wrong, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Errorf("weir: %s shows a certificate for another name: %w", server, wrong)
-	}
-	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
-		return fmt.Errorf("weir: %s shows a certificate that does not hold: %w", server, invalid)
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return fmt.Errorf("weir: %s does not speak TLS: is its URL http://?", server)
-	}
-	text := err.Error()
-	switch {
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("weir: %s does not speak TLS: is its URL http://?", server)
-	case strings.Contains(text, "remote error: tls: certificate required"),
-		strings.Contains(text, "remote error: tls: bad certificate"):
-		return fmt.Errorf("weir: %s wants to see the certificate of a client: give --tls-cert and --tls-key", server)
-	case strings.HasPrefix(text, "EOF"), strings.Contains(text, "malformed HTTP response"):
+	if text := err.Error(); strings.HasPrefix(text, "EOF") || strings.Contains(text, "malformed HTTP") {
 		return fmt.Errorf("weir: %s does not answer in HTTP: is its URL https://, or the port that of another protocol?", server)
 	}
 	return fmt.Errorf("weir: %s cannot be asked: %w", server, err)
+}
+
+// distrust is why TLS has failed and what to do, "" if it has not.
+func (c *Client) distrust(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		if c.o.TLS != nil && c.o.TLS.RootCAs != nil {
+			return "shows a certificate of another authority than those of --tls-ca: give the one that has signed it"
+		}
+		return "shows a certificate of an unknown authority: give its certificate by --tls-ca"
+	}
+	if wrong, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "shows a certificate for another name: " + wrong.Error()
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		return "shows a certificate that does not hold: " + invalid.Error()
+	}
+	text, own := err.Error(), c.o.TLS != nil && len(c.o.TLS.Certificates) > 0
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	alert := func(what string) bool { return strings.Contains(text, "remote error: tls: "+what) }
+	switch {
+	case plain, strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "does not speak TLS: is its URL http://?"
+	case own && alert("expired certificate"):
+		return "does not take the certificate of --tls-cert: it has expired"
+	case own && (alert("unknown certificate authority") || alert("bad certificate") || alert("certificate required")):
+		return "does not take the certificate of --tls-cert: its authority must be one of --admin-client-ca or --tls-client-ca there"
+	case alert("certificate required"), alert("bad certificate"):
+		return "wants to see the certificate of a client: give --tls-cert and --tls-key"
+	case strings.HasPrefix(c.o.Server, "https:") && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
+		about := "has ended the connection: if it wants to see the certificate of a client, give "
+		if own {
+			about = "has ended the connection: it may not take the certificate of "
+		}
+		return about + "--tls-cert and --tls-key"
+	}
+	return ""
 }
