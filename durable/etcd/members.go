@@ -142,7 +142,7 @@ func (s *Server) isRemoved(id uint64) bool {
 func (s *Server) AddMember(ctx context.Context, name, url string) error {
 	switch at, ok := s.peers[name]; {
 	case !ok:
-		return &weir.OptionError{Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one of the peers that all nodes have in their configuration"}
+		return &weir.OptionError{Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one of the peers of all nodes"}
 	case at != url:
 		return &weir.OptionError{Option: "url", Value: fmt.Sprintf("%.80q", url), Accepted: "that of the node in Peers, " + at}
 	}

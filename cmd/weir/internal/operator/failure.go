@@ -157,7 +157,7 @@ func (c *Client) distrust(err error) string {
 	case own && alert("expired certificate"):
 		return "does not take the certificate of --tls-cert: it has expired"
 	case own && (alert("unknown certificate authority") || alert("bad certificate") || alert("certificate required")):
-		return "does not take the certificate of --tls-cert: its authority must be one of --admin-client-ca or --tls-client-ca there"
+		return "does not take the certificate of --tls-cert: its --admin-client-ca or --tls-client-ca must have the authority"
 	case alert("certificate required"), alert("bad certificate"):
 		return "wants to see the certificate of a client: give --tls-cert and --tls-key"
 	case strings.HasPrefix(c.o.Server, "https:") && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
