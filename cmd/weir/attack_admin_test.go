@@ -339,7 +339,7 @@ func TestAttackAuditLog(t *testing.T) {
 			continue
 		}
 		if entry.Who != "night-shift" || changes == len(done) ||
-			entry.Key != done[changes].key || entry.Reason != done[changes].reason {
+			operator.KeyOf(entry.Key) != done[changes].key || entry.Reason != done[changes].reason {
 			t.Errorf("change %d: %q", changes, line)
 		}
 		said := fmt.Sprint(entry.Action, entry.Policy, entry.Key, entry.Detail, entry.Reason)

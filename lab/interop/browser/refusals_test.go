@@ -196,8 +196,8 @@ rules:
 		p.press(view)
 		p.untilShows("h1", view)
 		p.untilShows("tbody", markup)
-		p.untilShows("tbody", `abc\u{202e}fdp.exe`)
-		p.untilShows("tbody", `line\u{a}feed\u{1b}[31m`)
+		p.untilShows("tbody", `abc\xe2\x80\xaefdp.exe`)
+		p.untilShows("tbody", `line\x0afeed\x1b[31m`)
 		p.check(view + " with hostile keys")
 	}
 	eval[any](p, `[...document.querySelectorAll("tbody a.row")].find((a) => a.innerText.startsWith("<img")).click(), null`)
