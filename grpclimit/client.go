@@ -45,21 +45,31 @@ type NotSentError struct {
 	Decision weir.Decision
 	// Cost is how many permits it asked for.
 	Cost int64
+
+	noQueue bool // in which it could have waited
 }
 
 // Error is what was not sent, and why, in words.
 func (e *NotSentError) Error() string { return "weir: " + e.Method + " was not sent: " + e.why() }
 
-// Unwrap returns a [*weir.RefusedError] with the decision.
+// Unwrap returns a [*weir.RefusedError] with the decision, which matches [weir.ErrNoQueue] if the limiter has no queue.
 func (e *NotSentError) Unwrap() error {
-	return &weir.RefusedError{Decision: e.Decision, Permits: e.Cost}
+	refused := &weir.RefusedError{Decision: e.Decision, Permits: e.Cost}
+	if e.noQueue {
+		refused.Err = weir.ErrNoQueue
+	}
+	return refused
 }
 
 func (e *NotSentError) why() string {
 	if e.Held {
 		return "the server has asked to hold back" + comeBack(&e.Decision)
 	}
-	return message(&e.Decision, e.Cost, false)
+	d := e.Decision
+	if e.noQueue {
+		d.Reason = weir.ReasonLimited // no one waits
+	}
+	return message(&d, e.Cost, false)
 }
 
 // GRPCStatus is the error as a status, for package status.
@@ -222,14 +232,16 @@ func (c *Client) outlast(ctx, wait context.Context, out *Outgoing) error {
 			if wait.Err() != nil {
 				return gone(wait)
 			}
-			return c.notSent(out, weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: rest}, 0, true)
+			e := c.notSent(out, weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: rest}, 0)
+			e.Held = true
+			return e
 		}
 	}
 	return nil
 }
 
-func (c *Client) notSent(out *Outgoing, d weir.Decision, cost int64, held bool) error {
-	return &NotSentError{Target: out.Target, Method: out.Method, Held: held, Decision: d, Cost: cost}
+func (c *Client) notSent(out *Outgoing, d weir.Decision, cost int64) *NotSentError {
+	return &NotSentError{Target: out.Target, Method: out.Method, Decision: d, Cost: cost}
 }
 
 // acquire reserves the permits of a call or a message, so that they can be given back as long as it was not sent.
@@ -255,11 +267,13 @@ func (c *Client) acquire(ctx, wait context.Context, out *Outgoing, cost int64) (
 		if l.Decision().Reason == weir.ReasonInvalid {
 			return l, status.Error(codes.Internal, l.Err().Error())
 		}
-		return l, c.notSent(out, l.Decision(), cost, false)
+		refused := c.notSent(out, l.Decision(), cost)
+		refused.noQueue = errors.Is(err, weir.ErrNoQueue)
+		return l, refused
 	case ctx.Err() != nil:
 		return l, gone(ctx)
 	case errors.Is(wait.Err(), context.DeadlineExceeded): // MaxWait is over
-		return l, c.notSent(out, late(c.peek(key, cost)), cost, false)
+		return l, c.notSent(out, late(c.peek(key, cost)), cost)
 	}
 	return l, status.Error(codes.Internal, err.Error())
 }

@@ -105,6 +105,19 @@ func TestCallThatWouldBeTooLateIsNotSent(t *testing.T) {
 	})
 }
 
+// TestClientWithoutQueueSaysSo: a call that would have to wait where there is no queue is not one that too many wait before.
+func TestClientWithoutQueueSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := bucket(t, weir.TokenBucket(weir.PerMinute(1), 1), weir.Options{Name: "out"})
+		client := setup{client: paced(t, grpclimit.ClientOptions{Limiter: limiter})}.dial(t)
+		want(t, call(t.Context(), client), codes.OK)
+		err := call(t.Context(), client)
+		if !errors.Is(err, weir.ErrNoQueue) || !errors.Is(err, weir.ErrRefused) || strings.Contains(err.Error(), "wait for it") {
+			t.Error(err)
+		}
+	})
+}
+
 func TestMaxWaitOfTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
