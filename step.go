@@ -22,6 +22,7 @@ type step struct {
 	plain   bool // decide has done all parts
 	parts   []stepPart
 	order   []place  // of the parts, in the order in which their shards are locked
+	near    bool     // several keys are in one shard, and may be one
 	shards  int      // how many shards these are, once they have been locked
 	gates   []int    // parts whose states are in gates, in the order in which these are locked
 	saved   []uint64 // states as they were
@@ -78,19 +79,24 @@ func (s *step) prepare(i int) {
 // sort makes the order in which shards are locked, which is the same for all requests.
 func (s *step) sort() {
 	s.touch() // while that is made, shards are locked and the clock is read
-	s.order = s.order[:0]
+	s.order, s.near = s.order[:0], false
 	for i := range s.parts {
 		p := &s.parts[i]
 		at := place(p.k.id<<16|uint64(p.k.states.IndexOf(p.hash)))<<placeBits | place(i)
 		s.order = append(s.order, at)
-		for j := i; j > 0 && s.order[j-1] > at; j-- {
+		j := i
+		for ; j > 0 && s.order[j-1] > at; j-- {
 			s.order[j-1], s.order[j] = at, s.order[j-1]
 		}
+		s.near = s.near || j > 0 && s.order[j-1].shard() == at.shard()
 	}
 }
 
 // repeats reports whether several parts are of one key. They were sorted.
 func (s *step) repeats() bool {
+	if !s.near {
+		return false
+	}
 	for n := 1; n < len(s.order); n++ {
 		for before := n - 1; before >= 0 && s.order[before].shard() == s.order[n].shard(); before-- {
 			if s.parts[s.order[before].part()].hash == s.parts[s.order[n].part()].hash {
@@ -685,15 +691,20 @@ func (s *step) Take() (binding int) {
 		return s.binding()
 	}
 	if s.sort(); s.repeats() {
-		binding, _ = s.bySums(nil, func(sums *step) ([]Lease, int, error) { return sums.tryAll(false) })
-		return binding
+		return s.trySums(nil, false)
 	}
 	return s.charge(nil, false, true)
 }
 
-func (s *step) tryAll(reserve bool) (all []Lease, binding int, err error) {
-	all, binding = s.TryAll(nil, reserve)
-	return all, binding, nil
+// trySums is Take, or TryAll with leases, where several parts are of one key.
+//
+//go:noinline
+func (s *step) trySums(own []Lease, reserve bool) (binding int) {
+	binding, _ = s.bySums(own, func(sums *step) (all []Lease, binding int, err error) {
+		all, binding = sums.TryAll(nil, reserve)
+		return all, binding, nil
+	})
+	return binding
 }
 
 // TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.
@@ -705,8 +716,7 @@ func (s *step) TryAll(leases []Lease, reserve bool) (all []Lease, binding int) {
 		return leases, s.binding()
 	}
 	if s.sort(); s.repeats() {
-		binding, _ = s.bySums(own, func(sums *step) ([]Lease, int, error) { return sums.tryAll(reserve) })
-		return leases, binding
+		return leases, s.trySums(own, reserve)
 	}
 	return leases, s.charge(own, reserve, true)
 }
