@@ -314,7 +314,7 @@ func TestDividedRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range ds {
-				ds[i].ResetAfter, c.want[i].Policy = 0, c.charges[i].Policy
+				c.want[i].Policy = c.charges[i].Policy
 				if ds[i] != c.want[i] {
 					t.Errorf("%+v, want %+v", ds[i], c.want[i])
 				}

@@ -100,7 +100,9 @@ func (q *part) notAsked() {
 func (q *part) givenBack() {
 	for i := range q.decisions {
 		d := &q.decisions[i]
-		d.Remaining = min(d.Remaining+q.charges[i].N, d.Limit)
+		if d.Remaining = min(d.Remaining+q.charges[i].N, d.Limit); d.Remaining == d.Limit {
+			d.ResetAfter = 0
+		}
 	}
 }
 
