@@ -1037,6 +1037,7 @@ for i = 1, count do
       c.dirty = true
     end
     sweep(c)
+    if old and old.alg == 75 then c.l = l end
     advance(c, old or l) -- a window of a calendar in which nothing is used any more is left
     c.l = l
     if old then

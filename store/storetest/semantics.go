@@ -406,3 +406,32 @@ func testParameters(s *suite) {
 		s.Errorf("another algorithm: %+v", d)
 	}
 }
+
+// testCalendars changes the calendar of a limit while there is state: what was taken of the window stays taken, also if the new one
+// begins later.
+func testCalendars(s *suite) {
+	const half, days, months = 12, 14, 28
+	now := time.Unix(0, s.Now()).UTC()
+	calendars := []algo.Calendar{ // none of whose windows ends while the suite runs
+		s.year(),
+		{Unit: algo.CalendarMonth, Day: 1 + (now.Day()+days)%months},
+		{Unit: algo.CalendarWeek, Weekday: int(now.Weekday()+3) % 7},
+		{Unit: algo.CalendarDay, Hour: (now.Hour() + half) % (2 * half)},
+	}
+	for i, before := range calendars {
+		for j, after := range calendars {
+			c := s.charge("calendar", fmt.Sprint(i, " then ", j), weir.CalendarWindow(20, before), 7)
+			s.take(s.Store, c)
+			c.Limit = weir.CalendarWindow(20, after)
+			if left := s.left(c); left != 13 {
+				s.Errorf("%v, then %v: %d are left, want 13", before, after, left)
+			}
+			c.N = 1
+			s.take(s.Other, c)
+			c.Limit = weir.CalendarWindow(20, before)
+			if left := s.left(c); left != 12 {
+				s.Errorf("%v, then %v, and back: %d are left, want 12", before, after, left)
+			}
+		}
+	}
+}

@@ -110,6 +110,7 @@ func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"RefundAndReset", testRefundAndReset},
 		{"Inspect", testInspect},
 		{"ParametersChange", testParameters},
+		{"CalendarsMove", testCalendars},
 		{"CommitLessAndMore", testCommit},
 		{"CancelGivesBack", testCancel},
 		{"SettledOnce", testSettledOnce},
