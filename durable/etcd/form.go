@@ -87,6 +87,11 @@ func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, err erro
 	f := &former{o: o, mark: m, client: &http.Client{Transport: round, Timeout: formTime}, peers: digestOf(o.Peers)}
 	f.own = formation{Name: o.Name, Disk: m.Disk, Peers: f.peers, Cluster: m.Cluster}
 	if o.Join {
+		stop, err := f.serve(ctx, info) // an address that is not of this machine is told before the directory counts as used
+		if err != nil {
+			return "", err
+		}
+		defer stop()
 		return "weir", f.join(ctx)
 	}
 	if m.Cluster == "" {

@@ -129,6 +129,11 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty(t, wiped.Directory)
+	elsewhere := wiped
+	elsewhere.Listen = "http://203.0.113.1:1" // a mistake that can be mended
+	if _, err := etcd.Join(t.Context(), elsewhere); err == nil || errors.Is(err, etcd.ErrRepair) {
+		t.Errorf("at an address of another machine: %v", err)
+	}
 	c, err := etcd.Join(t.Context(), wiped)
 	if err != nil {
 		t.Fatal(err)

@@ -87,6 +87,10 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 		}
 		return nil, fmt.Errorf("weir: the directory of the durable limits %s: %w", o.Directory, err)
 	}
+	if err = room(o.Directory); err != nil { // before the directory is marked as one that was used
+		_ = lock.Close()
+		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
+	}
 	waiting, done := context.WithTimeout(ctx, o.StartTimeout)
 	cluster, err := o.prepare(waiting)
 	done()
@@ -100,10 +104,6 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	if err = verify(o.Directory, len(o.Peers) <= 1); err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, o.wiped("%w", err))
-	}
-	if err = room(o.Directory); err != nil {
-		_ = lock.Close()
-		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
 	}
 	cfg.InitialClusterToken = cluster
 	s := &Server{
