@@ -407,8 +407,8 @@ func testParameters(s *suite) {
 	}
 }
 
-// testCalendars changes the calendar of a limit while there is state: what was taken of the window stays taken, also if the new one
-// begins later.
+// testCalendars changes the calendar of a limit while there is state: what was taken of the window stays taken, also if the new
+// one begins later.
 func testCalendars(s *suite) {
 	const half, days, months = 12, 14, 28
 	now := time.Unix(0, s.Now()).UTC()
