@@ -3,11 +3,16 @@
 package main_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/weirhq/weir/cmd/weir/internal/operator"
 )
 
 var ownerKnown = regexp.MustCompile(`(?m)^weir_cluster_owner_known\{.*\} (\d)$`)
@@ -58,4 +63,53 @@ func TestNoMajority(t *testing.T) {
 	c.unreached(left, true)
 	others[1].start()
 	c.unreached(left, false)
+}
+
+var waitedForEtcd = regexp.MustCompile("could not be written.*(timed out|deadline exceeded)")
+
+// TestLeaderKilled: the node that leads etcd is killed, which is not the owner. What the owner had asked it to write is asked of the
+// next leader, or fails, once there is one: it does not wait for as long as etcd does.
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	c := newFaultCluster(t, plain, false)
+	owner := c.owner()
+	var leader *faultNode
+	eventually(t, "another node than the owner leads", func() bool {
+		var all []operator.Member
+		status, text := c.get(owner, http.MethodGet, operator.MembersPath, "")
+		if status != http.StatusOK || json.Unmarshal([]byte(text), &all) != nil {
+			return false
+		}
+		for _, m := range all {
+			for _, n := range c.others(owner) {
+				if m.Leads && m.Name == n.name {
+					leader = n
+				}
+			}
+		}
+		return leader != nil
+	})
+	var asked sync.WaitGroup
+	killed := make(chan struct{})
+	for i := range 8 {
+		asked.Go(func() {
+			for j := range 50 {
+				if j == 10 && i == 0 {
+					close(killed)
+				}
+				if got := c.take(owner, "hour", fmt.Sprint("leader ", i, " ", j), 1); got != http.StatusOK && got != http.StatusServiceUnavailable {
+					t.Errorf("%d, %d: %d", i, j, got)
+				}
+			}
+		})
+	}
+	<-killed
+	leader.end(syscall.SIGKILL)
+	asked.Wait()
+	eventually(t, "limits are decided", func() bool { return c.take(owner, "hour", "afterwards", 1) == http.StatusOK })
+	for _, n := range c.others(leader) {
+		if said := n.said(); waitedForEtcd.MatchString(said) {
+			t.Errorf("%s has waited for a leader that was none any more:\n%s", n.name, said)
+		}
+	}
 }

@@ -121,7 +121,7 @@ func (c *Cluster) open(ctx context.Context, o *ClusterOptions) (err error) {
 	}
 	c.engine, err = New(client, Options{Prefix: o.Prefix, TTL: o.TTL})
 	if err == nil && c.server != nil {
-		c.engine.damaged = c.server.spoiled
+		c.engine.damaged, c.engine.leads = c.server.spoiled, c.server.etcd.Server.LeaderChangedNotify
 	}
 	return err
 }

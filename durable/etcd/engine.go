@@ -38,6 +38,8 @@ type Engine struct {
 	work   tasks
 	// damaged is called with each record that is not what was written. It is nil where nothing can be done about it.
 	damaged func(error)
+	// leads is closed when the servers have another leader: see etcdserver. It is nil where they are in other processes.
+	leads func() <-chan struct{}
 }
 
 var _ durable.Engine = (*Engine)(nil)
@@ -83,6 +85,26 @@ func (e *Engine) either(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(e.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
+}
+
+// errLeaderLost is that it is not known what became of a write.
+var errLeaderLost = errors.New("the servers have another leader than the one that was asked")
+
+// underOneLeader is a context that also ends when the servers have another leader.
+func (e *Engine) underOneLeader(ctx context.Context) (context.Context, func()) {
+	if e.leads == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	another := e.leads()
+	e.work.begin(func() {
+		select {
+		case <-another:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
 }
 
 // instant is a moment by both clocks of this machine: the one that never jumps, and stands still while the machine is suspended,
@@ -305,10 +327,18 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 	}
 	own := clientv3.OpGet(t.key, clientv3.WithKeysOnly())
 	var r *clientv3.TxnResponse
+	lost := false // what was proposed to a leader that is none any more, or it was written late
 	for {
-		r, err = t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(own).Commit()
-		if err == nil {
+		try, end := t.engine.underOneLeader(ctx)
+		r, err = t.engine.client.Txn(try).If(conditions...).Then(puts...).Else(own).Commit()
+		anew := try.Err() != nil && ctx.Err() == nil
+		if end(); err == nil {
 			break
+		}
+		if anew { // etcd itself waits for seconds: it is the same write, of which the conditions let only one through
+			lost = true
+			t.floor.Store(unknown)
+			continue
 		}
 		never := unproposed(err)
 		if !never {
@@ -327,6 +357,9 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 	}
 	if keys := r.Responses[0].GetResponseRange().GetKvs(); len(keys) > 0 && keys[0].GetCreateRevision() == t.epoch {
 		t.floor.Store(unknown)
+		if lost {
+			return 0, t.failed("written", errLeaderLost) // maybe they were
+		}
 		return 0, durable.ErrConflict
 	}
 	t.over()
