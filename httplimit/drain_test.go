@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -186,12 +187,15 @@ func TestDrainNeedsADeadline(t *testing.T) {
 	}
 }
 
-// TestKeptConnectionsAreNotDrained: the server reads the body itself, and the connection is used again.
-func TestKeptConnectionsAreNotDrained(t *testing.T) {
+// TestRefusedConnectionsAreKept: a body that comes in time is read, and the connection is used again.
+func TestRefusedConnectionsAreKept(t *testing.T) {
 	server := httptest.NewServer(refusing(t, limited, httplimit.Options{}))
 	defer server.Close()
-	for range 3 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(strings.Repeat("x", 100<<10)))
+	for i := range 3 {
+		var used bool
+		trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { used = i.Reused }}
+		ctx := httptrace.WithClientTrace(t.Context(), trace)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader(strings.Repeat("x", 100<<10)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,9 +203,80 @@ func TestKeptConnectionsAreNotDrained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Close {
-			t.Errorf("status %d, close %t, %v", resp.StatusCode, resp.Close, err)
+		if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Close || used != (i > 0) {
+			t.Errorf("status %d, close %t, used again %t, %v", resp.StatusCode, resp.Close, used, err)
 		}
 		_ = resp.Body.Close()
 	}
 }
+
+// ends notes how the server ends each connection: "write" where it says first that there is nothing more to come.
+type ends struct {
+	net.Listener
+
+	how chan string
+}
+
+func (e ends) Accept() (net.Conn, error) {
+	conn, err := e.Listener.Accept()
+	return &endingConn{Conn: conn, how: e.how}, err
+}
+
+type endingConn struct {
+	net.Conn
+
+	once sync.Once
+	how  chan string
+}
+
+func (c *endingConn) CloseWrite() error {
+	c.once.Do(func() { c.how <- "write" })
+	half, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
+func (c *endingConn) Close() error {
+	c.once.Do(func() { c.how <- "at once" })
+	return c.Conn.Close()
+}
+
+// TestBodiesThatDoNotEnd: a refused client that goes on sending, or stops in the middle, has its answer and loses its connection. So
+// that it gets the answer, the server does not close a connection at once over which more may come.
+func TestBodiesThatDoNotEnd(t *testing.T) {
+	const head = "POST / HTTP/1.1\r\nHost: example.test\r\n"
+	const long = 256<<10 + 1
+	refused := refusing(t, limited, httplimit.Options{})
+	for name, c := range map[string]struct{ sent, how string }{
+		"a length":              {head + "Content-Length: 100\r\n\r\nx", "write"},
+		"chunks":                {head + "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", "write"},
+		"too long":              {head + "Content-Length: 68719476736\r\n\r\n" + strings.Repeat("x", long), "write"},
+		"too long, then closed": {head + "Connection: close\r\nContent-Length: 68719476736\r\n\r\n" + strings.Repeat("x", long), "write"},
+		"100 Continue":          {head + "Expect: 100-continue\r\nContent-Length: 100\r\n\r\n", "at once"},
+		"100 Continue, chunks":  {head + "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n", "at once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				refused.ServeHTTP(wrapper{w}, r)
+			}))
+			how := make(chan string, 1)
+			server.Listener = ends{server.Listener, how}
+			server.Start()
+			defer server.Close()
+			status, text, err := post(t, server, c.sent, http.NoBody)
+			if err != nil || status != http.StatusTooManyRequests || !strings.Contains(text, "quota-exceeded") {
+				t.Errorf("status %d, %q, %v", status, text, err)
+			}
+			if got := <-how; got != c.how {
+				t.Errorf("the connection ends by %q, want %q", got, c.how)
+			}
+		})
+	}
+}
+
+// wrapper is a ResponseWriter as middlewares have it.
+type wrapper struct{ http.ResponseWriter }
+
+func (w wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -79,8 +79,10 @@ func (f *Refusal) ofClient() {
 
 // Send serves a request with the refusal, in JSON or in one line of text, whichever the client prefers. It removes fields such as
 // ETag that were set for another response. It sets the Status of the Problem to that of the refusal. A Status that is not from
-// 200 to 599 is replaced by 403, 429 or 503, which is the only error. Where the client wants the connection to end it calls
-// [Drain].
+// 200 to 599 is replaced by 403, 429 or 503, which is the only error.
+//
+// It reads what the client still sends of the body, up to 256 KiB and for up to 500 ms, and closes a connection of HTTP/1 over which
+// more comes. Where the client wants the connection to end, it does so after the response, as [Drain] does.
 func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	if f.Status < http.StatusOK || f.Status > 599 {
@@ -112,6 +114,9 @@ func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 	drains := leavesBody(r)
 	if drains && hasBody { // the end of the answer must not wait for that of the request
 		header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	if !drains {
+		readRest(w, r)
 	}
 	w.WriteHeader(f.Status)
 	if hasBody && r.Method != http.MethodHead {

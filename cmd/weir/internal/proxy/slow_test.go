@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -134,4 +135,51 @@ func TestSilentStreamGoesOn(t *testing.T) {
 			t.Errorf("%q %v", got, err)
 		}
 	})
+}
+
+// TestSlowBodiesOfRefusedRequests: a client that does not send its body has the answer that does not depend on it, also where it has
+// little patience, and loses its connection, so that it keeps none from others.
+func TestSlowBodiesOfRefusedRequests(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-release
+		ok(w, r)
+	})
+	crowd := start(t, to, func(o *proxy.Options) { o.Concurrency, o.ClientTimeout = 1, time.Millisecond })
+	crowd.raw(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	receive(t, arrived, "the first request")
+	t.Cleanup(func() { close(release) })
+	limited := start(t, to, func(o *proxy.Options) { o.Engine, o.ClientTimeout = limit(t, 1), time.Millisecond })
+	limited.do(t, request(t, http.MethodTrace, limited.url, nil)) // uses up the limit
+	free := start(t, to, func(o *proxy.Options) { o.MaxBody, o.ClientTimeout = 10, time.Millisecond })
+	for _, c := range []struct {
+		p      *running
+		method string
+		status int
+	}{
+		{limited, http.MethodPost, http.StatusTooManyRequests},
+		{crowd, http.MethodPost, http.StatusServiceUnavailable},
+		{free, http.MethodPost, http.StatusRequestEntityTooLarge},
+		{free, http.MethodTrace, http.StatusMethodNotAllowed},
+	} {
+		for _, framing := range []string{
+			"Content-Length: 100\r\n\r\n", "Content-Length: 100\r\n\r\nx", "Expect: 100-continue\r\nContent-Length: 100\r\n\r\n",
+			"Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+		} {
+			if c.status == http.StatusRequestEntityTooLarge && strings.Contains(framing, "chunked") {
+				continue // how long it is cannot be known
+			}
+			t.Run(strconv.Itoa(c.status), func(t *testing.T) {
+				t.Parallel()
+				_, reader := c.p.raw(t, c.method+" / HTTP/1.1\r\nHost: x\r\n"+framing)
+				if res := read(t, reader); res.StatusCode != c.status || !res.Close {
+					t.Errorf("%q: %s, close %t", framing, res.Status, res.Close)
+				}
+				if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) {
+					t.Errorf("%q: after the answer: %v, want the end of the connection", framing, err)
+				}
+			})
+		}
+	}
 }
