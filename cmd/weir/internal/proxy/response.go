@@ -29,17 +29,19 @@ func (w *responseWriter) WriteHeader(status int) {
 	if w.hijacked {
 		return
 	}
+	h := w.Header()
 	if status < http.StatusOK {
+		delete(h, "Connection") // it is about the answer that is still to come
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	h := w.Header()
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // the type is the upstream's to tell, not to be guessed here
 	}
-	if x := w.exchange; x.in.ProtoMajor == 1 && x.body != nil && !x.body.read() {
+	if x := w.exchange; x.in.ProtoMajor == 1 && (len(x.in.TransferEncoding) > 0 || x.body != nil && !x.body.read()) {
 		// In full duplex the server does not notice if what is left of the body is malformed, and would read the next
-		// request out of it.
+		// request out of it. After a request in chunks the connection ends in any case, as the front has said: the reverse
+		// proxy forgets that when it passes on an informational answer.
 		h["Connection"] = []string{"close"}
 	}
 	if w.status == 0 {

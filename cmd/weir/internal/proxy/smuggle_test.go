@@ -149,6 +149,34 @@ func TestEarlyAnswerEndsTheConnection(t *testing.T) {
 	p.expectTotals(t, proxy.Totals{Allowed: 1})
 }
 
+// TestInformationalAnswersKeepNoConnection: the connection ends with the answer to a request in chunks, also after others such as 103.
+func TestInformationalAnswersKeepNoConnection(t *testing.T) {
+	for _, early := range []int{http.StatusContinue, http.StatusProcessing, http.StatusEarlyHints} {
+		var service paths
+		p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(early)
+			w.WriteHeader(early)
+			service.handle(w, r)
+		}), nil)
+		_, reader := p.raw(t, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"+
+			"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
+		for range 2 {
+			if res := read(t, reader); res.StatusCode != early || len(res.Header["Connection"]) > 0 {
+				t.Errorf("%s %v, want %d", res.Status, res.Header, early)
+			}
+		}
+		if res := read(t, reader); res.StatusCode != http.StatusOK || !res.Close {
+			t.Errorf("%d: %s %v, want 200 and the connection closed", early, res.Status, res.Header)
+		}
+		if rest, err := io.ReadAll(reader); len(rest) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%d: after the answer: %q, %v", early, rest, err)
+		}
+		if got := service.take(); len(got) != 1 || got[0] != "/ body" {
+			t.Errorf("%d: the upstream got %q", early, got)
+		}
+	}
+}
+
 // TestConnectionsAreUsedAgain makes sure that the care above does not cost honest clients their connections.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	var service paths
