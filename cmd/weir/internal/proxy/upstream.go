@@ -97,7 +97,12 @@ const (
 	// All connections go to one host, so that many must be kept for those that come at the same time.
 	upstreamIdleConns = 1024
 	// An upstream that does not say "100 Continue" gets the body after this.
-	expectContinueTimeout   = time.Second
+	expectContinueTimeout = time.Second
+	// A connection of HTTP/2 over which nothing comes is asked for a sign of life after pingAfter, and is given up without one
+	// pingTimeout later. Without that, requests would go the way of the dead for as long as they come one after the other.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 5 * time.Second
+
 	maxUpstreamHeaderBytes  = 1 << 20
 	upstreamConnBufferBytes = 16 << 10
 )
@@ -139,6 +144,7 @@ func newTransport(u Upstream, timeout time.Duration, roots *x509.CertPool) trans
 	}
 	all := t.Clone()
 	all.Protocols.SetHTTP2(true)
+	all.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	return transport{all, t}
 }
 
