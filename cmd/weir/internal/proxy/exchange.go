@@ -272,6 +272,11 @@ func (x *exchange) end() {
 	if x.out.hijacked {
 		x.proxy.upgrades.remove(x)
 	}
+	if x.upstreamErr != nil && !x.returned && x.outcome == forwarded && x.in.Context().Err() == nil {
+		// The server throws away what it has not sent when the connection is cut: a client without a part of the response would
+		// take its request for one that was not served, and send it again.
+		_ = x.out.FlushError() // which remembers its error
+	}
 	x.out.hurry() // for what the server still has of the response
 	if x.body != nil {
 		x.body.finish()
