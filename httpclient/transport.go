@@ -206,6 +206,8 @@ func (u *turn) ask() error {
 			Host: u.name, Limit: d.Policy, Reason: d.Reason, RetryAfter: d.RetryAfter, Cost: u.cost,
 			Err: errors.Unwrap(err),
 		}
+	case err != nil && u.ctx.Err() != nil && errors.Is(err, u.ctx.Err()):
+		return context.Cause(u.ctx) // as it is: package net/http looks for a timeout without unwrapping
 	case err != nil && (u.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)):
 		return err
 	case err != nil:
