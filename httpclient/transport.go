@@ -229,9 +229,14 @@ func (u *turn) finish(resp *http.Response) *http.Response {
 		return resp
 	}
 	body := &leasedBody{resp.Body, u.lease}
-	if w, ok := resp.Body.(io.Writer); ok { // of a connection that has been upgraded
+	w, upgraded := resp.Body.(io.Writer) // a connection that has left HTTP
+	half, ends := resp.Body.(writeCloser)
+	switch {
+	case upgraded && ends:
+		resp.Body = &leasedHalves{&leasedStream{body, w}, half}
+	case upgraded:
 		resp.Body = &leasedStream{body, w}
-	} else {
+	default:
 		resp.Body = body
 	}
 	return resp
@@ -272,6 +277,14 @@ type leasedStream struct {
 	*leasedBody
 	io.Writer
 }
+
+// leasedHalves is a stream that may end in one direction, as one over TCP and TLS.
+type leasedHalves struct {
+	*leasedStream
+	writeCloser
+}
+
+type writeCloser interface{ CloseWrite() error }
 
 // canRepeat reports whether a request that was refused with status may be sent again. With 429 it was not served, so it may be.
 // With 503 that is not known, so only a request that may be done twice is repeated.

@@ -183,24 +183,58 @@ func TestTransportHoldsSlotsUntilTheBodyEnds(t *testing.T) {
 	if _, err := fetchFrom(t.Context(), failing, apiURL); !errors.Is(err, io.ErrUnexpectedEOF) || own.Stats().Remaining != 1 {
 		t.Errorf("without an answer: %v, %+v", err, own.Stats())
 	}
-	var wire bytes.Buffer
-	upgraded := transport(t, httpclient.Options{Limiter: own}, func(*http.Request) (*http.Response, error) {
-		resp := says(101)
-		resp.Body = struct {
-			io.ReadCloser
-			io.Writer
-		}{resp.Body, &wire}
-		return resp, nil
-	})
-	resp, err := upgraded.RoundTrip(request(http.MethodGet))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if w, ok := resp.Body.(io.Writer); !ok {
-		t.Error("an upgraded connection cannot be written to")
-	} else if _, err := w.Write([]byte("x")); err != nil || wire.String() != "x" {
-		t.Errorf("written %q, %v", wire.String(), err)
+}
+
+// half is a connection that notes what is written, and whether that has ended.
+type half struct {
+	io.ReadCloser
+	bytes.Buffer
+
+	ended bool
+}
+
+func (h *half) Read(p []byte) (int, error) { return h.ReadCloser.Read(p) }
+
+func (h *half) CloseWrite() error {
+	h.ended = true
+	return nil
+}
+
+// TestTransportLeasesUpgradedConnections: what the body of a connection that has left HTTP can do, it can also with a lease.
+func TestTransportLeasesUpgradedConnections(t *testing.T) {
+	own := slots(t, 1, weir.Options{Name: "own"})
+	for _, ends := range []bool{false, true} {
+		wire := new(half)
+		rt := transport(t, httpclient.Options{Limiter: own}, func(*http.Request) (*http.Response, error) {
+			resp := says(101)
+			wire.ReadCloser, resp.Body = resp.Body, wire
+			if !ends {
+				resp.Body = struct {
+					io.ReadCloser
+					io.Writer
+				}{wire.ReadCloser, wire}
+			}
+			return resp, nil
+		})
+		resp, err := rt.RoundTrip(request(http.MethodGet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w, ok := resp.Body.(io.Writer); !ok {
+			t.Error("an upgraded connection cannot be written to")
+		} else if _, err := w.Write([]byte("x")); err != nil || wire.String() != "x" {
+			t.Errorf("written %q, %v", wire.String(), err)
+		}
+		stream, ok := resp.Body.(interface{ CloseWrite() error })
+		if ok != ends {
+			t.Errorf("CloseWrite is there: %t, want %t", ok, ends)
+		}
+		if ok && (stream.CloseWrite() != nil || !wire.ended || own.Stats().Remaining != 0) {
+			t.Errorf("the end of one direction: %t, %+v", wire.ended, own.Stats())
+		}
+		if err := resp.Body.Close(); err != nil || own.Stats().Remaining != 1 {
+			t.Errorf("%v, %+v", err, own.Stats())
+		}
 	}
 }
 
