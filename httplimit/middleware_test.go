@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -402,5 +403,36 @@ func expect(t *testing.T, h http.Header, want map[string]string) {
 		if got := strings.Join(h.Values(name), " | "); got != value {
 			t.Errorf("%s: %s, want %s", name, got, value)
 		}
+	}
+}
+
+// TestWhatHandlersFindInRequests: the server removes the files of a form that a limited handler has parsed, and what is in front of the
+// limit sees the pattern by which the handler was found.
+func TestWhatHandlersFindInRequests(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /files/{name}", func(_ http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(1); err != nil {
+			t.Error(err)
+		}
+	})
+	var sent bytes.Buffer
+	form := multipart.NewWriter(&sent)
+	file, err := form.CreateFormFile("file", "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = file.Write(make([]byte, 100)) // goes to the disk
+	_ = form.Close()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/files/a", &sent)
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	httplimit.PerClient(weir.PerSecond(1), 1)(mux).ServeHTTP(httptest.NewRecorder(), r)
+	if r.Pattern != "POST /files/{name}" {
+		t.Errorf("the pattern is %q", r.Pattern)
+	}
+	if r.MultipartForm == nil || len(r.MultipartForm.File["file"]) != 1 {
+		t.Fatal("the form is not there")
+	}
+	if err := r.MultipartForm.RemoveAll(); err != nil {
+		t.Error(err)
 	}
 }

@@ -73,7 +73,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case err != nil:
 		f.abandon(w, r, err)
 	case reason == weir.ReasonNone || cost == 0 && reason != weir.ReasonDenied:
-		next.ServeHTTP(w, r.WithContext(a.admit(w.Header(), r))) //nolint:contextcheck // it inherits
+		handle(w, r, next, a.admit(w.Header(), r)) //nolint:contextcheck // it inherits
 	case reason == weir.ReasonInvalid:
 		f.fail(w, r, "httplimit: the "+f.decider+" does not accept the request", slog.Int64("cost", cost))
 	default:
@@ -83,6 +83,14 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		}
 		f.refuse(w, r, refusal)
 	}
+}
+
+// handle calls the handler of a request with another context. What that finds in the request and others look for later is put back:
+// the server removes the files of a form, and middlewares log the pattern.
+func handle(w http.ResponseWriter, r *http.Request, next http.Handler, ctx context.Context) {
+	inner := r.WithContext(ctx)
+	defer func() { r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern }()
+	next.ServeHTTP(w, inner)
 }
 
 // refuse serves a refusal, which the hook may change.
