@@ -98,7 +98,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{o: o, clients: clients, headers: ratelimitfields.Headers{Fields: o.Fields}}
 	gate, err := httplimit.NewGate(httplimit.GateOptions{
-		Engine: o.Engine, Clients: clients, Wait: true, Headers: p.headers, OnRefused: tellID, Logger: o.Logger,
+		Engine: o.Engine, Clients: clients, Wait: true, Headers: p.headers, OnRefused: toldOf, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -62,8 +62,11 @@ func areItems(lines []string) bool {
 	return true
 }
 
-// tellID tells a client that is refused by which ID that is known.
-func tellID(_ *http.Request, f *httplimit.Refusal) { answer.TellRefusal(f.Header, f.Verdict.RefusalID) }
+// toldOf completes a refusal of the engine: its client is told by which ID it is known.
+func toldOf(r *http.Request, f *httplimit.Refusal) {
+	answer.TellRefusal(f.Header, f.Verdict.RefusalID)
+	forCaller(r, f)
+}
 
 // crowd serves a request for which there is no room at the upstream.
 func (x *exchange) crowd(d weir.Decision) {
@@ -71,6 +74,7 @@ func (x *exchange) crowd(d weir.Decision) {
 	p, h := x.proxy, x.out.Header()
 	x.told.tell(h)
 	refusal := httplimit.NewRefusal(h, &p.headers, p.crowded, ratelimitfields.State{Remaining: d.Remaining}, 1, d)
+	forCaller(x.in, &refusal)
 	x.send(&refusal)
 }
 

@@ -1,0 +1,69 @@
+package proxy
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+)
+
+const grpcType = "application/grpc"
+
+// isGRPC reports whether r is a call of gRPC, which needs HTTP/2.
+func isGRPC(r *http.Request) bool {
+	contentType := r.Header.Get("Content-Type")
+	rest, ok := strings.CutPrefix(contentType, grpcType)
+	return ok && r.ProtoMajor == 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+// forCaller makes a refusal one of gRPC if r is a call: a status in a header alone. Clients take 429 for Unavailable, and call again
+// without a wait.
+func forCaller(r *http.Request, f *httplimit.Refusal) {
+	if !isGRPC(r) || f.Decision.Reason == weir.ReasonInvalid {
+		return
+	}
+	h := f.Header
+	h.Set("Content-Type", grpcType)
+	h.Set("Grpc-Status", strconv.Itoa(int(codeOf(f.Decision.Reason))))
+	h.Set("Grpc-Message", grpcMessage(f.Problem.Detail))
+	switch wait := f.Decision.RetryAfter; {
+	case wait == weir.Never:
+		h.Set("Grpc-Retry-Pushback-Ms", "-1") // clients do not call again by themselves
+	case wait > 0:
+		ms := min(int64((wait-1)/time.Millisecond)+1, math.MaxInt32)
+		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(ms, 10))
+	}
+	f.Status, f.Body = http.StatusOK, []byte{}
+}
+
+// codeOf is the code of a refusal, as that of package grpclimit.
+func codeOf(r weir.Reason) codes.Code {
+	switch r {
+	case weir.ReasonOverloaded, weir.ReasonTableFull, weir.ReasonTrackingCap, weir.ReasonClosed, weir.ReasonUnavailable:
+		return codes.Unavailable
+	case weir.ReasonDenied:
+		return codes.PermissionDenied
+	default:
+		return codes.ResourceExhausted
+	}
+}
+
+// grpcMessage is text as the header field grpc-message has it.
+func grpcMessage(text string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '%' {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
