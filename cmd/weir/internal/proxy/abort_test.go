@@ -128,6 +128,25 @@ func TestUpstreamIsDown(t *testing.T) {
 	p.expectTotals(t, proxy.Totals{Allowed: failures, UpstreamErrors: failures})
 }
 
+// TestUpstreamAnswersNonsense has an upstream whose status is none of HTTP, which no server can pass on.
+func TestUpstreamAnswersNonsense(t *testing.T) {
+	for _, status := range []string{"000", "042", "99"} {
+		p := start(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 "+status+" Odd\r\nContent-Length: 2\r\n\r\nok")
+			_ = conn.Close()
+		}), nil)
+		if res := p.get(t, "/"); res.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: %s, want 502", status, res.Status)
+		}
+		p.expectTotals(t, proxy.Totals{Allowed: 1, UpstreamErrors: 1})
+	}
+}
+
 // TestAbortsGiveEveryPlaceBack has many clients that leave while others wait for their places.
 func TestAbortsGiveEveryPlaceBack(t *testing.T) {
 	const places, clients = 4, 64

@@ -200,6 +200,8 @@ func (x *exchange) answered(res *http.Response) error {
 		x.body.unwatch()
 	}
 	switch {
+	case res.StatusCode < http.StatusContinue:
+		return errors.New("weir: proxy: the status of the upstream is " + res.Status)
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		if x.upgrade == "" || !strings.EqualFold(upgradeOf(res.Header), x.upgrade) {
 			return errors.New("weir: proxy: the upstream switches to a protocol that it was not asked for")
