@@ -31,6 +31,9 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 	h := w.Header()
 	if status < http.StatusOK {
+		if !w.exchange.in.ProtoAtLeast(1, 1) {
+			return // HTTP/1.0 knows only one answer to a request
+		}
 		delete(h, "Connection") // it is about the answer that is still to come
 		w.ResponseWriter.WriteHeader(status)
 		return

@@ -177,6 +177,23 @@ func TestInformationalAnswersKeepNoConnection(t *testing.T) {
 	}
 }
 
+// TestOneAnswerInHTTP10: a client of HTTP/1.0 takes an informational answer for the answer.
+func TestOneAnswerInHTTP10(t *testing.T) {
+	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		ok(w, r)
+	}), nil)
+	for _, c := range []struct {
+		version string
+		first   int
+	}{{"HTTP/1.0", http.StatusOK}, {"HTTP/1.1", http.StatusEarlyHints}} {
+		_, reader := p.raw(t, "GET / "+c.version+"\r\nHost: x\r\n\r\n")
+		if res := read(t, reader); res.StatusCode != c.first {
+			t.Errorf("%s: %s, want %d", c.version, res.Status, c.first)
+		}
+	}
+}
+
 // TestConnectionsAreUsedAgain makes sure that the care above does not cost honest clients their connections.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	var service paths
