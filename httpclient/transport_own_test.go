@@ -119,28 +119,29 @@ func TestTransportPacesItself(t *testing.T) {
 	})
 }
 
-// TestTransportTimesOutInItsQueue: a deadline that ends while a request waits for the own limiter is a timeout to package net/http, as one
-// is that ends while it waits for the server.
+// TestTransportTimesOutInItsQueue: a deadline that ends while a request waits for the own limiter is a timeout to package
+// net/http, as one is that ends while it waits for the server.
 func TestTransportTimesOutInItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		own := slots(t, 1, weir.Options{QueueLimit: 10})
-		lease := own.TryAcquire(1)
+		own := slots(t, 2, weir.Options{QueueLimit: 10})
+		lease := own.TryAcquire(2)
 		defer lease.Release()
 		rt := transport(t, httpclient.Options{Limiter: own}, newScript(answering(200)).serve)
 		for name, c := range map[string]struct{ client, request time.Duration }{
 			"of the client": {time.Second, time.Minute}, "of the context": {0, time.Second},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), c.request)
-			defer cancel()
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, apiURL, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
 			resp, err := (&http.Client{Transport: rt, Timeout: c.client}).Do(r)
+			cancel()
 			if err == nil {
 				_ = resp.Body.Close()
 			}
-			if failed, ok := errors.AsType[*url.Error](err); !ok || !failed.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
+			failed, ok := errors.AsType[*url.Error](err)
+			if !ok || !failed.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v is not a timeout", name, err)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is read at most of the body of a refused request, and for how long: what net/http reads of a body that a handler has left where it keeps the
-// connection, and how long it waits with one that it closes.
+// What is read at most of the body of a refused request, and for how long: what net/http reads of a body that a handler has left
+// where it keeps the connection, and how long it waits with one that it closes.
 const (
 	drainBytes   = 256 << 10
 	drainTimeout = 500 * time.Millisecond
@@ -37,9 +37,10 @@ func Drain(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, http.MaxBytesReader(serverWriter(w), r.Body, drainBytes)) // the answer has been given
 }
 
-// readRest reads what the client still sends of the body of a request that is refused, before the refusal is written. Where net/http
-// keeps the connection it reads the body itself before it writes, for as long as a slow client likes. A body that is too long, or
-// does not end in time, makes the refusal the last thing of its connection, which the server then closes without reading more.
+// readRest reads what the client still sends of the body of a request that is refused, before the refusal is written. Where
+// net/http keeps the connection it reads the body itself before it writes, for as long as a slow client likes. A body that is too
+// long, or does not end in time, makes the refusal the last thing of its connection, which the server then closes without reading
+// more.
 func readRest(w http.ResponseWriter, r *http.Request) {
 	if !hasBody(r) {
 		return
@@ -58,7 +59,8 @@ func readRest(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Connection", "close")
 	_ = control.SetReadDeadline(time.Now())
-	// A body beyond its bound makes the server wait a moment before it closes the connection, so that the client gets the refusal.
+	// A body beyond its bound makes the server wait a moment before it closes the connection, so that the client gets the
+	// refusal.
 	_, _ = http.MaxBytesReader(serverWriter(w), io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
 }
 

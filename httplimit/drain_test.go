@@ -52,8 +52,8 @@ func post(t *testing.T, server *httptest.Server, head string, body io.Reader) (s
 	return resp.StatusCode, string(all), err
 }
 
-// patient is a ResponseWriter whose read deadlines are later than they are said to be, so that a client of this process may be held
-// up by others.
+// patient is a ResponseWriter whose read deadlines are later than they are said to be, so that a client of this process may be
+// held up by others.
 type patient struct {
 	http.ResponseWriter
 
@@ -124,8 +124,8 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// TestDrainOfABodyWithoutAnEnd: the client has its answer, and the handler ends. That waits here until the client has read it: net/http
-// resets the connection half a second later, as there is more to read.
+// TestDrainOfABodyWithoutAnEnd: the client has its answer, and the handler ends. That waits here until the client has read it:
+// net/http resets the connection half a second later, as there is more to read.
 func TestDrainOfABodyWithoutAnEnd(t *testing.T) {
 	drained, answered := make(chan int), make(chan struct{})
 	refused := refusing(t, limited, httplimit.Options{})
@@ -203,7 +203,8 @@ func TestRefusedConnectionsAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Close || used != (i > 0) {
+		_, err = io.Copy(io.Discard, resp.Body)
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Close || used != (i > 0) {
 			t.Errorf("status %d, close %t, used again %t, %v", resp.StatusCode, resp.Close, used, err)
 		}
 		_ = resp.Body.Close()
@@ -243,17 +244,18 @@ func (c *endingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestBodiesThatDoNotEnd: a refused client that goes on sending, or stops in the middle, has its answer and loses its connection. So
-// that it gets the answer, the server does not close a connection at once over which more may come.
+// TestBodiesThatDoNotEnd: a refused client that goes on sending, or stops in the middle, has its answer and loses its connection.
+// So that it gets the answer, the server does not close a connection at once over which more may come.
 func TestBodiesThatDoNotEnd(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: example.test\r\n"
-	const long = 256<<10 + 1
+	const long = "Content-Length: 68719476736\r\n\r\n"
+	much := strings.Repeat("x", 256<<10+1)
 	refused := refusing(t, limited, httplimit.Options{})
 	for name, c := range map[string]struct{ sent, how string }{
 		"a length":              {head + "Content-Length: 100\r\n\r\nx", "write"},
 		"chunks":                {head + "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", "write"},
-		"too long":              {head + "Content-Length: 68719476736\r\n\r\n" + strings.Repeat("x", long), "write"},
-		"too long, then closed": {head + "Connection: close\r\nContent-Length: 68719476736\r\n\r\n" + strings.Repeat("x", long), "write"},
+		"too long":              {head + long + much, "write"},
+		"too long, then closed": {head + "Connection: close\r\n" + long + much, "write"},
 		"100 Continue":          {head + "Expect: 100-continue\r\nContent-Length: 100\r\n\r\n", "at once"},
 		"100 Continue, chunks":  {head + "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n", "at once"},
 	} {

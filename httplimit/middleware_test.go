@@ -406,8 +406,8 @@ func expect(t *testing.T, h http.Header, want map[string]string) {
 	}
 }
 
-// TestWhatHandlersFindInRequests: the server removes the files of a form that a limited handler has parsed, and what is in front of the
-// limit sees the pattern by which the handler was found.
+// TestWhatHandlersFindInRequests: the server removes the files of a form that a limited handler has parsed, and what is in front
+// of the limit sees the pattern by which the handler was found.
 func TestWhatHandlersFindInRequests(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /files/{name}", func(_ http.ResponseWriter, r *http.Request) {

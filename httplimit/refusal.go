@@ -81,8 +81,8 @@ func (f *Refusal) ofClient() {
 // ETag that were set for another response. It sets the Status of the Problem to that of the refusal. A Status that is not from
 // 200 to 599 is replaced by 403, 429 or 503, which is the only error.
 //
-// It reads what the client still sends of the body, up to 256 KiB and for up to 500 ms, and closes a connection of HTTP/1 over which
-// more comes. Where the client wants the connection to end, it does so after the response, as [Drain] does.
+// It reads what the client still sends of the body, up to 256 KiB and for up to 500 ms, and closes a connection of HTTP/1 over
+// which more comes. Where the client wants the connection to end, it does so after the response, as [Drain] does.
 func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	if f.Status < http.StatusOK || f.Status > 599 {

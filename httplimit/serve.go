@@ -73,7 +73,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case err != nil:
 		f.abandon(w, r, err)
 	case reason == weir.ReasonNone || cost == 0 && reason != weir.ReasonDenied:
-		handle(w, r, next, a.admit(w.Header(), r)) //nolint:contextcheck // it inherits
+		handle(a.admit(w.Header(), r), w, r, next) //nolint:contextcheck // it inherits
 	case reason == weir.ReasonInvalid:
 		f.fail(w, r, "httplimit: the "+f.decider+" does not accept the request", slog.Int64("cost", cost))
 	default:
@@ -85,9 +85,9 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 }
 
-// handle calls the handler of a request with another context. What that finds in the request and others look for later is put back:
-// the server removes the files of a form, and middlewares log the pattern.
-func handle(w http.ResponseWriter, r *http.Request, next http.Handler, ctx context.Context) {
+// handle calls the handler of a request with another context. What that finds in the request and others look for later is put
+// back: the server removes the files of a form, and middlewares log the pattern.
+func handle(ctx context.Context, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	inner := r.WithContext(ctx)
 	defer func() { r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern }()
 	next.ServeHTTP(w, inner)

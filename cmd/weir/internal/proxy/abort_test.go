@@ -73,8 +73,8 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
-// TestUpstreamGoesAway has an upstream that ends its connection within the response: the client must notice, and have the part that
-// came. Clients send a request again that has ended without an answer.
+// TestUpstreamGoesAway has an upstream that ends its connection within the response: the client must notice, and have the part
+// that came. Clients send a request again that has ended without an answer.
 func TestUpstreamGoesAway(t *testing.T) {
 	for name, header := range map[string]http.Header{
 		"of known length":   {"Content-Length": {"100"}},

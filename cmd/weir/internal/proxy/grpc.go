@@ -22,8 +22,8 @@ func isGRPC(r *http.Request) bool {
 	return ok && r.ProtoMajor == 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// forCaller makes a refusal one of gRPC if r is a call: a status in a header alone. Clients take 429 for Unavailable, and call again
-// without a wait.
+// forCaller makes a refusal one of gRPC if r is a call: a status in a header alone. Clients take 429 for Unavailable, and call
+// again without a wait.
 func forCaller(r *http.Request, f *httplimit.Refusal) {
 	if !isGRPC(r) || f.Decision.Reason == weir.ReasonInvalid {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
 
-// TestCallsAreRefusedAsCalls: a gRPC client sees the code of a refusal and how long to wait, and does not take it for a server that is
-// away. Other requests with a similar type get a refusal of HTTP.
+// TestCallsAreRefusedAsCalls: a gRPC client sees the code of a refusal and how long to wait, and does not take it for a server
+// that is away. Other requests with a similar type get a refusal of HTTP.
 func TestCallsAreRefusedAsCalls(t *testing.T) {
 	pair, pool := certificate(t)
 	release := make(chan struct{})
@@ -31,7 +31,7 @@ func TestCallsAreRefusedAsCalls(t *testing.T) {
 		ok(w, r)
 	})
 	secure := func(o *proxy.Options) {
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	}
 	limited := start(t, to, func(o *proxy.Options) {
 		secure(o)
@@ -61,7 +61,8 @@ func TestCallsAreRefusedAsCalls(t *testing.T) {
 		}
 		var header, trailer metadata.MD
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err = client.Invoke(ctx, "/package.Service/Method", new(emptypb.Empty), new(emptypb.Empty), grpc.Header(&header), grpc.Trailer(&trailer))
+		err = client.Invoke(ctx, "/package.Service/Method", new(emptypb.Empty), new(emptypb.Empty),
+			grpc.Header(&header), grpc.Trailer(&trailer))
 		cancel()
 		_ = client.Close()
 		if got := status.Convert(err); got.Code() != codes.ResourceExhausted || !strings.HasPrefix(got.Message(), "The limit ") {
@@ -76,7 +77,8 @@ func TestCallsAreRefusedAsCalls(t *testing.T) {
 	for _, contentType := range []string{"application/grpc-web", "application/json"} {
 		r := request(t, http.MethodPost, limited.url, strings.NewReader("{}"))
 		r.Header.Set("Content-Type", contentType)
-		if res := limited.do(t, r); res.ProtoMajor != 2 || res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Grpc-Status") != "" {
+		res := limited.do(t, r)
+		if res.ProtoMajor != 2 || res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Grpc-Status") != "" {
 			t.Errorf("%s: %s %s", contentType, res.Proto, res.Status)
 		}
 	}

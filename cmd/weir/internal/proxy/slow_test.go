@@ -6,8 +6,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +35,8 @@ func oneAtATime(t *testing.T, to string, test func(t *testing.T, p *running)) {
 	})
 }
 
-// TestSilentClientHoldsNoPlace: a client that sends the beginning of a body and then nothing is refused, and others have its place.
+// TestSilentClientHoldsNoPlace: a client that sends the beginning of a body and then nothing is refused, and others have its
+// place.
 func TestSilentClientHoldsNoPlace(t *testing.T) {
 	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -81,8 +82,8 @@ func TestDeafClientHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestSilentClientHoldsNoConnection: the connection of a client that was too slow ends, also where the server would read the rest of
-// its body, and so does that of one that takes nothing of answers which the server keeps in its buffer.
+// TestSilentClientHoldsNoConnection: the connection of a client that was too slow ends, also where the server would read the rest
+// of its body, and so does that of one that takes nothing of answers which the server keeps in its buffer.
 func TestSilentClientHoldsNoConnection(t *testing.T) {
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -137,8 +138,8 @@ func TestSilentStreamGoesOn(t *testing.T) {
 	})
 }
 
-// TestSlowBodiesOfRefusedRequests: a client that does not send its body has the answer that does not depend on it, also where it has
-// little patience, and loses its connection, so that it keeps none from others.
+// TestSlowBodiesOfRefusedRequests: a client that does not send its body has the answer that does not depend on it, also where it
+// has little patience, and loses its connection, so that it keeps none from others.
 func TestSlowBodiesOfRefusedRequests(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +150,9 @@ func TestSlowBodiesOfRefusedRequests(t *testing.T) {
 	crowd := start(t, to, func(o *proxy.Options) { o.Concurrency, o.ClientTimeout = 1, time.Millisecond })
 	crowd.raw(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	receive(t, arrived, "the first request")
-	t.Cleanup(func() { close(release) })
+	defer close(release)
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	limited := start(t, to, func(o *proxy.Options) { o.Engine, o.ClientTimeout = limit(t, 1), time.Millisecond })
 	limited.do(t, request(t, http.MethodTrace, limited.url, nil)) // uses up the limit
 	free := start(t, to, func(o *proxy.Options) { o.MaxBody, o.ClientTimeout = 10, time.Millisecond })
@@ -170,14 +173,13 @@ func TestSlowBodiesOfRefusedRequests(t *testing.T) {
 			if c.status == http.StatusRequestEntityTooLarge && strings.Contains(framing, "chunked") {
 				continue // how long it is cannot be known
 			}
-			t.Run(strconv.Itoa(c.status), func(t *testing.T) {
-				t.Parallel()
+			clients.Go(func() {
 				_, reader := c.p.raw(t, c.method+" / HTTP/1.1\r\nHost: x\r\n"+framing)
 				if res := read(t, reader); res.StatusCode != c.status || !res.Close {
-					t.Errorf("%q: %s, close %t", framing, res.Status, res.Close)
+					t.Errorf("%d, %q: %s, close %t", c.status, framing, res.Status, res.Close)
 				}
 				if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) {
-					t.Errorf("%q: after the answer: %v, want the end of the connection", framing, err)
+					t.Errorf("%d, %q: after the answer: %v, want the end of the connection", c.status, framing, err)
 				}
 			})
 		}

@@ -149,7 +149,8 @@ func TestEarlyAnswerEndsTheConnection(t *testing.T) {
 	p.expectTotals(t, proxy.Totals{Allowed: 1})
 }
 
-// TestInformationalAnswersKeepNoConnection: the connection ends with the answer to a request in chunks, also after others such as 103.
+// TestInformationalAnswersKeepNoConnection: the connection ends with the answer to a request in chunks, also after others such as
+// 103.
 func TestInformationalAnswersKeepNoConnection(t *testing.T) {
 	for _, early := range []int{http.StatusContinue, http.StatusProcessing, http.StatusEarlyHints} {
 		var service paths

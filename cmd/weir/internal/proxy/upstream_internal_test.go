@@ -56,19 +56,22 @@ func (c *dyingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDeadConnectionsAreGivenUp: requests that come one after the other do not go the way of a dead connection of HTTP/2 for ever.
+// TestDeadConnectionsAreGivenUp: requests that come one after the other do not go the way of a dead connection of HTTP/2 for
+// ever.
 func TestDeadConnectionsAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := newPipes()
 		server := &httptest.Server{Listener: listener, EnableHTTP2: true, Config: &http.Server{
-			Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
 			ReadHeaderTimeout: time.Minute,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, r.Proto)
+			}),
 		}}
 		server.StartTLS()
 		defer server.Close()
-		u, err := ParseUpstream("https://example.com")
-		if err != nil {
-			t.Fatal(err)
+		u, wrong := ParseUpstream("https://example.com")
+		if wrong != nil {
+			t.Fatal(wrong)
 		}
 		roots := x509.NewCertPool()
 		roots.AddCert(server.Certificate())
@@ -99,7 +102,7 @@ func TestDeadConnectionsAreGivenUp(t *testing.T) {
 		}
 		conns[0].dead.Store(true)
 		start := time.Now()
-		for _, err = get(); err != nil; _, err = get() { // each takes a second
+		for _, err := get(); err != nil; _, err = get() { // each takes a second
 			if took := time.Since(start); took > time.Minute {
 				t.Fatalf("after %v: %v", took, err)
 			}
