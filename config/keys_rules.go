@@ -128,7 +128,8 @@ var useTable = tableOf(yamlread.Kind{What: "a use of a policy"}, []key[*placedUs
 		Examples: `["client.ip", "request.headers[\"x-api-key\"]", ["client.ip", "path.user"]]`,
 	}, func(d *decoder, v yamlread.Value, u *placedUse) { u.Key = d.key(v) }),
 	custom("cost", costShape("as in a policy"), yamlread.About{
-		Text:    "How many permits a request costs here.",
+		Text: "How many permits a request costs here. Of several rules that lead to the same key of a policy the highest cost " +
+			"counts.",
 		Instead: "the cost of the policy", Examples: `[5, "int(request.headers[\"x-cost\"])"]`,
 	}, func(d *decoder, v yamlread.Value, u *placedUse) { u.Cost = d.cost(v) }),
 })

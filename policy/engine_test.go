@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -375,6 +376,42 @@ func TestParentRefusesWhatOneChildCannotCost(t *testing.T) {
 				t.Errorf("%s, swapped %v: %+v", name, swap, d)
 			}
 			wantLeft(t, e, "parent", "", 9)
+		}
+	}
+}
+
+// TestRulesWithOneKeyAgreeOnTheHigherCost: a policy to which several rules lead with the same key applies once, at the highest cost,
+// and refuses what one of them cannot cost, whatever their order.
+func TestRulesWithOneKeyAgreeOnTheHigherCost(t *testing.T) {
+	beyond := policy.FixedNumber(1e15 + 1)
+	for name, c := range map[string]struct {
+		costs  [2]policy.Number
+		reason weir.Reason
+		fail   policy.Fail
+		left   int64
+	}{
+		"its own and 10":   {[2]policy.Number{nil, policy.FixedNumber(10)}, weir.ReasonNone, policy.FailClosed, 10},
+		"10 and 3":         {[2]policy.Number{policy.FixedNumber(10), policy.FixedNumber(3)}, weir.ReasonNone, policy.FailClosed, 10},
+		"0 and its own":    {[2]policy.Number{policy.FixedNumber(0), nil}, weir.ReasonNone, policy.FailClosed, 19},
+		"more than it has": {[2]policy.Number{nil, policy.FixedNumber(21)}, weir.ReasonNever, policy.FailClosed, 20},
+		"fails":            {[2]policy.Number{nil, failing{}}, weir.ReasonUnavailable, policy.FailClosed, 20},
+		"beyond any":       {[2]policy.Number{nil, beyond}, weir.ReasonNever, policy.FailOpen, 20},
+		"fails and beyond": {[2]policy.Number{failing{}, beyond}, weir.ReasonNever, policy.FailOpen, 20},
+	} {
+		for _, swap := range []bool{false, true} {
+			rules := []policy.Rule{
+				{Name: "all", Limits: []policy.Use{{Policy: "p", Cost: c.costs[0]}}},
+				{Name: "export", Match: policy.Match{Paths: []string{"/export"}}, Limits: []policy.Use{{Policy: "p", Cost: c.costs[1]}}},
+			}
+			if swap {
+				slices.Reverse(rules)
+			}
+			e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: one(perHour(20)), Fail: c.fail}}, Rules: rules})
+			v := take(e, policy.Request{Path: "/export"})
+			if d := v.Decision(); v.Allowed != (c.reason == weir.ReasonNone) || !v.Allowed && d.Reason != c.reason {
+				t.Errorf("%s, swapped %v: %+v", name, swap, d)
+			}
+			wantLeft(t, e, "p", "", c.left)
 		}
 	}
 }

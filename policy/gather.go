@@ -223,7 +223,7 @@ func (v *Verdict) begin(s *snapshot) {
 	w.sharing.reset()
 }
 
-// add adds a policy and its parents. A policy that applies to the request already, with the same key, holds once.
+// add adds a policy and its parents. A policy that applies to the request already, with the same key, applies once: see merge.
 func (w *work) add(s *snapshot, r *Request, rule int32, u *use) {
 	p := &s.live[u.policy]
 	key, cost := p.Key, p.Cost
@@ -277,7 +277,7 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 		if !w.alike(other, it) {
 			continue
 		}
-		w.addAgain(other, it, r, cost, parent)
+		w.merge(other, it, r, cost)
 		w.items = w.items[:n] // what was appended of its key stays, unused
 		return
 	}
@@ -297,17 +297,6 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	}
 	if it.failed == nil && w.from > 0 {
 		w.join(it)
-	}
-}
-
-// addAgain adds a policy with a key for which there is an item already.
-func (w *work) addAgain(known, it *item, r *Request, cost Number, parent bool) {
-	switch {
-	case known.reading != w.reading:
-		w.merge(known, it, r, cost)
-	case parent && known.failed == nil:
-		n, why, err := costOf(cost, r)
-		known.cost, known.why, known.failed = max(known.cost, n), why, err
 	}
 }
 
@@ -533,8 +522,9 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt b
 	return exempt
 }
 
-// merge adds to an item, which an earlier reading of the path has led to, what another reading asks of the same policy and key:
-// the higher cost counts, and the lower one of two limits.
+// merge adds to an item what another rule, another child or another reading of the path asks of the same policy and key: the
+// higher cost counts, and the lower one of two limits. A cost or tier that cannot be told fails the item, and one that no request
+// can have refuses it, so that the order of the rules does not matter.
 func (w *work) merge(into, from *item, r *Request, cost Number) {
 	into.reading = w.reading
 	if from.failed == nil {
@@ -544,10 +534,10 @@ func (w *work) merge(into, from *item, r *Request, cost Number) {
 		w.choose(from, r)
 	}
 	switch {
-	case into.failed != nil:
-		return
-	case from.failed != nil:
+	case from.failed != nil && (into.failed == nil || into.why == weir.ReasonNone && from.why != weir.ReasonNone):
 		into.failed, into.why = from.failed, from.why
+		return
+	case into.failed != nil:
 		return
 	}
 	into.cost = max(into.cost, from.cost)

@@ -210,8 +210,8 @@ type Rule struct {
 	// When narrows that down. It is asked only if Match matches. Default: nil, always. If it cannot be evaluated, the rule
 	// matches, except if it is Exempt: so a rule with Deny denies.
 	When Condition
-	// Limits are the limits of the request. A policy that another rule has applied with the same key already is not applied
-	// again. Default: none.
+	// Limits are the limits of the request. A policy to which several rules lead with the same key applies once, at the highest
+	// of their costs and under the lowest of their limits, whatever the order of the rules. Default: none.
 	Limits []Use
 	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
 	Exempt bool
@@ -244,7 +244,8 @@ type Use struct {
 	// Key is what the request is counted under. Default: nil, the Key of the policy.
 	Key Text
 	// Cost is how many permits the request costs: from 0 to 10^15, where 0 takes nothing and is refused only if no permit is
-	// available. Default: nil, the Cost of the policy.
+	// available. Of several rules that lead to the same key of the policy the highest cost counts, and if one of their costs
+	// cannot be told, or is out of this range, the policy refuses as if all were. Default: nil, the Cost of the policy.
 	Cost Number
 }
 
