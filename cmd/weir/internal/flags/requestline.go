@@ -15,8 +15,9 @@ import (
 // RequestForm says what ParseRequest reads.
 const RequestForm = `a method and a path or a URL, such as "GET /login" or "GET https://api.example.com/login"`
 
-// ParseRequest sets the method, the host, the path and the query of r. The method is GET if it is left out; the host stays as it
-// is if the line has none. [ParseTarget] reads the target. An error says what must be there, and is a [*flags.Error].
+// ParseRequest sets the method, the host, the path and the query of r. The method is GET if it is left out, and otherwise as it
+// is written: rules are asked about both "post" and "POST" for the first. The host stays as it is if the line has none.
+// [ParseTarget] reads the target. An error says what must be there, and is a [*flags.Error].
 func ParseRequest(line string, r *policy.Request) error {
 	method, text, both := strings.Cut(strings.TrimSpace(line), " ")
 	if !both {
@@ -34,7 +35,7 @@ func ParseRequest(line string, r *policy.Request) error {
 		return Errorf("%s is not the target of a request: must be %s", Quote(text), TargetForm)
 	}
 	target.Set(r)
-	r.Method = strings.ToUpper(method)
+	r.Method = method
 	if target.Host != "" {
 		r.Host = target.Host
 	}

@@ -14,7 +14,7 @@ func TestParse(t *testing.T) {
 	for line, want := range map[string]policy.Request{
 		"GET /login":   {Method: "GET", Path: "/login"},
 		"/a%20b?x=1&y": {Method: "GET", Path: "/a b", Query: "x=1&y"},
-		" post  https://api.example.com:8443/v1 ": {Method: "POST", Host: "api.example.com:8443", Path: "/v1"},
+		" post  https://api.example.com:8443/v1 ": {Method: "post", Host: "api.example.com:8443", Path: "/v1"},
 		"https://example.com":                     {Method: "GET", Host: "example.com", Path: "/"},
 		"POST /pkg.Service/Method":                {Method: "POST", Path: "/pkg.Service/Method"},
 		"POST //login":                            {Method: "POST", Path: "//login"},
