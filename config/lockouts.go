@@ -2,8 +2,8 @@ package config
 
 import (
 	"fmt"
-	"math/big"
-	"strings"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -17,9 +17,9 @@ type LockoutRate struct {
 	// Policy names the policy. Of is the tier or the key that it is for, such as "tier gold", "" for the limits of the policy.
 	Policy string `json:"policy"`
 	Of     string `json:"of,omitempty"`
-	// Requests is how many evenly spaced requests of cost 1 within Within lead to a lockout, once the burst is used up. It is
-	// 0 if that cannot be told: all limits are of concurrency, or a number came from the environment.
-	Requests int64 `json:"requests"`
+	// Rate is how many evenly spaced requests of cost 1 per second it takes, about, once the burst is used up. It is 0 if that
+	// cannot be told: all limits are of concurrency, or a number came from the environment.
+	Rate float64 `json:"requests_per_second"`
 	// Within is the window in which refusals count, in seconds; 0 if it came from the environment.
 	Within float64 `json:"within"`
 	// Text is that in words.
@@ -50,12 +50,14 @@ func (f *File) lockoutRate(p *placedPolicy, limits []placedLimit) (r LockoutRate
 	if !f.shows(path + ".within") {
 		r.Within = o.Within.Seconds()
 	}
-	requests := new(big.Int)
+	rate := math.Inf(1)
 	for _, l := range limits {
 		hidden = hidden || f.shows(l.at.Path)
-		if n := lockingRequests(&l.Limit.Limit, o); n != nil && (requests.Sign() == 0 || n.Cmp(requests) < 0) {
-			requests = n
-		}
+		rate = min(rate, lockingRate(&l.Limit.Limit, o))
+	}
+	refusals := plural(o.Refusals, "refusal")
+	if o.InARow {
+		refusals += " in a row"
 	}
 	in := "in each process, "
 	if !p.Shared() {
@@ -64,13 +66,13 @@ func (f *File) lockoutRate(p *placedPolicy, limits []placedLimit) (r LockoutRate
 	switch {
 	case hidden || r.Within == 0:
 		r.Text = "locked out for " + length + notShown
-	case requests.Sign() == 0:
+	case math.IsInf(rate, 1):
 		r.Text = fmt.Sprintf("%slocked out for %s by %s within %s, which depends on how long its requests take",
-			in, length, plural(o.Refusals, "refusal"), yamlread.ShortDuration(o.Within))
+			in, length, refusals, yamlread.ShortDuration(o.Within))
 	default:
-		r.Requests = requests.Int64()
-		r.Text = fmt.Sprintf("%slocked out for %s from about %s on (%s requests within %s)",
-			in, length, spellPace(requests, o.Within), yamlread.Count(r.Requests), yamlread.ShortDuration(o.Within))
+		r.Rate = rate
+		r.Text = fmt.Sprintf("%slocked out for %s from about %s on (%s within %s)",
+			in, length, spellPace(rate), refusals, yamlread.ShortDuration(o.Within))
 		if p.Cost != nil {
 			r.Text += ", if each costs 1"
 		}
@@ -78,54 +80,70 @@ func (f *File) lockoutRate(p *placedPolicy, limits []placedLimit) (r LockoutRate
 	return r
 }
 
-// lockingRequests returns how many evenly spaced requests within o.Within lead to a lockout by a limit, nil if that depends on
-// how long they take.
-//
-// Of a token bucket, and of a sliding counter, permits come evenly: what they do not allow is refused. A window of length P
-// with L permits allows L at its beginning and refuses the rest. Of a window of the lockout with the length W, k = W/P whole
-// ones and a part are seen, so that n requests within W lead to N refusals as soon as (n - k*L) >= N, and as soon as the
-// windows that are seen have N refusals: n/W*(k+1)*P - (k+1)*L >= N.
-//
-// Refusals in a row are those between two permits, or those of one window.
-func lockingRequests(l *weir.Limit, o *policy.Lockout) *big.Int {
-	var permits, period int64
+// lockingRate returns how many evenly spaced requests per second lead to a lockout by a limit; infinity if that depends on how
+// long they take.
+func lockingRate(l *weir.Limit, o *policy.Lockout) float64 {
+	permits, period := float64(l.Permits()), l.Rate().Period.Seconds()
 	switch l.Algorithm() {
 	case weir.AlgorithmConcurrency:
-		return nil
+		return math.Inf(1)
 	case weir.AlgorithmCalendarWindow:
-		permits, period = l.Permits(), int64(longestOf(l.Calendar().Unit))
-	default:
-		permits, period = l.Rate().Permits, int64(l.Rate().Period)
-	}
-	n, w, p, c := big.NewInt(int64(o.Refusals)), big.NewInt(int64(o.Within)), big.NewInt(period), big.NewInt(permits)
-	even := l.Algorithm() == weir.AlgorithmTokenBucket || l.Algorithm() == weir.AlgorithmSlidingCounter
-	mul := func(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
-	add := func(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }
-	up := func(a, b *big.Int) *big.Int { // rounded up
-		q, rest := new(big.Int).QuoRem(a, b, new(big.Int))
-		if rest.Sign() > 0 {
-			q.Add(q, big.NewInt(1))
+		return windowRate(permits, longestOf(l.Calendar().Unit).Seconds(), o)
+	case weir.AlgorithmTokenBucket:
+		between := period / float64(l.Rate().Permits)
+		if permits == 1 {
+			return lossyRate(between, o)
 		}
-		return q
+		return windowRate(1, between, o)
+	case weir.AlgorithmSlidingCounter: // its first window is a fixed one, and one permit less comes evenly in each of the others
+		return min(windowRate(permits, period, o), windowRate(1, period/max(permits-1, 0.5), o))
 	}
-	later := func(a, b *big.Int) *big.Int {
-		if a.Cmp(b) > 0 {
-			return a
+	return windowRate(permits, period, o)
+}
+
+// windowRate returns the rate that leads to a lockout by a limit of which the permits come all at once, at the beginning of each
+// period. Of a token bucket one comes at a time.
+//
+// The first requests of a period are allowed, and the rest is refused. K periods with N refusals, at the rate r, have more than
+// K*permits + N-1 requests: r > (permits + (N-1)/K) / period. Those from the first refusal to the last, with the allowed ones of
+// K-1 periods between them, are within w: r >= (N-1 + (K-1)*permits) / w. The first falls with K, and the second rises: the
+// lowest rate with both is where they meet. Refusals in a row are those of one period.
+func windowRate(permits, period float64, o *policy.Lockout) float64 {
+	more, within := float64(o.Refusals-1), o.Within.Seconds()
+	rate := func(k float64) float64 {
+		return max((permits+more/k)/period, (more+(k-1)*permits)/within)
+	}
+	if o.InARow {
+		return rate(1)
+	}
+	// period*permits*K² + b*K - within*more = 0
+	b := period*(more-permits) - within*permits
+	root := math.Sqrt(b*b + 4*period*permits*within*more)
+	meet := (root - b) / (2 * period * permits)
+	if b > 0 {
+		meet = 2 * within * more / (root + b)
+	}
+	return min(rate(max(1, math.Floor(meet))), rate(max(1, math.Ceil(meet))))
+}
+
+// lossyRate is windowRate of a bucket of one permit, which loses what comes while it is full: one request in m is allowed, where
+// m requests take at least the time between two permits, and m-1 take less. So N refusals are those of N + (N-1)/(m-1) requests,
+// rounded down, which are within w. Refusals in a row are those between two permits: m-1 >= N.
+func lossyRate(between float64, o *policy.Lockout) float64 {
+	more, within := float64(o.Refusals-1), o.Within.Seconds()
+	if o.InARow {
+		return windowRate(1, between, o)
+	}
+	needed := func(refused float64) float64 { return (more + math.Floor(more/refused)) / within }
+	low, high := 1.0, max(more, math.Ceil(between*more/within))+1 // m-1
+	for low < high {
+		if at := math.Floor((low + high) / 2); needed(at) <= (at+1)/between {
+			high = at
+		} else {
+			low = at + 1
 		}
-		return b
 	}
-	switch {
-	case even && o.InARow: // N refusals between two permits
-		return later(n, up(mul(mul(c, add(n, big.NewInt(1))), w), p))
-	case even:
-		return add(n, new(big.Int).Quo(mul(c, w), p))
-	case o.InARow:
-		return later(n, up(mul(add(n, c), w), p))
-	default:
-		k := new(big.Int).Quo(w, p)
-		more := add(k, big.NewInt(1))
-		return later(add(n, mul(k, c)), up(mul(add(n, mul(more, c)), w), mul(more, p)))
-	}
+	return max(low/between, needed(low))
 }
 
 // longestOf returns the length of the longest unit of a calendar.
@@ -137,18 +155,15 @@ func longestOf(u algo.CalendarUnit) time.Duration {
 	}[u]
 }
 
-// spellPace returns n within a duration as a rate, with two decimals, rounded up: "10.34/s".
-func spellPace(n *big.Int, within time.Duration) string {
+// spellPace returns a rate per second in the shortest unit in which it is at least 1, with two decimals, rounded up: "10.34/s".
+func spellPace(rate float64) string {
 	for _, unit := range []struct {
 		length time.Duration
 		name   string
 	}{{time.Second, "s"}, {time.Minute, "min"}, {time.Hour, "h"}, {24 * time.Hour, "day"}} {
-		hundredths := new(big.Int).Mul(n, big.NewInt(100*int64(unit.length)))
-		hundredths.Add(hundredths, big.NewInt(int64(within)-1)).Quo(hundredths, big.NewInt(int64(within)))
-		if hundredths.Cmp(big.NewInt(100)) >= 0 || unit.name == "day" {
-			whole, part := new(big.Int).QuoRem(hundredths, big.NewInt(100), new(big.Int))
-			text := strings.TrimRight(fmt.Sprintf("%d.%02d", whole, part), "0")
-			return strings.TrimSuffix(text, ".") + "/" + unit.name
+		hundredths := math.Ceil(rate*unit.length.Seconds()*100 - 1e-6)
+		if hundredths >= 100 || unit.name == "day" {
+			return strconv.FormatFloat(hundredths/100, 'f', -1, 64) + "/" + unit.name
 		}
 	}
 	return ""

@@ -43,8 +43,8 @@ many each process may keep. Of each durable limit it tells how many permits a
 crash of its owner burns: burned.
 
 Of each policy with a lockout it tells from which rate on a client is locked
-out. With --json requests is how many evenly spaced requests within that many
-seconds do it.
+out, if its requests are evenly spaced. With --json that is requests_per_second,
+and within is how many seconds a refusal counts.
 
 With --ratelimit each FILE is a configuration of envoyproxy/ratelimit, or the
 directory of one, as of --ratelimit-config of weir serve.
