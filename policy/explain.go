@@ -124,7 +124,7 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 			if l.Decision = v.Parts[it.first+j].Decision; !l.Decision.Allowed {
 				l.After = l.Before
 			}
-			l.Would = would(l)
+			l.Would = would(l, it)
 		}
 		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, "candidate")
 	}
@@ -209,7 +209,7 @@ func (e *Engine) explainLimits(
 			if l.After = l.Before; l.Decision.Allowed {
 				l.After -= l.Cost
 			}
-			l.Would = would(&l)
+			l.Would = would(&l, nil)
 		}
 		all = append(all, l)
 	}
@@ -292,8 +292,8 @@ func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	return ""
 }
 
-// would says what would pass.
-func would(l *ExplainedLimit) string {
+// would says what would pass. by is the item of the policy, if it is one that can lock out.
+func would(l *ExplainedLimit, by *item) string {
 	d := &l.Decision
 	now := fmt.Sprintf("a cost of up to %d now", l.Before)
 	if l.Before <= 0 {
@@ -304,8 +304,18 @@ func would(l *ExplainedLimit) string {
 		return now
 	case d.Reason == weir.ReasonNever:
 		return fmt.Sprintf("%s, and never more than %d", now, d.Limit)
-	case d.Reason == weir.ReasonHardLockout:
-		return "nothing before the lockout ends in " + inwords.Duration(d.RetryAfter)
+	case d.Reason == weir.ReasonHardLockout && by != nil:
+		rest := by.locked
+		if now = "nothing before the lockout ends in "; rest <= 0 { // it begins with this request
+			now, rest = "nothing once this one has begun a lockout of ", by.policy.Lockout.For
+		}
+		switch now += inwords.Duration(rest); {
+		case d.RetryAfter == weir.Never:
+			return now + ", and this one never"
+		case d.RetryAfter > rest:
+			return fmt.Sprintf("%s, and this one in %s", now, inwords.Duration(d.RetryAfter))
+		}
+		return now
 	case d.RetryAfter == 0 || d.RetryAfter == math.MaxInt64:
 		return now
 	}

@@ -83,6 +83,32 @@ func TestRetryAfterOutlastsALockout(t *testing.T) {
 	}
 }
 
+// TestLockoutAndLimitAreToldApart: an explanation tells when the lockout ends, and when the limit allows the request if that is later.
+func TestLockoutAndLimitAreToldApart(t *testing.T) {
+	clock := manualclock.New(0)
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{
+			Name: "p", Limits: one(perHour(5)), Lockout: &policy.Lockout{Refusals: 2, Within: time.Hour, For: 90 * time.Minute},
+		}},
+		Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
+	}, func(o *policy.EngineOptions) { o.Clock = clock })
+	check := func(cost int64, want string) {
+		t.Helper()
+		if x := e.Explain(&policy.Request{Cost: cost}); x.Limits[0].Would != want {
+			t.Errorf("cost %d: %q, want %q", cost, x.Limits[0].Would, want)
+		}
+	}
+	take(e, policy.Request{Cost: 5})
+	take(e, policy.Request{})
+	check(1, "nothing once this one has begun a lockout of 1 hour 30 minutes")
+	check(3, "nothing once this one has begun a lockout of 1 hour 30 minutes, and this one in 3 hours")
+	take(e, policy.Request{})
+	clock.Advance(30 * time.Minute)
+	check(1, "nothing before the lockout ends in 1 hour")
+	check(3, "nothing before the lockout ends in 1 hour, and this one in 2 hours 30 minutes")
+	check(6, "nothing before the lockout ends in 1 hour, and this one never")
+}
+
 // TestLockoutsAgreeWithAListOfRefusals asks at random times, and keeps a list of all refusals beside it. Peek and Explain
 // foresee each lockout.
 func TestLockoutsAgreeWithAListOfRefusals(t *testing.T) {

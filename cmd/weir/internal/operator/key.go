@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
@@ -119,7 +120,7 @@ func WriteKey(w io.Writer, out terminal.Output, k *Key) {
 		fmt.Fprintf(w, "  overridden: %s, for another %s%s\n", OverrideText(o), in(o.For, time.Now()), by(o))
 	}
 	for i := range k.Limits {
-		writeLimit(w, out, &k.Limits[i], "  ", k.LockedFor != 0)
+		writeLimit(w, out, &k.Limits[i], "  ", k.LockedFor)
 	}
 }
 
@@ -207,8 +208,8 @@ func OverrideText(o *Override) string {
 	return strings.Join(all, "; ")
 }
 
-// writeLimit writes the state of a key of a limit, each line after indent. It leaves out lockouts.
-func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, locked bool) {
+// writeLimit writes the state of a limit of a key that is locked out for so many seconds, each line after indent.
+func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, locked float64) {
 	name := limitWord
 	if l.Name != "" {
 		name += " " + terminal.Printable(l.Name)
@@ -227,12 +228,19 @@ func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, lo
 	}
 	switch {
 	case l.Allowed && !l.Tracked && l.Holds != Unlimited:
-	case l.Allowed && locked:
+	case l.Allowed && locked != 0:
 		fmt.Fprintf(w, "%s  one more would be allowed now, were it not locked out\n", indent)
 	case l.Allowed:
 		fmt.Fprintf(w, "%s  one more would be allowed now\n", indent)
 	default:
-		why := retryText(l.Reason, l.RetryAfter, time.Now())
+		reason, after := l.Reason, l.RetryAfter
+		if locked != 0 {
+			reason = weir.ReasonHardLockout.String()
+			if after >= 0 {
+				after = max(after, locked)
+			}
+		}
+		why := retryText(reason, after, time.Now())
 		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), why)
 	}
 	if l.Waiters > 0 || l.Queued > 0 {

@@ -15,6 +15,10 @@ func TestKey(t *testing.T) {
 	refused.Refused = 1
 	often := one
 	often.Refused = 1200
+	empty := one
+	empty.Allowed, empty.Reason, empty.Remaining, empty.RetryAfter = false, "limited", 0, 0.1
+	emptier := empty
+	emptier.RetryAfter = 8 * 3600
 	whole := one
 	whole.Remaining, whole.ResetAfter = 50, 0
 	unlimited := operator.KeyLimit{Name: "1s", Holds: "unlimited", Allowed: true, Limit: 1e15, Remaining: 1e15, Refused: 1}
@@ -61,6 +65,22 @@ func TestKey(t *testing.T) {
   limit 1s: 10/s, burst 50
     4 of 50 remaining, all are back in 4.6 seconds
     one more would be allowed now, were it not locked out
+`,
+		},
+		"locked out with no permit left": {
+			operator.Key{LockedFor: 60, Limits: []operator.KeyLimit{empty}},
+			`  locked out for another 1 minute
+  limit 1s: 10/s, burst 50
+    0 of 50 remaining, all are back in 4.6 seconds
+    one more would be refused now: hard-lockout, retry after 1 minute
+`,
+		},
+		"locked out for less than the limit refuses": {
+			operator.Key{LockedFor: 60, Limits: []operator.KeyLimit{emptier}},
+			`  locked out for another 1 minute
+  limit 1s: 10/s, burst 50
+    0 of 50 remaining, all are back in 4.6 seconds
+    one more would be refused now: hard-lockout, retry after 8 hours
 `,
 		},
 	}
