@@ -75,7 +75,8 @@ type ExplainedLimit struct {
 	Cost    int64  `json:"cost"`
 	// Failure is why the key or the cost cannot be evaluated, if so.
 	Failure string `json:"failure,omitempty"`
-	// Before and After are how many permits remain without the request and with it.
+	// Before and After are how many permits remain before and after the request. One that is refused takes none, unless it
+	// reports what has been spent: see Rule.Afterwards.
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
 	// Decision is that of this limit alone.
@@ -121,14 +122,53 @@ func (e *Engine) explain(ctx context.Context, r *Request) Explanation {
 				x.Binding = before + j
 			}
 			l := &x.Limits[before+j]
-			if l.Decision = v.Parts[it.first+j].Decision; !l.Decision.Allowed {
-				l.After = l.Before
-			}
+			l.Decision = v.Parts[it.first+j].Decision
 			l.Would = would(l, it)
 		}
+		v.explainAfter(it, x.Limits[before:], false)
+		candidates := len(x.Limits)
 		x.Limits = e.explainLimits(ctx, x.Limits, &v, it, r, "candidate")
+		v.explainAfter(it, x.Limits[candidates:], true)
 	}
 	return x
+}
+
+// explainAfter tells what remains of the limits of an item, or of its candidate, after the request.
+func (v *Verdict) explainAfter(it *item, limits []ExplainedLimit, candidate bool) {
+	if it.failed != nil || !candidate && it.lifted() {
+		return
+	}
+	takes, owes := v.Allowed, v.work.afterwards>>it.request&1 == 1
+	if candidate {
+		takes = it.first >= 0 && it.usual() && (takes || v.refusedOnlyBy(it))
+		owes = owes && it.usual()
+	}
+	for i := range limits {
+		takes = takes && limits[i].Decision.Allowed
+	}
+	for i := range limits {
+		l := &limits[i]
+		returns := l.Applied.Algorithm() == weir.AlgorithmConcurrency
+		if l.After = l.Before; takes && (v.Allowed || !returns) || owes && !returns {
+			l.After = max(l.Before-l.Cost, 0)
+		}
+	}
+}
+
+// refusedOnlyBy reports whether the policy of an item is the only one that refuses the request, so that its candidate is asked:
+// not so beside a store that is not asked as a limit of this process refuses.
+func (v *Verdict) refusedOnlyBy(it *item) bool {
+	w := &v.work
+	if v.failed() || !it.policy.shared && len(w.sharing.asked) > 0 {
+		return false
+	}
+	for i := range w.items {
+		other := &w.items[i]
+		if other.locked > 0 || other != it && other.first >= 0 && v.some(other, (*Part).refuses) {
+			return false
+		}
+	}
+	return true
 }
 
 // explainReading is explainRules for one reading of the path.
@@ -206,9 +246,6 @@ func (e *Engine) explainLimits(
 				l.Before, l.Decision = d[0].Remaining, d[1]
 			}
 			l.Decision.Policy = live[i].name
-			if l.After = l.Before; l.Decision.Allowed {
-				l.After -= l.Cost
-			}
 			l.Would = would(&l, nil)
 		}
 		all = append(all, l)
