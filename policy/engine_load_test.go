@@ -153,7 +153,7 @@ func TestReloadKeepsLockoutsAndDifferences(t *testing.T) {
 	e := engine(t, set(lockout, one(perHour(5))))
 	take(e, policy.Request{})
 	take(e, policy.Request{})
-	load(t, e, set(lockout, one(perHour(4))))
+	load(t, e, set(&policy.Lockout{Refusals: 1, Within: time.Second, For: time.Hour}, one(perHour(5))))
 	if d := take(e, policy.Request{}).Decision(); d.Reason != weir.ReasonHardLockout {
 		t.Errorf("%+v", d)
 	}
@@ -330,4 +330,43 @@ func reference(set *policy.Set, budgets, used map[string]int64, method string) (
 		}
 	}
 	return allowed, charges
+}
+
+// TestLoadAnotherCandidateBeginsAnew: a candidate is told of as if it had replaced the limits, so one whose limit changes has
+// neither what the one before has taken nor its differences. One that stays goes on.
+func TestLoadAnotherCandidateBeginsAnew(t *testing.T) {
+	set := func(mode policy.Mode, candidate ...policy.Limit) *policy.Set {
+		return &policy.Set{
+			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(20)), Candidate: candidate, Mode: mode}},
+			Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
+		}
+	}
+	candidate := func(permits int64) *policy.Set { return set(policy.ModeEnforce, one(perHour(permits))...) }
+	e := engine(t, candidate(2), func(o *policy.EngineOptions) { o.Clock = manualclock.New(0) })
+	check := func(requests, refused uint64, left int64) {
+		t.Helper()
+		d := e.Report().Policies[0].Difference
+		if d.Requests != requests || d.NewlyRefused != refused || len(d.RefusedKeys) != int(min(refused, 1)) {
+			t.Errorf("%+v, want %d of %d", d, refused, requests)
+		}
+		if x := e.Explain(&policy.Request{}).Limits; x[len(x)-1].Before != left {
+			t.Errorf("%d left of %s, want %d", x[len(x)-1].Before, x[len(x)-1].Holds, left)
+		}
+	}
+	for range 5 {
+		take(e, policy.Request{})
+	}
+	check(5, 3, 0)
+	load(t, e, candidate(2))
+	check(5, 3, 0)
+	if changes := load(t, e, candidate(4)); len(changes) != 1 || changes[0].State != "begins anew" {
+		t.Errorf("%+v", changes)
+	}
+	check(0, 0, 4)
+	for range 5 {
+		take(e, policy.Request{})
+	}
+	check(5, 1, 0)
+	load(t, e, set(policy.ModeShadow))
+	check(0, 0, 10)
 }

@@ -80,7 +80,7 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Untracked uint64 `json:"untracked"`
 	Full      uint64 `json:"full"`
 	Forgiven  uint64 `json:"forgiven"`
-	// Difference is that between the policy and its candidate, nil if it has none.
+	// Difference is that between the policy and its candidate, since that has had its limits; nil if it has none.
 	Difference *Difference `json:"difference,omitempty"`
 }
 

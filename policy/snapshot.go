@@ -247,6 +247,10 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	if p.LimitBy != nil {
 		p.brought = new(broughtLimits)
 	}
+	candidates := was.candidates
+	if !areOf(candidates, p.Candidate) { // another one has seen nothing yet of what it would have done
+		candidates, p.state.difference = nil, nil
+	}
 	measured := len(p.Candidate) > 0 || p.Mode.watches()
 	switch {
 	case !measured:
@@ -260,7 +264,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 		return err
 	}
 	p.returns = slices.ContainsFunc(p.limits, func(l liveLimit) bool { return l.returns })
-	if p.candidate, p.state.candidates, err = p.buildLimits(p.Candidate, was.candidates, clock, "candidate "); err != nil {
+	if p.candidate, p.state.candidates, err = p.buildLimits(p.Candidate, candidates, clock, "candidate "); err != nil {
 		return err
 	}
 	if p.usual, err = variantOf(p.limits, p.Limits); err != nil {
@@ -279,6 +283,20 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	}
 	p.keys, err = p.variants(p.countedKeys())
 	return err
+}
+
+// areOf reports whether states are those of a candidate with these limits.
+func areOf(candidates map[string]*limitState, limits []Limit) bool {
+	if len(candidates) != len(limits) {
+		return false
+	}
+	for i := range limits {
+		was, l := candidates[limits[i].Name], limits[i].Limit
+		if was == nil || was.limit != l && was.limit.String() != l.String() { // a time zone is another one when it is read again
+			return false
+		}
+	}
+	return true
 }
 
 // buildLimits returns limits with the states of those that there were: of the same name, or, of those whose names are new, the
