@@ -325,6 +325,9 @@ rules:
 	if r.All.Config.Refused != 0 {
 		t.Errorf("%d refused", r.All.Config.Refused)
 	}
+	if r.All.Config.Unlimited != 0 {
+		t.Errorf("%d without a limit", r.All.Config.Unlimited)
+	}
 	if watched := r.Policies[0].Config; watched.Requests != 5 || watched.Refused != 4 {
 		t.Errorf("in shadow: %+v", watched)
 	}
@@ -339,6 +342,31 @@ rules:
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
+	}
+}
+
+// TestWithoutALimitAsTheServerCounts: a request has a limit if a policy in shadow applies to it, or one that tags, or one whose key
+// cannot be told.
+func TestWithoutALimitAsTheServerCounts(t *testing.T) {
+	c := loadText(t, "shadow.yaml", `
+version: 1
+policies:
+  watched: {limit: 1/s, mode: shadow}
+  soft: {limit: 1/s, mode: tag}
+  fails: {limit: 1/s, key: 'string(int(request.path))'}
+  off: {limit: 1/s, mode: "off"}
+rules:
+  - {name: watched, match: {path: /watched}, limits: watched}
+  - {name: soft, match: {path: /soft}, limits: soft}
+  - {name: fails, match: {path: /fails}, limits: fails}
+  - {name: off, match: {path: /off}, limits: off}
+`)
+	var log strings.Builder
+	for _, path := range []string{"watched", "soft", "fails", "off", "none"} {
+		fmt.Fprintf(&log, "192.0.2.1 - - [03/Mar/2026:14:00:04 +0000] \"GET /%s HTTP/1.1\" 200 2 \"-\" \"-\"\n", path)
+	}
+	if v := compareText(t, log.String(), c).All.Config; v.Requests != 5 || v.Refused != 1 || v.Unlimited != 2 {
+		t.Errorf("%+v", v)
 	}
 }
 

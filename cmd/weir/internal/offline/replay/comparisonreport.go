@@ -46,7 +46,7 @@ type verdicts struct {
 	Allowed  int64       `json:"allowed"`
 	Refused  int64       `json:"refused"`
 	// Denied counts requests that a rule has denied, which are among those refused, Exempt those that a rule has freed, Unlimited
-	// those that no policy held for. They are those of all requests.
+	// those that no policy held for, in shadow neither. They are those of all requests.
 	Denied    int64 `json:"denied,omitempty"`
 	Exempt    int64 `json:"exempt,omitempty"`
 	Unlimited int64 `json:"unlimited,omitempty"`
@@ -179,7 +179,7 @@ func (c *comparison) verdicts(which int, name string, number, top int) *verdicts
 	t := c.trials[which]
 	if number < 0 {
 		v.Requests, v.Allowed, v.Refused = t.total.requests, t.total.requests-t.total.refused, t.total.refused
-		v.Denied, v.Exempt, v.Unlimited = t.total.denied, t.total.exempt, t.total.unlimited
+		v.Denied, v.Exempt, v.Unlimited = t.total.denied, t.total.exempt, int64(t.report.Unlimited)
 		return v
 	}
 	of := t.counts[number]

@@ -28,7 +28,7 @@ type trial struct {
 }
 
 // counts are those of a policy, or of all requests.
-type counts struct{ requests, refused, denied, exempt, unlimited int64 }
+type counts struct{ requests, refused, denied, exempt int64 }
 
 // newTrial returns a trial whose time begins with the first request.
 func newTrial(c configuration, f fields, names map[string]int, first int64) (*trial, error) {
@@ -84,8 +84,6 @@ func (t *trial) count(allowed bool) {
 		t.total.exempt++
 	case v.DeniedBy(0) != nil:
 		t.total.denied++
-	case len(v.Parts) == 0:
-		t.total.unlimited++
 	}
 	if !allowed {
 		t.total.refused++
