@@ -32,7 +32,7 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_requests_total", kind: counter, labels: []string{ofPolicy, result},
-		help: "Requests to which the policy applied, by its own decision: allowed or refused. " +
+		help: "Requests to which the policy applied, once for each of its keys, by its own decision: allowed or refused. " +
 			"In shadow, refused are those that it would refuse.",
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
@@ -114,7 +114,7 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_compared_total", kind: counter, labels: byPolicy,
-		help: "Requests that a policy and its candidate, or a policy in shadow, have decided.",
+		help: "Requests that a policy and its candidate, or a policy in shadow, have decided, once for each of its keys.",
 		each: ofDifferences(func(d *policy.Difference, name string, emit emitter) { emit(float64(d.Requests), name) }),
 	},
 	{
