@@ -265,7 +265,7 @@ func (v *Verdict) lockedOut(now int64) (some bool) {
 		if it.policy.Lockout == nil || it.first < 0 && !it.waved() {
 			continue
 		}
-		if it.locked = it.policy.state.lockouts.rest(w.key(it), now); it.locked <= 0 {
+		if it.locked = it.policy.state.lockouts.rest(w.key(it), now, it.policy.Lockout); it.locked <= 0 {
 			continue
 		}
 		if it.first < 0 { // nothing of it is charged, but its parts say why it refuses

@@ -370,3 +370,47 @@ func TestLoadAnotherCandidateBeginsAnew(t *testing.T) {
 	load(t, e, set(policy.ModeShadow))
 	check(0, 0, 10)
 }
+
+// TestLoadAShorterLockoutEndsThoseThatHaveBegun: new parameters apply at once. A lockout that has ended by that is over: one refusal
+// more does not begin it again.
+func TestLoadAShorterLockoutEndsThoseThatHaveBegun(t *testing.T) {
+	clock := manualclock.New(0)
+	set := func(lockedFor time.Duration) *policy.Set {
+		return &policy.Set{
+			Policies: []policy.Policy{{
+				Name: "p", Limits: one(perHour(1)), Lockout: &policy.Lockout{Refusals: 2, Within: 10 * time.Minute, For: lockedFor},
+			}},
+			Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
+		}
+	}
+	e := engine(t, set(24*time.Hour), func(o *policy.EngineOptions) { o.Clock = clock })
+	check := func(want weir.Reason, locked time.Duration) {
+		t.Helper()
+		k, err := e.Key(t.Context(), "p", "")
+		keys, lockedErr := e.Locked("p", 10)
+		n := int(min(locked, 1))
+		if err != nil || lockedErr != nil || k.LockedFor != locked || len(keys) != n || e.Report().Policies[0].Locked != int64(n) {
+			t.Errorf("locked out for %v, and keys %v: want %v: %v, %v", k.LockedFor, keys, locked, err, lockedErr)
+		}
+		if d := take(e, policy.Request{}).Decision(); d.Reason != want {
+			t.Errorf("%+v, want %v", d, want)
+		}
+	}
+	for range 3 {
+		take(e, policy.Request{})
+	}
+	clock.Advance(time.Minute)
+	check(weir.ReasonHardLockout, 24*time.Hour-time.Minute)
+	load(t, e, set(3*time.Minute))
+	check(weir.ReasonHardLockout, 2*time.Minute)
+	clock.Advance(2 * time.Minute)
+	check(weir.ReasonLimited, 0)
+	check(weir.ReasonHardLockout, 0) // which begins
+	load(t, e, set(24*time.Hour))
+	check(weir.ReasonHardLockout, 3*time.Minute)
+	load(t, e, set(time.Minute))
+	clock.Advance(time.Minute)
+	if e.Unlock("p", "") {
+		t.Error("a lockout that is over was ended")
+	}
+}

@@ -353,7 +353,7 @@ func (p *livePolicy) lockedKeys(all []LockedKey, n int, now int64) []LockedKey {
 	}
 	from := len(all)
 	for _, key := range p.state.lockouts.names.last() {
-		if rest := p.state.lockouts.rest([]byte(key), now); rest > 0 {
+		if rest := p.state.lockouts.rest([]byte(key), now, p.Lockout); rest > 0 {
 			all = append(all, LockedKey{p.Name, key, rest})
 		}
 	}

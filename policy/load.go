@@ -174,7 +174,7 @@ func (p *livePolicy) chargeKey(charges []keyset.Charge, key string, n int64) []k
 // Unlock ends the lockout of a key of a policy, and reports whether there was one.
 func (e *Engine) Unlock(policy, key string) bool {
 	p := e.live.Load().policy(policy)
-	return p != nil && p.state.lockouts != nil && p.state.lockouts.unlock([]byte(p.counted(key)), e.now())
+	return p != nil && p.state.lockouts != nil && p.state.lockouts.unlock([]byte(p.counted(key)), e.now(), p.Lockout)
 }
 
 // Close refuses all waiting and later requests to which a limit applies, and every set. The store that the engine was given stays

@@ -65,8 +65,14 @@ func (l *lockouts) bound(maxKeys int) {
 	}
 }
 
+// until returns until when a key is locked out: for no longer than o says now, from the refusal on that has led to it. That is
+// the last one, as those during a lockout are not noted.
+func until(s []uint64, o *Lockout) int64 {
+	return min(int64(s[lockedUntil]), int64(s[lastRefusal])+int64(o.For))
+}
+
 // rest returns for how long the key is still locked out.
-func (l *lockouts) rest(key []byte, now int64) time.Duration {
+func (l *lockouts) rest(key []byte, now int64, o *Lockout) time.Duration {
 	if l.states.Len() == 0 {
 		return 0
 	}
@@ -74,7 +80,7 @@ func (l *lockouts) rest(key []byte, now int64) time.Duration {
 	shard := l.states.Lock(h)
 	defer shard.Unlock()
 	if slot := shard.Find(h); slot != nil {
-		return time.Duration(max(int64(slot.State()[lockedUntil])-now, 0))
+		return time.Duration(max(until(slot.State(), o)-now, 0))
 	}
 	return 0
 }
@@ -92,7 +98,7 @@ func (l *lockouts) look(key []byte, now int64, o *Lockout) (rest time.Duration, 
 		return 0, 0
 	}
 	s := slot.State()
-	return time.Duration(max(int64(s[lockedUntil])-now, 0)), int(recentOf(s, now, o))
+	return time.Duration(max(until(s, o)-now, 0)), int(recentOf(s, now, o))
 }
 
 // recentOf returns how many refusals of a key count now.
@@ -140,6 +146,7 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 			recent.clear()
 		}
 		recent.add(now, int64(o.Within))
+		s[lockedUntil] = uint64(until(s, o))
 		s[lastRefusal], s[lastWithin] = uint64(now), uint64(o.Within)
 		locked := time.Duration(0)
 		if recent.count(now, int64(o.Within)) >= uint64(o.Refusals) {
@@ -169,7 +176,7 @@ func (l *lockouts) foreseen(key []byte, now int64, o *Lockout) time.Duration {
 const mostReclaims = 4
 
 // unlock ends the lockout of a key, and reports whether there was one.
-func (l *lockouts) unlock(key []byte, now int64) bool {
+func (l *lockouts) unlock(key []byte, now int64, o *Lockout) bool {
 	h := l.hash(key)
 	shard := l.states.Lock(h)
 	defer shard.Unlock()
@@ -177,15 +184,15 @@ func (l *lockouts) unlock(key []byte, now int64) bool {
 	if slot == nil {
 		return false
 	}
-	locked := int64(slot.State()[lockedUntil]) > now
+	locked := until(slot.State(), o) > now
 	shard.Remove(h)
 	return locked
 }
 
 // locked returns how many keys are locked out.
-func (l *lockouts) locked(now int64) (n int64) {
+func (l *lockouts) locked(now int64, o *Lockout) (n int64) {
 	l.states.Each(func(_ table.Hash, slot table.Slot) bool {
-		if int64(slot.State()[lockedUntil]) > now {
+		if until(slot.State(), o) > now {
 			n++
 		}
 		return true

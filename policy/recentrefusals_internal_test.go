@@ -105,7 +105,7 @@ func TestOldMarksDoNotComeBack(t *testing.T) {
 		if locked := l.refused([]byte("k"), now, o); locked != 0 {
 			t.Errorf("after %v: locked out", time.Duration(gap))
 		}
-		l.unlock([]byte("k"), now)
+		l.unlock([]byte("k"), now, o)
 	}
 	// The longest gaps in which a mark still counts.
 	now := int64(0)

@@ -155,7 +155,7 @@ func (p *livePolicy) report(now int64) PolicyReport {
 	r.Untracked, r.Forgiven, r.Full = uint64(untracked+l.Untracked), addCapped(forgiven, l.Forgiven), uint64(c.full.Sum())
 	r.Overridden = p.overrides.sum()
 	if p.state.lockouts != nil {
-		r.Locked = p.state.lockouts.locked(now)
+		r.Locked = p.state.lockouts.locked(now, p.Lockout)
 	}
 	if d := p.state.difference; d != nil {
 		r.Difference = &Difference{

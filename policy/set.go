@@ -107,7 +107,8 @@ type Lockout struct {
 	// Within is how long a refusal counts: from 1 ms to 24 h, kept to 50 us. A refusal that is exactly so old still counts.
 	// Required.
 	Within time.Duration
-	// For is how long the lockout lasts: from 1 ms to 3660 days. Required.
+	// For is how long the lockout lasts: from 1 ms to 3660 days. A shorter one that is loaded ends lockouts that have begun, a
+	// longer one applies to the next. Required.
 	For time.Duration
 	// InARow lets a request that is allowed clear the count, so that only refusals in a row lead to a lockout. A client that
 	// comes steadily, at several times its limit, is then never locked out, as it is allowed now and then.
