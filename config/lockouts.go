@@ -95,6 +95,7 @@ func lockingRate(l *weir.Limit, o *policy.Lockout) float64 {
 			return lossyRate(between, o)
 		}
 		return windowRate(1, between, o)
+	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow:
 	case weir.AlgorithmSlidingCounter: // its first window is a fixed one, and one permit less comes evenly in each of the others
 		return min(windowRate(permits, period, o), windowRate(1, period/max(permits-1, 0.5), o))
 	}
