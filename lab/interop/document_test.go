@@ -44,14 +44,14 @@ func (a addresses) in(t *testing.T, text string) string {
 // inBoth does so in two files, of which one has to have each address.
 func (a addresses) inBoth(t *testing.T, first, second string) [2]string {
 	t.Helper()
-	_, port, _ := strings.Cut(a.front, ":")
-	for from, to := range map[string]string{documentWeir: a.weir, documentFront: ":" + port, documentApp: a.app} {
+	for _, from := range []string{documentWeir, documentFront, documentApp} {
 		if !strings.Contains(first+second, from) {
 			t.Fatalf("%s is not in the document:\n%s%s", from, first, second)
 		}
-		first, second = strings.ReplaceAll(first, from, to), strings.ReplaceAll(second, from, to)
 	}
-	return [2]string{first, second}
+	_, port, _ := strings.Cut(a.front, ":")
+	all := strings.NewReplacer(documentWeir, a.weir, documentFront, ":"+port, documentApp, a.app) // one may be a part of another
+	return [2]string{all.Replace(first), all.Replace(second)}
 }
 
 // without is text without the one line that has mark.
