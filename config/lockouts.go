@@ -137,6 +137,9 @@ func lossyRate(between float64, o *policy.Lockout) float64 {
 	}
 	needed := func(refused float64) float64 { return (more + math.Floor(more/refused)) / within }
 	low, high := 1.0, max(more, math.Ceil(between*more/within))+1 // m-1
+	if high > 1<<50 {
+		return more / within // the first refusals come long before the second permit
+	}
 	for low < high {
 		if at := math.Floor((low + high) / 2); needed(at) <= (at+1)/between {
 			high = at

@@ -47,6 +47,18 @@ policies:
 	golden(t, "testdata/lockouts.txt", got.String())
 }
 
+// TestLockoutRateOfTheRarestPermit: a rate is told, however long it is until the second permit, and how short refusals count.
+func TestLockoutRateOfTheRarestPermit(t *testing.T) {
+	f, err := config.Parse("f", []byte("version: 1\npolicies:\n  p: {limit: 1/3660d, lockout: {refusals: 65535, within: 2ms, for: 1h}}\n"+
+		"rules: [{name: all, limits: p}]\n"), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := f.LockoutRates()[0]; r.Rate < 32_767_000 || r.Rate > 32_768_000 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestLockoutRatesAreRight floods the limits with virtual time: at the rate that is told a key is locked out, and a little below
 // it is not.
 func TestLockoutRatesAreRight(t *testing.T) {

@@ -80,7 +80,9 @@ func (l *lockouts) rest(key []byte, now int64, o *Lockout) time.Duration {
 	shard := l.states.Lock(h)
 	defer shard.Unlock()
 	if slot := shard.Find(h); slot != nil {
-		return time.Duration(max(until(slot.State(), o)-now, 0))
+		s := slot.State()
+		s[lockedUntil] = uint64(until(s, o)) // which a longer one does not make longer again
+		return time.Duration(max(int64(s[lockedUntil])-now, 0))
 	}
 	return 0
 }

@@ -357,13 +357,18 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 	}
 	if keys := r.Responses[0].GetResponseRange().GetKvs(); len(keys) > 0 && keys[0].GetCreateRevision() == t.epoch {
 		t.floor.Store(unknown)
-		if lost {
-			return 0, t.failed("written", errLeaderLost) // maybe they were
-		}
-		return 0, durable.ErrConflict
+		return 0, t.unwritten(durable.ErrConflict, lost)
 	}
 	t.over()
-	return 0, durable.ErrDeposed
+	return 0, t.unwritten(durable.ErrDeposed, lost)
+}
+
+// unwritten is why nothing was written, unless a leader was lost that was asked to: then that is not known.
+func (t *term) unwritten(why error, lost bool) error {
+	if lost {
+		return t.failed("written", errLeaderLost)
+	}
+	return why
 }
 
 // ended is why a term that has ended writes nothing.

@@ -87,11 +87,16 @@ func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, err erro
 	f := &former{o: o, mark: m, client: &http.Client{Transport: round, Timeout: formTime}, peers: digestOf(o.Peers)}
 	f.own = formation{Name: o.Name, Disk: m.Disk, Peers: f.peers, Cluster: m.Cluster}
 	if o.Join {
-		stop, err := f.serve(ctx, info) // an address that is not of this machine is told before the directory counts as used
+		// An address that is not of this machine is told before the directory counts as used.
+		u, err := url.Parse(o.Listen)
 		if err != nil {
-			return "", err
+			return "", err //nolint:wrapcheck // it was checked
 		}
-		defer stop()
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", u.Host)
+		if err != nil {
+			return "", err //nolint:wrapcheck // it says which address
+		}
+		_ = l.Close()
 		return "weir", f.join(ctx)
 	}
 	if m.Cluster == "" {

@@ -200,7 +200,7 @@ func (x *exchange) answered(res *http.Response) error {
 		x.body.unwatch()
 	}
 	switch {
-	case res.StatusCode < http.StatusContinue:
+	case res.StatusCode < http.StatusContinue, res.StatusCode > 999:
 		return errors.New("weir: proxy: the status of the upstream is " + res.Status)
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		if x.upgrade == "" || !strings.EqualFold(upgradeOf(res.Header), x.upgrade) {

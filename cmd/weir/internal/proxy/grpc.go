@@ -15,17 +15,16 @@ import (
 
 const grpcType = "application/grpc"
 
-// isGRPC reports whether r is a call of gRPC, which needs HTTP/2.
-func isGRPC(r *http.Request) bool {
-	contentType := r.Header.Get("Content-Type")
-	rest, ok := strings.CutPrefix(contentType, grpcType)
-	return ok && r.ProtoMajor == 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
+// isCall reports whether r has the form of a call of gRPC.
+func isCall(r *http.Request) bool {
+	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), grpcType)
+	return ok && r.Method == http.MethodPost && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 // forCaller makes a refusal one of gRPC if r is a call: a status in a header alone. Clients take 429 for Unavailable, and call
 // again without a wait.
 func forCaller(r *http.Request, f *httplimit.Refusal) {
-	if !isGRPC(r) || f.Decision.Reason == weir.ReasonInvalid {
+	if r.ProtoMajor != 2 || !isCall(r) || f.Decision.Reason == weir.ReasonInvalid {
 		return
 	}
 	h := f.Header

@@ -74,8 +74,10 @@ func TestCallsAreRefusedAsCalls(t *testing.T) {
 			t.Errorf("%s: %v", name, fields)
 		}
 	}
-	for _, contentType := range []string{"application/grpc-web", "application/json"} {
-		r := request(t, http.MethodPost, limited.url, strings.NewReader("{}"))
+	for contentType, method := range map[string]string{
+		"application/grpc-web": http.MethodPost, "application/json": http.MethodPost, "application/grpc": http.MethodPut,
+	} {
+		r := request(t, method, limited.url, strings.NewReader("{}"))
 		r.Header.Set("Content-Type", contentType)
 		res := limited.do(t, r)
 		if res.ProtoMajor != 2 || res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Grpc-Status") != "" {

@@ -110,6 +110,8 @@ const (
 // transport sends requests to the upstream. HTTP/2 is spoken with an https upstream that offers it.
 type transport struct {
 	any *http.Transport
+	// calls is that of gRPC, whose servers end a connection that asks for signs of life more often than every 5 minutes.
+	calls *http.Transport
 	// upgrades speaks HTTP/1.1 only: HTTP/2 has no Upgrade.
 	upgrades *http.Transport
 }
@@ -140,25 +142,33 @@ func newTransport(u Upstream, timeout time.Duration, roots *x509.CertPool) trans
 		}
 	}
 	if u.URL.Scheme != schemeHTTPS {
-		return transport{t, t}
+		return transport{t, t, t}
 	}
 	all := t.Clone()
 	all.Protocols.SetHTTP2(true)
+	calls := all.Clone()
 	all.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
-	return transport{all, t}
+	return transport{all, calls, t}
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if len(r.Header["Upgrade"]) > 0 {
-		return t.upgrades.RoundTrip(r)
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.of(r).RoundTrip(r) }
+
+// of is what a request is sent by.
+func (t transport) of(r *http.Request) *http.Transport {
+	switch {
+	case len(r.Header["Upgrade"]) > 0:
+		return t.upgrades
+	case isCall(r):
+		return t.calls
 	}
-	return t.any.RoundTrip(r)
+	return t.any
 }
 
 // CloseIdleConnections closes the connections that no request uses.
 func (t transport) CloseIdleConnections() {
 	t.any.CloseIdleConnections()
+	t.calls.CloseIdleConnections()
 	t.upgrades.CloseIdleConnections()
 }
 

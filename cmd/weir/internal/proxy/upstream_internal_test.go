@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,4 +112,29 @@ func TestDeadConnectionsAreGivenUp(t *testing.T) {
 			t.Errorf("the dead connection was given up after %v", took)
 		}
 	})
+}
+
+// TestCallsAreNotPinged: servers of gRPC end connections that ask for signs of life while nothing is said.
+func TestCallsAreNotPinged(t *testing.T) {
+	all := newTransport(Upstream{URL: &url.URL{Scheme: schemeHTTPS, Host: "a"}}, 0, nil)
+	if all.calls.HTTP2 != nil || !all.calls.Protocols.HTTP2() || all.any.HTTP2.SendPingTimeout == 0 || !all.any.Protocols.HTTP2() {
+		t.Errorf("%+v and %+v", all.calls.HTTP2, all.any.HTTP2)
+	}
+	for _, c := range []struct {
+		method, field, value string
+		want                 *http.Transport
+	}{
+		{http.MethodPost, "Content-Type", "application/grpc", all.calls},
+		{http.MethodPost, "Content-Type", "application/grpc+proto", all.calls},
+		{http.MethodGet, "Content-Type", "application/grpc", all.any},
+		{http.MethodPost, "Content-Type", "application/grpc-web", all.any},
+		{http.MethodPost, "Content-Type", "application/json", all.any},
+		{http.MethodGet, "Upgrade", "websocket", all.upgrades},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "/", http.NoBody)
+		r.Header.Set(c.field, c.value)
+		if all.of(r) != c.want {
+			t.Errorf("%+v", c)
+		}
+	}
 }
