@@ -150,9 +150,7 @@ func (c *logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements [zapcore.Core]. What ends the server is always logged.
 func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if e.Message == "found different hash values from remote peer" && c.failure != nil {
-		c.failure.differ.Add(1)
-	}
+	c.failure.hear(&e, fields)
 	if c.logger == nil {
 		return nil
 	}
@@ -189,6 +187,9 @@ func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // Sync implements [zapcore.Core].
 func (c *logCore) Sync() error { return nil }
 
+// short is the beginning of what a value is printed as. A precision for the value itself would print numbers with as many digits.
+func short(v any) string { return fmt.Sprintf("%.500s", fmt.Sprint(v)) }
+
 func attributes(fields []zapcore.Field) []slog.Attr {
 	e := zapcore.NewMapObjectEncoder()
 	attrs := make([]slog.Attr, 0, len(fields))
@@ -199,7 +200,7 @@ func attributes(fields []zapcore.Field) []slog.Attr {
 		}
 		f.AddTo(e)
 		if v, ok := e.Fields[f.Key]; ok {
-			attrs = append(attrs, slog.String(f.Key, fmt.Sprintf("%.500v", v)))
+			attrs = append(attrs, slog.String(f.Key, short(v)))
 		}
 	}
 	return attrs
@@ -214,7 +215,19 @@ type failure struct {
 	err  error // once done is closed
 
 	differ  atomic.Int64 // how many others have other records, as etcd says while it starts
+	removed atomic.Bool  // the server ends, as the others have told it that this node was removed
 	leaving atomic.Bool  // the server is closed, so that what it says of its connections means nothing
+}
+
+// hear takes in what etcd says nowhere else.
+func (f *failure) hear(e *zapcore.Entry, fields []zapcore.Field) {
+	switch {
+	case f == nil:
+	case e.Message == "found different hash values from remote peer":
+		f.differ.Add(1)
+	case e.Message == "server error" && mentions(attributes(fields), "permanently removed"):
+		f.removed.Store(true)
+	}
 }
 
 // leaves reports whether the server is closed.
@@ -244,7 +257,7 @@ func (f *failure) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if e.Message == logNotWritten {
 		noteUnwritten(f.directory)
 	}
-	f.fail(fmt.Errorf("%s: %.500v", e.Message, enc.Fields))
+	f.fail(fmt.Errorf("%s: %s", e.Message, short(enc.Fields)))
 	runtime.Goexit()
 }
 

@@ -131,10 +131,11 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	return nil
 }
 
-// isRemoved reports whether a node is this one, and has been removed from the cluster.
+// isRemoved reports whether a node is this one, and has been removed from the cluster: it knows so, or the others were quicker
+// and have told it to stop.
 func (s *Server) isRemoved(id uint64) bool {
 	own := s.etcd.Server.MemberID()
-	return uint64(own) == id && s.etcd.Server.Cluster().Member(own) == nil
+	return uint64(own) == id && (s.failure.removed.Load() || s.etcd.Server.Cluster().Member(own) == nil)
 }
 
 // AddMember adds a node, which has a vote once it has been started and has all that the others have. The error is a
