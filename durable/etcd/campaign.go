@@ -144,6 +144,9 @@ func (t *term) before(ctx context.Context, revision int64) (key string, at int64
 	}
 	if len(r.Kvs) > 0 {
 		key = string(r.Kvs[0].GetKey())
+		if r.Kvs[0].GetLease() == 0 && t.engine.damaged != nil {
+			t.engine.damaged(fmt.Errorf("%w: the key %.80q of an owner has no lease", durable.ErrDamaged, key))
+		}
 	}
 	return key, at, nil
 }

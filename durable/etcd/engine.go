@@ -36,7 +36,8 @@ type Engine struct {
 	ctx    context.Context //nolint:containedctx // until Close
 	end    context.CancelFunc
 	work   tasks
-	// damaged is called with each record that is not what was written. It is nil where nothing can be done about it.
+	// damaged is called with each record, or key of an owner, that is not what was written. It is nil where nothing can be done
+	// about it.
 	damaged func(error)
 	// leads is closed when the servers have another leader: see etcdserver. It is nil where they are in other processes.
 	leads func() <-chan struct{}
@@ -146,9 +147,10 @@ type sign struct {
 	ttl  int64
 }
 
-// alive takes in a sign of life. What counts is when it was sent, as the server cannot have counted from earlier.
+// alive takes in a sign of life. What counts is when it was sent, as the server cannot have counted from earlier. A server that
+// says more than it has granted is mistaken, and the next leader knows better.
 func (t *term) alive(sent instant, seconds int64) {
-	t.heard.Store(&sign{sent, seconds * int64(time.Second)})
+	t.heard.Store(&sign{sent, min(seconds*int64(time.Second), int64(t.ttl))})
 }
 
 // over ends the term.

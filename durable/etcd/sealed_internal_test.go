@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +12,12 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weirhq/weir/durable"
 )
 
 // TestSealWhileWritten looks at databases that are written meanwhile, and grow: they are never damaged, and what is read of one
@@ -137,15 +144,149 @@ func TestRevisionsAreChecked(t *testing.T) {
 	}
 	for _, end := range []string{"", "t"} {
 		key := append([]byte("\x00\x00\x00\x00\x00\x00\x00\x11_\x00\x00\x00\x00\x00\x00\x00\x01"), end...)
-		if err = checkEntry(key, value, false); err != nil {
+		if _, err = checkEntry(key, value, false); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
 		for _, at := range []int{0, 9} {
 			flipped := bytes.Clone(key)
 			flipped[at] ^= 0x80
-			if err = checkEntry(flipped, value, false); err == nil {
+			if _, err = checkEntry(flipped, value, false); err == nil {
 				t.Errorf("%q is used", flipped)
 			}
 		}
+	}
+}
+
+// TestLeasesAreChecked: whichever bit of the number of a lease changes, where it stands or at the key that lives as long, a node does
+// not start with it: it would keep the key of an owner that has gone, and the nodes would wait for each other for ever.
+func TestLeasesAreChecked(t *testing.T) {
+	t.Parallel()
+	dir, id := leased(t)
+	db, err := bbolt.Open(databaseOf(dir), 0o600, &bbolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	number := binary.AppendUvarint(nil, uint64(id))
+	// without changes the entry of a bucket that has the number of the lease, and a node must not start with that.
+	without := func(what, bucket string, change func(key, value []byte) (newKey, newValue []byte)) {
+		t.Helper()
+		var key, value, changed, to []byte
+		failed := db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte(bucket))
+			c := b.Cursor()
+			for k, v := c.First(); k != nil; k, v = c.Next() {
+				if bytes.Contains(v, number) {
+					key, value = bytes.Clone(k), bytes.Clone(v)
+				}
+			}
+			changed, to = change(bytes.Clone(key), bytes.Clone(value))
+			return errors.Join(b.Delete(key), b.Put(changed, to))
+		})
+		if verify(dir, false) == nil {
+			t.Errorf("%s: it is used", what)
+		}
+		failed = errors.Join(failed, db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte(bucket))
+			return errors.Join(b.Delete(changed), b.Put(key, value))
+		}))
+		if failed != nil {
+			t.Fatal(failed)
+		}
+	}
+	for bit := range 8 * 8 {
+		without(fmt.Sprintf("bit %d of the key of the lease", bit), "lease", func(key, value []byte) (k, v []byte) {
+			key[bit/8] ^= 1 << (bit % 8)
+			return key, value
+		})
+	}
+	for bit := range 8 * len(number) {
+		for _, bucket := range []string{"lease", "key"} {
+			without(fmt.Sprintf("bit %d of the lease in %s", bit, bucket), bucket, func(key, value []byte) (k, v []byte) {
+				value[bytes.Index(value, number)+bit/8] ^= 1 << (bit % 8)
+				return key, value
+			})
+		}
+	}
+	for _, ttl := range []int64{0, -1, lease.MaxLeaseTTL + 1} {
+		without(fmt.Sprintf("a lease of %d s", ttl), "lease", func(key, _ []byte) (k, v []byte) {
+			v, failed := proto.Marshal(&leasepb.Lease{ID: id, TTL: ttl})
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			return key, v
+		})
+	}
+	if err = verify(dir, false); err != nil {
+		t.Errorf("as it was: %v", err)
+	}
+}
+
+// leased is the directory of a server that was killed, with a key that lives as long as a lease, one that did, and one whose lease
+// is gone.
+func leased(t *testing.T) (dir string, id int64) {
+	t.Helper()
+	dir = t.TempDir()
+	s, err := Start(t.Context(), EmbeddedOptions{Directory: dir, UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Client()
+	lives, err := c.Grant(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goes, err := c.Grant(t.Context(), 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, of := range map[string]clientv3.LeaseID{"lives": lives.ID, "again": goes.ID, "goes": goes.ID} {
+		if _, err = c.Put(t.Context(), key, "", clientv3.WithLease(of)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err = c.Put(t.Context(), "again", ""); err != nil { // without one
+		t.Fatal(err)
+	}
+	if _, err = c.Revoke(t.Context(), goes.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err = s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err = os.Remove(filepath.Join(dir, sealFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err = verify(dir, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir, int64(lives.ID)
+}
+
+// TestOwnersHaveLeases: a candidate that finds the key of an owner without a lease, which would never go, tells so.
+func TestOwnersHaveLeases(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), EmbeddedOptions{Directory: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	e, err := New(s.Client(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err = s.Client().Put(t.Context(), e.elections()+"1", "an owner that has gone"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var told error
+	e.damaged = func(err error) {
+		told = err
+		cancel()
+	}
+	if _, err = e.Campaign(ctx, "this one"); !errors.Is(err, context.Canceled) || !errors.Is(told, durable.ErrDamaged) {
+		t.Errorf("%v, and it was told %v", err, told)
 	}
 }

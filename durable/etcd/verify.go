@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
@@ -26,9 +29,10 @@ import (
 
 // What bbolt keeps has no checksum, so that one bit that changes on a disk can make a record an older one, or none. This is
 // found before etcd reads it: the pages must fit together, each record has a checksum of its own, the log must reach as far as
-// the database says, and the members must be the same wherever they stand (TestFlippedMember). What was written last must be
-// as it was then: a seal beside the database says so. It is renewed whenever the database has rested for a moment, and when
-// the server ends. A server that is killed while it writes has an older seal, and only the other checks.
+// the database says, and the members and leases must be the same wherever they stand (TestFlippedMember, TestLeasesAreChecked).
+// What was written last must be as it was then: a seal beside the database says so. It is renewed whenever the database has
+// rested for a moment, and when the server ends. A server that is killed while it writes has an older seal, and only the other
+// checks.
 
 const (
 	sealFile  = "weir.seal"
@@ -109,18 +113,23 @@ func verify(dir string, alone bool) error {
 	var (
 		index uint64
 		of    voters
+		live  leases
 	)
 	p, _, err := scan(path, func(bucket, key, value []byte) error {
 		switch string(bucket) {
 		case "key":
-			return checkEntry(key, value, alone)
+			kv, wrong := checkEntry(key, value, alone)
+			live.key(kv)
+			return wrong
+		case "lease":
+			return live.lease(key, value)
 		case "meta":
 			indexIn(&index, key, value)
 		}
 		return of.entry(string(bucket), string(key), value)
 	})
 	if err == nil {
-		err = of.check()
+		err = cmp.Or(of.check(), live.check())
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it is made of the log, or etcd refuses
@@ -210,39 +219,83 @@ const (
 	statePart    = "/state/"
 )
 
+// leases is what a database says of leases, and of the keys that live as long as one. A node on which a lease is another one, or
+// none, keeps the key of an owner that has gone: it waits for it for ever, and the others for its own.
+type leases struct {
+	of    map[string]int64 // the lease of each key that has one
+	known map[int64]bool
+}
+
+// key reads a revision of a key. They come in their order.
+func (l *leases) key(kv *mvccpb.KeyValue) {
+	if kv.GetLease() == 0 {
+		delete(l.of, string(kv.GetKey()))
+		return
+	}
+	if l.of == nil {
+		l.of = make(map[string]int64)
+	}
+	l.of[string(kv.GetKey())] = kv.GetLease()
+}
+
+// lease reads a lease.
+func (l *leases) lease(key, value []byte) error {
+	says := new(leasepb.Lease)
+	wrong := len(key) != 8 || proto.Unmarshal(value, says) != nil || says.GetID() != int64(binary.BigEndian.Uint64(key))
+	ttl, left := says.GetTTL(), says.GetRemainingTTL()
+	if wrong || ttl < 1 || ttl > lease.MaxLeaseTTL || left < 0 || left > ttl {
+		return fmt.Errorf("the lease %x is %v", key, says)
+	}
+	if l.known == nil {
+		l.known = make(map[int64]bool)
+	}
+	l.known[says.GetID()] = true
+	return nil
+}
+
+// check returns an error if a key has a lease that is not there. etcd removes both at once.
+func (l *leases) check() error {
+	for name, id := range l.of {
+		if !l.known[id] {
+			return fmt.Errorf("%w: the key %.80q has the lease %x, which is not there", errPages, name, id)
+		}
+	}
+	return nil
+}
+
 // checkEntry checks a revision of a key, and whether its value is what an owner wrote.
-func checkEntry(key, value []byte, record bool) error {
+func checkEntry(key, value []byte, record bool) (*mvccpb.KeyValue, error) {
 	deleted := len(key) == revisionSize+1 && key[revisionSize] == 't'
 	if len(key) != revisionSize && !deleted || key[8] != '_' {
-		return errors.New("it is not a revision")
+		return nil, errors.New("it is not a revision")
 	}
 	main, sub := int64(binary.BigEndian.Uint64(key)), int64(binary.BigEndian.Uint64(key[9:]))
 	if main < 0 || sub < 0 { // etcd ends the process
-		return fmt.Errorf("it is of revision %d, %d", main, sub)
+		return nil, fmt.Errorf("it is of revision %d, %d", main, sub)
 	}
 	kv := new(mvccpb.KeyValue)
 	if err := proto.Unmarshal(value, kv); err != nil || len(kv.GetKey()) == 0 {
-		return errors.New("it is not a key and a value")
+		return nil, errors.New("it is not a key and a value")
 	}
 	if deleted {
-		return nil
+		return kv, nil
 	}
 	if kv.GetModRevision() != main {
-		return fmt.Errorf("it is of revision %d, and says %d", main, kv.GetModRevision())
+		return nil, fmt.Errorf("it is of revision %d, and says %d", main, kv.GetModRevision())
 	}
 	if !record {
-		return nil
+		return kv, nil
 	}
 	var wrong error
 	name := string(kv.GetKey())
 	for from := 0; ; {
 		at := strings.Index(name[from:], statePart)
 		if at < 0 {
-			return wrong
+			return kv, wrong
 		}
 		from += at + len(statePart)
 		if wrong = durable.CheckValue(name[from:], kv.GetValue()); wrong == nil {
-			return nil
+			return kv, nil
 		}
 	}
 }
