@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/httplimit"
 )
 
@@ -30,7 +31,7 @@ func forCaller(r *http.Request, f *httplimit.Refusal) {
 	h := f.Header
 	h.Set("Content-Type", grpcType)
 	h.Set("Grpc-Status", strconv.Itoa(int(codeOf(f.Decision.Reason))))
-	h.Set("Grpc-Message", grpcMessage(f.Problem.Detail))
+	h.Set("Grpc-Message", front.GRPCMessage(f.Problem.Detail))
 	switch wait := f.Decision.RetryAfter; {
 	case wait == weir.Never:
 		h.Set("Grpc-Retry-Pushback-Ms", "-1") // clients do not call again by themselves
@@ -51,18 +52,4 @@ func codeOf(r weir.Reason) codes.Code {
 	default:
 		return codes.ResourceExhausted
 	}
-}
-
-// grpcMessage is text as the header field grpc-message has it.
-func grpcMessage(text string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '%' {
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }

@@ -5,12 +5,12 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 )
 
 var errRoom = status.Error(codes.Unavailable, "weir: the connection had to make room for another one")
@@ -83,32 +83,9 @@ func appendStatus(b []byte, err error) []byte {
 	s := status.Convert(err)
 	b = appendField(b, "grpc-status", strconv.Itoa(int(s.Code())))
 	if m := s.Message(); m != "" {
-		b = appendField(b, "grpc-message", encodeMessage(m))
+		b = appendField(b, "grpc-message", front.GRPCMessage(m))
 	}
 	return b
-}
-
-// encodeMessage makes a text one that a field can have.
-func encodeMessage(m string) string {
-	const hex = "0123456789ABCDEF"
-	plain := true
-	for i := range len(m) {
-		plain = plain && m[i] >= ' ' && m[i] <= '~' && m[i] != '%'
-	}
-	if plain {
-		return m
-	}
-	var b strings.Builder
-	for _, r := range m {
-		for _, c := range utf8.AppendRune(nil, r) {
-			if c >= ' ' && c <= '~' && c != '%' {
-				b.WriteByte(c)
-			} else {
-				b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-			}
-		}
-	}
-	return b.String()
 }
 
 // appendBlock appends a block as HEADERS, and CONTINUATION if it is long.
