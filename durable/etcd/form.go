@@ -88,13 +88,9 @@ func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, err erro
 	f.own = formation{Name: o.Name, Disk: m.Disk, Peers: f.peers, Cluster: m.Cluster}
 	if o.Join {
 		// An address that is not of this machine is told before the directory counts as used.
-		u, err := url.Parse(o.Listen)
+		l, err := o.listen(ctx)
 		if err != nil {
-			return "", err //nolint:wrapcheck // it was checked
-		}
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", u.Host)
-		if err != nil {
-			return "", err //nolint:wrapcheck // it says which address
+			return "", err
 		}
 		_ = l.Close()
 		return "weir", f.join(ctx)
@@ -105,6 +101,15 @@ func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, err erro
 		}
 	}
 	return m.Cluster, m.use()
+}
+
+// listen listens where etcd will.
+func (o *EmbeddedOptions) listen(ctx context.Context) (net.Listener, error) {
+	u, err := url.Parse(o.Listen)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it was checked
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", u.Host) //nolint:wrapcheck // it says which address
 }
 
 func digestOf(m map[string]string) string {
@@ -217,13 +222,9 @@ func (f *former) agree(cluster string) error {
 
 // serve tells others of this node, where etcd will listen.
 func (f *former) serve(ctx context.Context, info transport.TLSInfo) (stop func(), err error) {
-	u, err := url.Parse(f.o.Listen)
+	l, err := f.o.listen(ctx)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it was checked
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", u.Host)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it says which address
+		return nil, err
 	}
 	if !info.Empty() {
 		config, err := info.ServerConfig()
