@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/queue"
 )
 
 // LeasedOptions configure a [Leased].
@@ -161,7 +162,7 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	switch {
 	case e == nil || s.closed || e.plan.terms.limit != c.Limit:
 		return false
-	case e.first == nil && e.spend(c.N, now):
+	case !e.waits() && e.spend(c.N, now):
 		left := e.left(now)
 		e.allowed(d, c.Policy, left, now)
 		if e.low >= 0 && !e.inFlight && left <= e.low {
@@ -305,8 +306,7 @@ type leasedKey struct {
 	sentAt   int64 // when it was sent
 	trip     int64 // how long the last one took
 
-	first, last *leasedPart
-	queued      int64 // permits that are waited for; less than nothing if they are too many to count
+	waiting queue.Queue[*leasedPart] // its Permits are less than nothing if they are too many to count
 }
 
 // keep adds a key that is not kept yet, or returns nil if there is no room. Its shard must be locked.
@@ -323,7 +323,7 @@ func (l *Leased) keep(hash uint64, policy, key string, p *leasePlan, now int64) 
 }
 
 func (*Leased) idle(e *leasedKey) bool {
-	return len(e.blocks) == 0 && !e.inFlight && e.first == nil
+	return len(e.blocks) == 0 && !e.inFlight && !e.waits()
 }
 
 func (*Leased) stale(e *leasedKey, now int64) bool { return now-e.used > 2*e.plan.longest }

@@ -100,7 +100,7 @@ func (e *leasedKey) lendHand(now int64) bool {
 	default:
 		until = min(until, e.aheadAt)
 	}
-	if e.first != nil || b.left <= keep || now >= until {
+	if e.waits() || b.left <= keep || now >= until {
 		return false
 	}
 	e.hand = &leasedHand{block: at, n: b.left, keep: keep, others: others, until: until}
@@ -273,13 +273,13 @@ func (e *leasedKey) refuses(n, now int64) bool {
 		return false
 	case now < r.asked:
 		return true
-	case e.first == nil: // no request has asked since
+	case !e.waits(): // no request has asked since
 		return false
 	case now < r.retry:
 		return true
 	}
 	rate := e.plan.lowered.Rate()
-	return e.plan.steady && more+e.queued > muldiv(rate.Permits, max(now-r.sent, 0), int64(rate.Period))
+	return e.plan.steady && more+e.waiting.Permits() > muldiv(rate.Permits, max(now-r.sent, 0), int64(rate.Period))
 }
 
 // allowed is the decision about a request that was allowed, after which so many permits are in hand.

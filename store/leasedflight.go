@@ -7,47 +7,29 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/queue"
 )
 
 // wait puts w at the end of the queue.
 func (e *leasedKey) wait(w *leasedPart) {
-	w.done = make(chan struct{})
-	e.queued += w.charge.N
-	if w.prev = e.last; e.last == nil {
-		e.first = w
-	} else {
-		e.last.next = w
-	}
-	e.last = w
+	w.done, w.place = make(chan struct{}), &queue.Waiter[*leasedPart]{Value: w, Permits: w.charge.N}
+	e.waiting.Push(w.place)
 }
 
-// leave takes w out of the queue.
-func (e *leasedKey) leave(w *leasedPart) {
-	e.queued -= w.charge.N
-	if w.prev == nil {
-		e.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		e.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
-}
+// waits reports whether a request waits.
+func (e *leasedKey) waits() bool { return e.waiting.Len() > 0 }
 
 // decide returns w, which leaves the queue.
 func (e *leasedKey) decide(w *leasedPart, err error) {
-	e.leave(w)
+	e.waiting.Remove(w.place)
 	w.decided, w.err = true, err
 	close(w.done)
 }
 
 // fail returns an error to all requests that wait.
 func (e *leasedKey) fail(err error) {
-	for e.first != nil {
-		e.decide(e.first, err)
+	for e.waits() {
+		e.decide(e.waiting.Front().Value, err)
 	}
 }
 
@@ -56,13 +38,13 @@ func (e *leasedKey) fail(err error) {
 func (e *leasedKey) depart(now int64) (n, least int64, ahead, ok bool) {
 	left := e.left(now)
 	want := e.demand(now, left)
-	for w := e.first; w != nil; w = w.next {
-		want = min(want+w.charge.N, algo.MaxPermits) // many that wait for so much could add up to less than nothing
-		w.sent = true
+	for w := e.waiting.Front(); w != nil; w = w.Newer() {
+		want = min(want+w.Permits, algo.MaxPermits) // many that wait for so much could add up to less than nothing
+		w.Value.sent = true
 	}
-	least, ahead = 1, e.first == nil
+	least, ahead = 1, !e.waits()
 	if !ahead {
-		least = e.first.charge.N - left
+		least = e.waiting.Front().Permits - left
 	}
 	if least <= 0 || want <= left {
 		return 0, 0, ahead, false
@@ -112,7 +94,7 @@ func (l *Leased) fly(e *leasedKey, n, least int64, ahead bool) {
 		now := l.now() // not before, as it counts for requests that have come meanwhile
 		back := e.land(n, least, loan, d, err, s.closed, now)
 		e.inFlight, ok = false, false
-		if e.first != nil && !s.closed {
+		if e.waits() && !s.closed {
 			n, least, ahead, ok = e.depart(now)
 		}
 		l.watchHand(e, now)
@@ -187,7 +169,8 @@ func (e *leasedKey) land(n, least int64, loan Hold, d weir.Decision, err error, 
 
 // serve grants what is in hand to the requests that wait, in their order.
 func (e *leasedKey) serve(now int64) {
-	for w := e.first; w != nil; w = e.first {
+	for e.waits() {
+		w := e.waiting.Front().Value
 		if !e.spend(w.charge.N, w.at(e.sentAt, now)) {
 			return
 		}
@@ -215,13 +198,13 @@ func (e *leasedKey) refuse(d *weir.Decision, least, now int64) {
 	wait := max(int64(d.RetryAfter), e.plan.pause())
 	r.retry, r.asked = now+min(wait, latest), now+min(wait, e.plan.longest)
 	e.refusal, e.aheadAt = r, r.asked
-	for w := e.first; w != nil; {
-		next := w.next
+	for at := e.waiting.Front(); at != nil; {
+		w := at.Value
+		at = at.Newer()
 		if w.charge.N-e.left(w.at(e.sentAt, now)) >= r.least {
 			e.refused(w.decision, w.charge.Policy, w.charge.N, now)
 			e.decide(w, nil)
 		}
-		w = next
 	}
 	e.serve(now)
 }
@@ -240,7 +223,11 @@ func (w *leasedPart) at(sent, now int64) int64 {
 // not given back, as all permits are there already.
 func (e *leasedKey) landLate(loan Hold, now int64) {
 	unspent := loan.Lent()
-	for w := e.first; w != nil && w.sent && w.charge.N <= unspent; w = e.first {
+	for e.waits() {
+		w := e.waiting.Front().Value
+		if !w.sent || w.charge.N > unspent {
+			return
+		}
 		unspent -= w.charge.N
 		e.allowed(w.decision, w.charge.Policy, e.left(now), now)
 		e.decide(w, nil)

@@ -69,9 +69,7 @@ func TestLeasedRefusesWhileItAsks(t *testing.T) {
 // waiting counts those who wait for the key k.
 func (l *Leased) waiting() (n int) {
 	l.each(func(e *leasedKey) {
-		for w := e.first; w != nil; w = w.next {
-			n++
-		}
+		n += e.waiting.Len()
 	})
 	return n
 }

@@ -45,7 +45,7 @@ func (l *Leased) due(now int64) (next int64) {
 
 // lookAt takes what is not used, or will not be used in time, out of the hand.
 func (e *leasedKey) lookAt(now int64) (returns []Hold) {
-	if e.inFlight || e.first != nil { // requests that wait may count on what is there
+	if e.inFlight || e.waits() { // requests that wait may count on what is there
 		return nil
 	}
 	unused := now-e.used >= e.plan.span/4

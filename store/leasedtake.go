@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/queue"
 )
 
 // leasedPart is a charge of a request, and its decision.
@@ -18,11 +19,11 @@ type leasedPart struct {
 	state    leasedState
 
 	// The rest is of a charge that waits for a block. The lock of its shard guards it, and the decision, until done is closed.
-	prev, next *leasedPart
-	sent       bool // it was waiting when the Lend that is under way began
-	decided    bool
-	err        error
-	done       chan struct{}
+	place   *queue.Waiter[*leasedPart]
+	sent    bool // it was waiting when the Lend that is under way began
+	decided bool
+	err     error
+	done    chan struct{}
 }
 
 type leasedState uint8
@@ -198,7 +199,7 @@ func (c *leasedCall) look(i int) leasedState {
 			if !e.inFlight {
 				e.plan = part.plan
 			}
-		case e.inFlight || e.first != nil:
+		case e.inFlight || e.waits():
 			return leasedPassed
 		default: // the limit was changed
 			c.returns = e.releaseAll(c.since, c.returns)
@@ -208,7 +209,7 @@ func (c *leasedCall) look(i int) leasedState {
 	switch {
 	case charge.N == 0 && e.left(c.since) > 0:
 		return leasedProbe
-	case e.first == nil && charge.N > 0 && e.left(c.since) >= charge.N:
+	case !e.waits() && charge.N > 0 && e.left(c.since) >= charge.N:
 		return leasedInHand
 	case e.refuses(max(charge.N, 1), c.since):
 		return leasedRefused
@@ -289,7 +290,7 @@ func (c *leasedCall) undoHere() (returns []Hold) {
 		case part.state != leasedWaits:
 			continue
 		case !part.decided:
-			e.leave(part)
+			e.waiting.Remove(part.place)
 		case part.err != nil: // it has left, and has nothing
 		case part.decision.Allowed:
 			c.l.stats.lost.Add(e.putBack(n, c.since, now))
