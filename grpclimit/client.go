@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/overload"
 )
@@ -170,18 +171,7 @@ func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 		}
 		more = min(more, spare/2)
 	}
-	return sleep(ctx, d+more)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, d+more)
 }
 
 // open waits until a call may be sent. The lease must end with it.

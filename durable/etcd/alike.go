@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // compareFor is how long a node that has found a damaged record asks the others whether they have the same.
@@ -96,7 +98,7 @@ func compare[M any](ctx context.Context, others []M, ask func(context.Context, M
 	for _, m := range others {
 		asking.Go(func() {
 			is := ask(ctx, m)
-			for is == notKnown && wait(ctx, compareFor/100) {
+			for is == notKnown && clock.Sleep(ctx, compareFor/100) {
 				is = ask(ctx, m)
 			}
 			told <- is
@@ -111,16 +113,4 @@ func compare[M any](ctx context.Context, others []M, ask func(context.Context, M
 		}
 	}
 	return fmt.Errorf("of %d nodes %d have the same records as this one, and %d others", nodes, count[alike], count[different])
-}
-
-// wait reports whether a time has passed before ctx has ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // Options configure an [Engine].
@@ -422,7 +423,7 @@ func (t *term) Resign(ctx context.Context) error {
 		if t.engine.ctx.Err() != nil {
 			return durable.ErrEngineClosed
 		}
-		if permanent(err) || !wait(ctx, watchPause) {
+		if permanent(err) || !clock.Sleep(ctx, watchPause) {
 			return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // Watch implements [durable.Engine].
@@ -22,7 +23,7 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 		defer close(out)
 		for both.Err() == nil {
 			e.watch(both, out)
-			wait(both, watchPause) // it has failed
+			clock.Sleep(both, watchPause) // it has failed
 		}
 	})
 	if !watches {

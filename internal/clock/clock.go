@@ -2,6 +2,7 @@
 package clock
 
 import (
+	"context"
 	"math"
 	"sync"
 	"time"
@@ -21,6 +22,18 @@ func Now() int64 { return int64(time.Since(start)) }
 
 // Of returns what the process clock shows at t, which has a monotonic reading.
 func Of(t time.Time) int64 { return int64(t.Sub(start)) }
+
+// Sleep waits for d, and reports whether it has passed before ctx has ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // After returns t + d, held at the end of the range.
 func After(t int64, d time.Duration) int64 {

@@ -23,6 +23,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // demoNodeConfig is the configuration of a node: its number, the ports of etcd on all three, its port for the others, and the
@@ -163,8 +164,8 @@ func demoEnded(ctx context.Context, err error) error {
 
 // kill kills the owner while clients ask, and returns the next one after they have asked for some time more.
 func (f *demoFleet) kill(ctx context.Context, owner *demoNode, t *demoTraffic) (*demoNode, error) {
-	if err := demoWait(ctx, demoBefore); err != nil {
-		return nil, err
+	if !clock.Sleep(ctx, demoBefore) {
+		return nil, context.Cause(ctx)
 	}
 	allowed := t.kills()
 	if err := owner.process.Process.Kill(); err != nil {
@@ -178,7 +179,10 @@ func (f *demoFleet) kill(ctx context.Context, owner *demoNode, t *demoTraffic) (
 		return nil, err
 	}
 	f.sayf("%s owns the limit", next.name)
-	return next, demoWait(ctx, demoAfter)
+	if !clock.Sleep(ctx, demoAfter) {
+		return next, context.Cause(ctx)
+	}
+	return next, nil
 }
 
 // sayf writes a line with the time since the start.
@@ -297,8 +301,8 @@ func (f *demoFleet) owner(ctx context.Context) (*demoNode, error) {
 		if owner != nil && known {
 			return owner, nil
 		}
-		if err := demoWait(ctx, demoRetry); err != nil {
-			return nil, err
+		if !clock.Sleep(ctx, demoRetry) {
+			return nil, context.Cause(ctx)
 		}
 	}
 }
@@ -323,7 +327,7 @@ func (f *demoFleet) ask(ctx context.Context, first int, t *demoTraffic) {
 			t.decided(status == http.StatusOK)
 			continue
 		}
-		_ = demoWait(ctx, demoRetry) // the loop sees the end of ctx
+		clock.Sleep(ctx, demoRetry) // the loop sees the end of ctx
 	}
 }
 
@@ -365,16 +369,4 @@ func (t *demoTraffic) tell(out io.Writer, owner, next *demoNode) error {
 		return fmt.Errorf("%d requests were allowed, and the limit allows %d", t.allowed, limit)
 	}
 	return nil
-}
-
-// demoWait waits, unless ctx ends before.
-func demoWait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

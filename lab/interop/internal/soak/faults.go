@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/internal/bounds"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/lab/interop/internal/servers"
 )
 
@@ -73,7 +74,7 @@ func (s *storm) run(ctx context.Context, faults []Fault, half time.Duration) err
 		deck := append([]Fault(nil), faults...)
 		s.random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		for _, f := range deck {
-			if !s.pause(ctx, s.pace/2+time.Duration(s.random.Int64N(int64(s.pace)))) {
+			if !clock.Sleep(ctx, s.pace/2+time.Duration(s.random.Int64N(int64(s.pace)))) {
 				return nil
 			}
 			s.quiet = time.Duration(s.traffic.clocks.now()) > half
@@ -97,18 +98,6 @@ func (s *storm) run(ctx context.Context, faults []Fault, half time.Duration) err
 	}
 }
 
-// pause waits, and reports whether the run goes on.
-func (s *storm) pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // lasts is how long a fault lasts.
 func (s *storm) lasts() time.Duration {
 	return s.pace/10 + time.Duration(s.random.Int64N(int64(s.pace)))
@@ -124,7 +113,7 @@ func (s *storm) node(ends bool) *node {
 
 // again starts a node that has ended, also when the run is over.
 func (s *storm) again(ctx context.Context, n *node, after time.Duration) error {
-	s.pause(ctx, after)
+	clock.Sleep(ctx, after)
 	return n.start(context.WithoutCancel(ctx))
 }
 
@@ -173,7 +162,7 @@ func freezeNode(ctx context.Context, s *storm) error {
 	if err := n.server.Freeze(); err != nil {
 		return err
 	}
-	s.pause(ctx, s.lasts())
+	clock.Sleep(ctx, s.lasts())
 	return n.server.Thaw()
 }
 
@@ -181,7 +170,7 @@ func freezeRedis(ctx context.Context, s *storm) error {
 	if err := s.fleet.redis.Freeze(); err != nil {
 		return err
 	}
-	s.pause(ctx, s.lasts())
+	clock.Sleep(ctx, s.lasts())
 	return s.fleet.redis.Thaw()
 }
 
@@ -190,7 +179,7 @@ func restartRedis(ctx context.Context, s *storm) error {
 	t := s.traffic
 	from := t.clocks.now()
 	s.fleet.redis.Kill()
-	s.pause(ctx, s.lasts())
+	clock.Sleep(ctx, s.lasts())
 	err := s.fleet.redis.Start(context.WithoutCancel(ctx))
 	to := t.clocks.now()
 	for _, p := range t.all {
@@ -211,7 +200,7 @@ func restartRedis(ctx context.Context, s *storm) error {
 func cutRedis(ctx context.Context, s *storm) error {
 	link, how := s.node(false).toStore, servers.Cut(1+s.random.IntN(2))
 	link.Set(how)
-	s.pause(ctx, s.lasts())
+	clock.Sleep(ctx, s.lasts())
 	link.Set(servers.Whole)
 	return nil
 }
@@ -222,7 +211,7 @@ func cutNode(ctx context.Context, s *storm) error {
 	for _, l := range n.inward {
 		l.Set(how)
 	}
-	s.pause(ctx, s.lasts())
+	clock.Sleep(ctx, s.lasts())
 	for _, l := range n.inward {
 		l.Set(servers.Whole)
 	}
