@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // Rate is a number of permits per period of time: 10 per second, 8 per minute, 1000 per 24 hours. Rates are kept as the
@@ -175,19 +176,7 @@ func (r Rate) String() string {
 			return strconv.FormatInt(r.Permits, 10) + "/" + u.name
 		}
 	}
-	return strconv.FormatInt(r.Permits, 10) + "/" + shortDuration(r.Period)
-}
-
-// shortDuration is d.String() without units that are zero: 24h, not 24h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return strconv.FormatInt(r.Permits, 10) + "/" + inwords.Short(r.Period)
 }
 
 // MarshalText is String for a valid rate.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // The tags of scalars by which a number and a truth value are told from text.
@@ -262,14 +264,7 @@ func ShortDuration(d time.Duration) string {
 	if d > 0 && d%day == 0 && d != day {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return inwords.Short(d)
 }
 
 // IsName reports whether s can be a name of at most so many printable ASCII characters, without those in except.

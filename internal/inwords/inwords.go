@@ -3,6 +3,7 @@ package inwords
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -71,6 +72,18 @@ func AppendAfter(b []byte, d time.Duration, now time.Time) []byte {
 		layout = " (2 January 2006 15:04 UTC)"
 	}
 	return at.AppendFormat(b, layout)
+}
+
+// Short is d.String() without units that are zero: 24h, not 24h0m0s.
+func Short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // Seconds is n seconds, or the longest duration if there are more.

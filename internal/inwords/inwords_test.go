@@ -53,6 +53,17 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+func TestShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 90 * time.Second: "1m30s", time.Minute: "1m", 24 * time.Hour: "24h", time.Hour + time.Second: "1h0m1s",
+		-time.Hour: "-1h", 1500 * time.Millisecond: "1.5s",
+	} {
+		if got := inwords.Short(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
 // TestAfter: from a day on the moment is told as well, in UTC, with the year if it is another one.
 func TestAfter(t *testing.T) {
 	now := time.Date(2026, 11, 22, 18, 0, 0, 0, time.FixedZone("here", 0))

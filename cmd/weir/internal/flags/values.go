@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/config/yamlread"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // Value is the value of a flag: how it is spelled, and how it is read.
@@ -86,7 +87,7 @@ func Unset(n int64) string {
 // Duration returns a flag value that stores into p, whose value is the default, durations from shortest to longest, as
 // [yamlread.ParseDuration] reads them.
 func Duration(p *time.Duration, shortest, longest time.Duration) *Value {
-	return Of("duration", p, Short, func(s string) (time.Duration, error) {
+	return Of("duration", p, inwords.Short, func(s string) (time.Duration, error) {
 		d, ok := yamlread.ParseDuration(s)
 		if !ok || d < shortest || d > longest {
 			such := "500ms, 10s or 1m30s"
@@ -97,22 +98,10 @@ func Duration(p *time.Duration, shortest, longest time.Duration) *Value {
 				such = "10s or 1m30s"
 			}
 			return 0, fmt.Errorf("must be a duration such as %s, from %s to %s",
-				such, Short(shortest), yamlread.ShortDuration(longest))
+				such, inwords.Short(shortest), yamlread.ShortDuration(longest))
 		}
 		return d, nil
 	})
-}
-
-// Short is d without units that are zero: 1h, not 1h0m0s.
-func Short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // OneOf returns a flag value that stores into p, whose value is the default, one of the words.

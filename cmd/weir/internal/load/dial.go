@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // dialer returns what connects to the server.
@@ -86,7 +87,7 @@ func (o *options) unreachable(err error) error {
 	case errors.As(err, &protocol):
 		return fmt.Errorf("%s: %w: is it a server for %q? is --tls needed?", what, err, "weir bench "+o.front)
 	case errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("%s has not answered within %s", what, flags.Short(o.timeout))
+		return fmt.Errorf("%s has not answered within %s", what, inwords.Short(o.timeout))
 	case connectionKind(err) != "connection failed":
 		return fmt.Errorf("%s: the server closes the connection: is it one for %q? is --tls needed?", what, "weir bench "+o.front)
 	default:

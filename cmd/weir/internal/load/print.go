@@ -9,8 +9,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-runewidth"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // columns is how wide a report is at most.
@@ -74,7 +74,7 @@ func (p *report) setting() string {
 	if c.Distribution == zipf {
 		text += fmt.Sprintf(" %v", c.ZipfS)
 	}
-	return text + fmt.Sprintf(", seed %d, after %s of warm-up", c.Seed, flags.Short(seconds(c.WarmupSeconds)))
+	return text + fmt.Sprintf(", seed %d, after %s of warm-up", c.Seed, inwords.Short(seconds(c.WarmupSeconds)))
 }
 
 func wanted(c *configurationJSON) string {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/config/yamlread"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // none is expected where no limit binds.
@@ -175,7 +175,7 @@ func written(d time.Duration) string {
 	if d == weir.Never {
 		return "never"
 	}
-	return flags.Short(time.Duration(milliseconds(d)) * time.Millisecond)
+	return inwords.Short(time.Duration(milliseconds(d)) * time.Millisecond)
 }
 
 // milliseconds is d in milliseconds, rounded up.

@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // reasonFlag adds --reason.
@@ -213,7 +214,7 @@ ends it.`,
 				where = ", in this server only"
 			}
 			fmt.Fprintf(w, "%s of %s: %s for %s%s\n", ShownKey(o.Key), terminal.Printable(o.Policy), OverrideText(&o),
-				flags.Short(during), where)
+				inwords.Short(during), where)
 			k.write(w, OverridePath)
 		})
 	})

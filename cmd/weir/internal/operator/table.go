@@ -11,8 +11,8 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // WriteTable writes rows, the first of which are heads, to w, with what out can do. The first columns are numbers, and stand at
@@ -269,7 +269,7 @@ func Seconds(seconds float64) string {
 		}
 		return fmt.Sprintf("%dd", days)
 	}
-	return flags.Short(d)
+	return inwords.Short(d)
 }
 
 // Time is a moment in UTC, "-" for the zero time.

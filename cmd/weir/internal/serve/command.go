@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // options are the flags of a command that serves.
@@ -161,7 +162,8 @@ func (o *options) register(fs *pflag.FlagSet) {
 				"from 0s to 1h; longer if requests are in flight")
 		o.shutdownTimeout = o.shutdown
 		fs.Var(flags.Duration(&o.shutdownTimeout, 0, o.longestShutdown), "shutdown-timeout",
-			"how long requests in flight may take after that before they are cut off, from 0s to "+flags.Short(o.longestShutdown))
+			"how long requests in flight may take after that before they are cut off, from 0s to "+
+				inwords.Short(o.longestShutdown))
 	})
 	flags.First(fs, o.first...)
 }

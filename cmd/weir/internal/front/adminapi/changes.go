@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -173,7 +173,7 @@ func detailOf(o *policy.Override) string {
 		}
 		text = strings.Join(all, "; ")
 	}
-	return text + " for " + flags.Short(o.For)
+	return text + " for " + inwords.Short(o.For)
 }
 
 // overriding are the limits of a policy with those in place of them that were asked for.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -18,7 +18,7 @@ func lockoutInWords(o *policy.Lockout) string {
 		row = " in a row"
 	}
 	return fmt.Sprintf("after %d refusals%s within %s, for %s",
-		o.Refusals, row, flags.Short(o.Within), flags.Short(o.For))
+		o.Refusals, row, inwords.Short(o.Within), inwords.Short(o.For))
 }
 
 // mostListed is how many of something are listed.

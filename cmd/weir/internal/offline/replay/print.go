@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // Print writes the report for people.
@@ -204,5 +204,5 @@ func span(d time.Duration) string {
 	if d >= time.Minute {
 		d = d.Round(time.Second)
 	}
-	return flags.Short(d)
+	return inwords.Short(d)
 }
