@@ -125,17 +125,34 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	files, end := testFiles(ctx)
 	defer end()
 
+	later, err := newRounds(ctx, opts)
+	if err != nil {
+		return err
+	}
+
+	defer later.built.remove()
+
 	modules = longestFirst(modules)
 	title, args := first(opts)
 
 	compile(ctx, opts.race, modules)
 	headingf(out, "%s", title)
 
-	good, bad := runModules(ctx, &oneAtATime{out: out}, args, files, modules)
+	told := &oneAtATime{out: out}
+	good, bad := tasks(len(modules)+1, atATime, func(i int) (passed, failed int) {
+		if i == len(modules) { // the tests that take longest are still under way
+			return 0, later.build(ctx, told, modules)
+		}
+
+		return testModule(ctx, told, modules[i], slices.Concat(args, execBy(files()), []string{"./..."}))
+	})
 	count(title, good, bad)
 
-	if err := runRounds(ctx, out, rounds(opts), files, modules, count); err != nil {
-		return err
+	for i := range later.all {
+		headingf(out, "%s", later.all[i].title)
+
+		good, bad := later.all[i].run(ctx, told, later.events, files, later.built, later.found[i])
+		count(later.all[i].title, good, bad)
 	}
 
 	fmt.Fprintf(out, "\n%d passed, %d failed\n", passed, failed)
@@ -147,41 +164,52 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	return nil
 }
 
-// runRounds builds the tests of all packages that the rounds need, once for all of them, and runs the rounds.
-func runRounds(ctx context.Context, out io.Writer, all []round, files func() []string, modules []string,
-	count func(title string, good, bad int),
-) error {
-	if len(all) == 0 {
-		return nil
-	}
+// laterRounds are the rounds, and what they run.
+type laterRounds struct {
+	all    []round
+	found  [][]testPackage // of each round
+	built  *programs
+	events string // the program that tells as events what tests print
+}
 
+func newRounds(ctx context.Context, opts testOptions) (*laterRounds, error) {
 	events, err := goCommand(ctx, ".", []string{"tool", "-n", "test2json"}).Output()
 	if err != nil {
-		return fmt.Errorf("go tool -n test2json: %w", err)
+		return nil, fmt.Errorf("go tool -n test2json: %w", err)
 	}
 
 	built, err := newPrograms()
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	defer built.remove()
+	all := rounds(opts)
+
+	return &laterRounds{
+		all: all, found: make([][]testPackage, len(all)), built: built, events: strings.TrimSpace(string(events)),
+	}, nil
+}
+
+// build builds the tests of all packages that the rounds need, once for all of them. It returns how often it could not find them.
+func (l *laterRounds) build(ctx context.Context, out io.Writer, modules []string) (failed int) {
+	if len(l.all) == 0 {
+		return 0
+	}
 
 	compile(ctx, false, modules)
-
-	found := make([][]testPackage, len(all))
 
 	for _, module := range modules {
 		var needed []string
 
-		for i := range all {
-			packages, err := all[i].only(ctx, module)
+		for i := range l.all {
+			packages, err := l.all[i].only(ctx, module)
 			if err != nil {
 				fmt.Fprintf(out, "FAIL  find the tests: %v\n", err)
-				count(all[i].title, 0, 1)
+
+				failed++
 			}
 
-			found[i] = append(found[i], packages...)
+			l.found[i] = append(l.found[i], packages...)
 
 			for j := range packages {
 				if path := packages[j].path; !slices.Contains(needed, path) {
@@ -190,21 +218,16 @@ func runRounds(ctx context.Context, out io.Writer, all []round, files func() []s
 			}
 		}
 
-		built.build(ctx, out, module, needed)
+		l.built.build(ctx, out, module, needed)
 	}
 
-	for i := range all {
-		slices.SortStableFunc(found[i], func(a, b testPackage) int {
+	for i := range l.found {
+		slices.SortStableFunc(l.found[i], func(a, b testPackage) int {
 			return cmp.Compare(secondsAtFullSpeed[b.path], secondsAtFullSpeed[a.path])
 		})
-
-		headingf(out, "%s", all[i].title)
-
-		good, bad := all[i].run(ctx, &oneAtATime{out: out}, strings.TrimSpace(string(events)), files, built, found[i])
-		count(all[i].title, good, bad)
 	}
 
-	return nil
+	return failed
 }
 
 // compile compiles all packages of a workspace: modules that are tested at the same time would each compile what they share. It
@@ -340,13 +363,6 @@ func tasks(n, atATime int, do func(i int) (passed, failed int)) (passed, failed 
 	workers.Wait()
 
 	return passed, failed
-}
-
-// runModules runs the tests of every module.
-func runModules(ctx context.Context, out io.Writer, args []string, files func() []string, modules []string) (passed, failed int) {
-	return tasks(len(modules), atATime, func(i int) (passed, failed int) {
-		return testModule(ctx, out, modules[i], slices.Concat(args, execBy(files()), []string{"./..."}))
-	})
 }
 
 // run runs those tests of every package that the round is about, as go test does; events is the program that tells what they
