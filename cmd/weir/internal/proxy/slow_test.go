@@ -87,6 +87,10 @@ func TestDeafClientHoldsNoPlace(t *testing.T) {
 func TestSilentClientHoldsNoConnection(t *testing.T) {
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/large" {
+			_, _ = w.Write(make([]byte, 1<<16))
+			return
+		}
 		ok(w, r)
 	}), func(o *proxy.Options) { o.ClientTimeout = clientTimeout })
 	_, reader := p.raw(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
@@ -99,7 +103,7 @@ func TestSilentClientHoldsNoConnection(t *testing.T) {
 	deaf, _ := p.raw(t, "")
 	var err error
 	for err == nil {
-		_, err = io.WriteString(deaf, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 100))
+		_, err = io.WriteString(deaf, strings.Repeat("GET /large HTTP/1.1\r\nHost: x\r\n\r\n", 100))
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection of a client that takes nothing stays")

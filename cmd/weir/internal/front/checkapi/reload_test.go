@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // TestPoliciesThatGoGrantNothing: a check whose policy is removed while it is answered is told so, and is never granted as if no
@@ -64,7 +65,11 @@ func TestPoliciesThatGoGrantNothing(t *testing.T) {
 			}
 		})
 	}
-	for i := range 200 {
+	reloads := 200
+	if race.Enabled {
+		reloads = 50
+	}
+	for i := range reloads {
 		write(i)
 		if _, err := limits.Reload("test"); err != nil {
 			t.Error(err)

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // texts sends strings as they are.
@@ -60,6 +61,10 @@ func call(ctx context.Context, conn *grpc.ClientConn, text string, o ...grpc.Cal
 // TestClientsAtOnce: many calls on few connections, of all sizes and with large metadata, beside streams and health checks, each
 // get the reply to their own request, whether calls may wait or not.
 func TestClientsAtOnce(t *testing.T) {
+	calls := 30
+	if race.Enabled {
+		calls = 10
+	}
 	for _, waits := range []bool{false, true} {
 		t.Run(fmt.Sprint("waits: ", waits), func(t *testing.T) {
 			l := listen(t)
@@ -69,7 +74,7 @@ func TestClientsAtOnce(t *testing.T) {
 				conn := dial(t, l, insecure.NewCredentials())
 				for g := range 20 {
 					all.Go(func() {
-						for i := range 30 {
+						for i := range calls {
 							text := fmt.Sprint(c, " ", g, " ", i, " ", strings.Repeat("x", 1<<((g+i)%18)))
 							ctx := metadata.AppendToOutgoingContext(t.Context(), "x-large", strings.Repeat("m", 1<<((g+i)%15)))
 							if got, err := call(ctx, conn, text); err != nil || got != text {

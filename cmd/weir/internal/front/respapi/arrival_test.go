@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/respclient"
 )
 
@@ -49,6 +50,10 @@ func (s *session) more() {
 // they have sent in full is answered: a server that was not told of a piece would wait, too.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
+	sessions := 8
+	if race.Enabled {
+		sessions = 2
+	}
 	for name, change := range map[string]func(o *respapi.Options){
 		"for as long as it takes": nil,
 		"for a while":             func(o *respapi.Options) { o.IdleTimeout = time.Minute },
@@ -61,7 +66,7 @@ func TestNothingIsLost(t *testing.T) {
 			for i := range uint64(64) {
 				random := rand.New(rand.NewPCG(i, 5))
 				wg.Go(func() {
-					for range 8 {
+					for range sessions {
 						c := s.dial()
 						if err := talk(c.Conn, &session{random: random}); err != nil {
 							t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -66,7 +67,11 @@ func TestReloadsNeverLeaveUnlimited(t *testing.T) {
 			}
 		})
 	}
-	for i := range 400 {
+	reloads := 400
+	if race.Enabled {
+		reloads = 100
+	}
+	for i := range reloads {
 		text := first
 		if i%2 == 0 {
 			text = second

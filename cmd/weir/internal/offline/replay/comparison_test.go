@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/offline/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/manualclock"
 	"github.com/weirhq/weir/policy"
 )
@@ -160,7 +161,11 @@ func compareSlowly(t *testing.T, log string, configurations [2]configuration) sl
 
 func TestComparisonEqualsReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 5 {
+	logs := 5
+	if race.Enabled {
+		logs = 1
+	}
+	for range logs {
 		log := randomRequests(rng, 3000)
 		r := compareText(t, log, loadText(t, "loose.yaml", looseText), loadText(t, "tight.yaml", tightText))
 		want := compareSlowly(t, log, [2]configuration{loadText(t, "loose.yaml", looseText), loadText(t, "tight.yaml", tightText)})

@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/offline/replay"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // output is what --json prints, written down once more.
@@ -215,7 +216,7 @@ func randomLog(r *rand.Rand) string {
 
 func TestRandomLogsEqualReference(t *testing.T) {
 	logs := 300
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		logs = 60
 	}
 	for seed := range uint64(logs) {
