@@ -84,6 +84,7 @@ func owns(t *testing.T, s *server) *server {
 
 // TestOneNodeKeepsCounts: a month's quota, and its adjustments, survive kill -9, and a restart in order loses nothing.
 func TestOneNodeKeepsCounts(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, "version: 1\ncluster: {directory: data, reserve: 1}\n"+durablePolicies)
 	s := owns(t, startServer(t, "--config", path, "--admin-rate", "10000/s"))
@@ -266,6 +267,7 @@ func startAgain(t *testing.T, s *server) *server {
 // TestThreeNodes: three servers have one limit, which is exact. When the owner ends, or is killed, another one goes on and grants
 // nothing twice. A node that was away comes back, and any node adjusts.
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, durablePolicies)
 	first, rest := f.owner(t)
 	start := time.Now()

@@ -156,6 +156,7 @@ func (d *demoCluster) ends(status int) {
 
 // TestDemoCluster: the owner is killed, another node owns the limit, and no more was allowed than the limit allows.
 func TestDemoCluster(t *testing.T) {
+	t.Parallel()
 	d := startDemoCluster(t)
 	text := d.until("at most")
 	d.ends(0)
@@ -189,8 +190,10 @@ func TestDemoCluster(t *testing.T) {
 
 // TestDemoClusterInterrupted: whenever Ctrl-C is pressed, once or twice, nothing is left.
 func TestDemoClusterInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, moment := range []string{"start on this machine", "node1 is process", "clients ask", "is killed"} {
 		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
 			d := startDemoCluster(t)
 			d.until(moment)
 			for range 2 {

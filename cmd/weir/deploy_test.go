@@ -154,6 +154,7 @@ func TestDockerfiles(t *testing.T) {
 // with the one that all tests use. The flags are not those of a release, for which everything would have to be compiled anew: `make
 // reproducible` builds with these, in two directories, and expects that nothing of a system is needed either.
 func TestReproducibleBuild(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	output := filepath.Join(dir, "weir")
 	if err := build(output, false, "GOTMPDIR="+dir, "TMPDIR="+dir, "USER=somebody", "TZ=Pacific/Auckland", "LANG=de_AT.UTF-8", "GOMAXPROCS=1"); err != nil {

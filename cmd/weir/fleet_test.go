@@ -134,6 +134,7 @@ func shareds(t *testing.T, path string) map[string]struct{ AtOnce, Unused, Overs
 
 // TestFleet: three servers allow as much as one would, by each of the modes, and one that is killed takes no more than its block.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	f, path := startFleet(t, redis.url(), `
 policies:

@@ -14,6 +14,7 @@ import (
 // against the files that they are about. A command that is in neither list fails. Those of the go command with a version are run by
 // TestInstallsFromTheTags in lab/release.
 func TestInstallCommands(t *testing.T) {
+	t.Parallel()
 	page := readDeploy(t, "docs/install.md")
 	seen := map[string]bool{}
 	for i, part := range strings.Split(page, "```sh\n") {
@@ -50,7 +51,7 @@ func expectInstall(t *testing.T, line string) {
 	case line == "go install ./cmd/weir":
 		bin := t.TempDir()
 		cmd := exec.CommandContext(t.Context(), "go", words[1:]...)
-		cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "GOBIN="+bin)
+		cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "GOBIN="+bin, "GOFLAGS="+os.Getenv("GOFLAGS")+" -ldflags=-s") // sooner
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}

@@ -297,6 +297,7 @@ func TestReloadByAPI(t *testing.T) {
 // TestReloadOfNoFile: what takes the place of the file and is none, such as a named pipe that has no writer, is refused at once, in
 // every way to reload, and ends none of them.
 func TestReloadOfNoFile(t *testing.T) {
+	t.Parallel()
 	s, path := startConfigured(t, perKey(1))
 	for n, place := range []struct {
 		what string
@@ -405,6 +406,7 @@ func TestReloadOfFileInPieces(t *testing.T) {
 
 // TestReloadOfDeletedFile: without the file everything stays, and it is found again.
 func TestReloadOfDeletedFile(t *testing.T) {
+	t.Parallel()
 	s, path := startConfigured(t, perKey(3))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

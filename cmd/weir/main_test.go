@@ -33,6 +33,10 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if err = flag.Set("test.parallel", "4"); err != nil { // those that may run beside others wait for servers
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	for name, value := range map[string]string{"STATE_DIRECTORY": "", "XDG_STATE_HOME": filepath.Join(dir, "state")} {
 		if err = os.Setenv(name, value); err != nil { // so that no test leaves anything behind
 			fmt.Fprintln(os.Stderr, err)

@@ -88,6 +88,7 @@ func allowedBy(reply any) bool {
 
 // TestNamedChecksAskNoRules: whatever rules a configuration has, a check that names its policy is held to the limits of the policy.
 func TestNamedChecksAskNoRules(t *testing.T) {
+	t.Parallel()
 	const (
 		policies = "version: 1\npolicies:\n  api: {limit: 1/h, key: client.ip}\n  other: {limit: 1/h, key: client.ip}\nrules:\n"
 		all      = "  - {name: all, limits: [api]}\n"
@@ -113,6 +114,7 @@ func TestNamedChecksAskNoRules(t *testing.T) {
 		"final without limits": "  - {name: x, final: true}\n" + all,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "weir.yaml")
 			writeConfig(t, path, policies+rules)
 			if got := weir(t, nil, "config", "check", path); got.status != 0 {

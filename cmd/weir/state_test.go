@@ -303,6 +303,7 @@ func TestNoStateDirectory(t *testing.T) {
 
 // TestStateIsNeededLater: a reload that brings the first calendar window begins to keep it, and one that cannot be kept is refused.
 func TestStateIsNeededLater(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	s, path := startConfigured(t, hourly, "--state", dir)
 	if a, body := s.do(http.MethodGet, "/readyz", ""); a.status != http.StatusOK {

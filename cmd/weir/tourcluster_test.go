@@ -67,6 +67,7 @@ func example(t *testing.T, name string) string {
 
 // TestTourThreeNodes runs the commands of docs/tour.md with three nodes, at other ports, and kills the owner as it says.
 func TestTourThreeNodes(t *testing.T) {
+	t.Parallel()
 	tour, err := os.ReadFile(tourPage)
 	if err != nil {
 		t.Fatal(err)
