@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,12 @@ import (
 	"github.com/weirhq/weir/lab/interop/internal/soak"
 )
 
-func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil { // most of a run waits
+		panic(err)
+	}
+	os.Exit(programtest.Main(m))
+}
 
 var weirProgram = programtest.Program{Name: "weir", Dir: "../../../../cmd/weir"}
 
