@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"testing"
 	"time"
@@ -87,5 +88,7 @@ func BenchmarkGuardNewcomers(b *testing.B) {
 
 // address6 is an address in the nth network of 64 bits.
 func address6(n int) netip.Addr {
-	return netip.AddrFrom16([16]byte{0x20, 0x01, byte(n >> 40), byte(n >> 32), byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	b := [16]byte{0x20, 0x01}
+	binary.BigEndian.PutUint32(b[4:], uint32(n))
+	return netip.AddrFrom16(b)
 }

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ func TestCopiesDecideAlike(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var homes [2]Home
 			var opened [2]*Optimistic
-			for i, patience := range []int{1, 1 << 40} {
+			for i, patience := range []int{1, math.MaxInt} {
 				o, err := NewOptimistic(newMemoryStore(t), OptimisticOptions{})
 				if err != nil {
 					t.Fatal(err)

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,7 +16,7 @@ import (
 const (
 	defaultBurst   = 20
 	defaultMaxKeys = 1_000_000
-	highestMaxKeys = 1 << 31
+	highestMaxKeys = min(1<<31, math.MaxInt) // which is less where an int has 32 bits
 )
 
 // Limit is a token bucket for each key, as the command line gives it.
@@ -26,7 +27,8 @@ type Limit struct {
 	Burst int64
 	// By is what makes up a key: --by, default client.
 	By Key
-	// MaxKeys is how many keys are tracked at a time: --max-keys, from 1 to 2^31, default 1,000,000.
+	// MaxKeys is how many keys are tracked at a time: --max-keys, from 1 to 2^31, or one less where an int has 32 bits. Default:
+	// 1,000,000.
 	MaxKeys int
 }
 

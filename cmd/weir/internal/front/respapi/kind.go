@@ -2,6 +2,7 @@ package respapi
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/spf13/pflag"
 
@@ -13,7 +14,7 @@ import (
 const (
 	longestPassword     = 4096
 	defaultThrottleKeys = 1_000_000
-	mostThrottleKeys    = 1 << 31
+	mostThrottleKeys    = min(1<<31, math.MaxInt)
 )
 
 // Kind is the front as weir serve offers it.

@@ -2,6 +2,7 @@ package respapi
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -120,7 +121,7 @@ func TestThrottleErrors(t *testing.T) {
 			t.Errorf("%s: %s", c.name, c.arityError)
 		}
 	}
-	for _, maxKeys := range []int{-1, 1<<31 + 1} {
+	for _, maxKeys := range []int{-1, math.MaxInt} {
 		if _, err := newThrottle(Options{MaxKeys: maxKeys}); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("weir: MaxKeys is %d: must be", maxKeys)) {
 			t.Errorf("MaxKeys %d: %v", maxKeys, err)
 		}
