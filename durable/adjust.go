@@ -48,9 +48,9 @@ func (a *adjusting) write() Write {
 
 const trailPrefix = "audit/"
 
-// trailName stands before the names of the adjustments of a key, and of no other.
+// trailName stands before the names of the adjustments of a key, whatever the algorithm, and of no other.
 func trailName(policy, key string) string {
-	return fmt.Sprintf("%s%d:%s/", trailPrefix, len(key), recordKey(policy, key))
+	return fmt.Sprintf("%s%d:%d:%s%s/", trailPrefix, len(key), len(policy), policy, key)
 }
 
 // check returns what is wrong with an adjustment of a limit, or nil.

@@ -64,7 +64,7 @@ func batching(t *testing.T, f func(t *testing.T, c *counting, o *Owner)) {
 
 var batchLimit = weir.TokenBucket(weir.Per(1, time.Hour), 1000)
 
-func batchName(key int) string { return recordKey("p", fmt.Sprint(key)) }
+func batchName(key int) string { return recordKey("p", fmt.Sprint(key), 0) }
 
 // takeBatched takes a permit of a key, and calls done with why not.
 func takeBatched(o *Owner, key int, done func(error)) {

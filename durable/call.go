@@ -80,7 +80,7 @@ func (c *Call) decided() int {
 
 // limited reports whether the limits of the charges count.
 func (c *Call) limited() bool {
-	return c.Verb == VerbDo && c.Ask.Mode != store.ModeReset || c.lent() || c.Verb == VerbAdjust
+	return c.Verb == VerbDo && c.Ask.Mode != store.ModeReset || c.Verb == VerbSettle || c.Verb == VerbAdjust
 }
 
 // check returns what is wrong with a call, or with where its decisions go, or nil.

@@ -128,7 +128,7 @@ func (b *bucket) drawToLeave() (writes []Write, ok bool) {
 
 // enter takes in a waiter, at the bucket of its key.
 func (o *Owner) enter(w *waiter) {
-	b, err := o.bucket(w.charge.Policy, w.charge.Key)
+	b, err := o.bucket(recordKeyOf(&w.charge))
 	if err == nil {
 		b.enter(w)
 		return

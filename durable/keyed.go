@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -124,7 +123,7 @@ func (f *File) keeps(limit weir.Limit) error {
 	for _, chunk := range f.records.chunks {
 		for i := range chunk {
 			r := &chunk[i]
-			if policy := recordPolicy(r.Name); !strings.HasPrefix(r.Name, keyedPrefix) {
+			if policy := recordPolicy(r.Name); policy != keyedPolicy {
 				return fmt.Errorf("weir: the file of limits %s is not that of a Keyed: it has a record of the policy %.80q",
 					f.path, policy)
 			}
@@ -140,9 +139,6 @@ func (f *File) keeps(limit weir.Limit) error {
 	}
 	return nil
 }
-
-// keyedPrefix begins the names of the records of a [Keyed].
-var keyedPrefix = recordKey(keyedPolicy, "") //nolint:gochecknoglobals // a constant
 
 // Allow takes one permit of key if it is available. It is Take(key, 1) where the decision does not matter.
 func (k *Keyed) Allow(key string) bool { return k.Take(key, 1).Allowed }
@@ -278,7 +274,7 @@ func (k *Keyed) room(key string, n int64) bool {
 	f := k.file
 	f.data.RLock()
 	defer f.data.RUnlock()
-	return f.records.count < k.maxKeys || f.records.get(recordKey(keyedPolicy, key)).Revision != 0
+	return f.records.count < k.maxKeys || f.records.get(recordKey(keyedPolicy, key, k.limit.Algorithm())).Revision != 0
 }
 
 // full is the decision about a new key that finds no room.

@@ -180,7 +180,7 @@ func (o *Owner) quick(ctx context.Context, ask *store.Ask, charges []store.Charg
 		return false
 	}
 	var name [64]byte
-	key := appendRecordKey(name[:0], c.Policy, c.Key)
+	key := appendRecordKey(name[:0], c.Policy, c.Key, c.Limit.Algorithm())
 	o.mu.RLock()
 	b := o.buckets[string(key)]
 	if o.ended != 0 {
@@ -248,9 +248,8 @@ func mustContext(ctx context.Context) {
 
 var errFull = fmt.Errorf("%w: the owner of the limits keeps as many keys as it may", store.ErrUnavailable)
 
-// bucket is that of a key, made if there is room. The error is errNotOwner or errFull.
-func (o *Owner) bucket(policy, key string) (*bucket, error) {
-	name := recordKey(policy, key)
+// bucket is that of a record, made if there is room. The error is errNotOwner or errFull.
+func (o *Owner) bucket(name string) (*bucket, error) {
 	o.mu.RLock()
 	b, ended := o.buckets[name], o.ended
 	o.mu.RUnlock()

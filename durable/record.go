@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -92,17 +94,24 @@ func decodeRecord(name string, value []byte) (state *store.Record, ahead int64, 
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errMalformed, err)
 	}
+	if of, _ := limits.CutPrefix(name); state.Limit().Algorithm() != of {
+		return nil, 0, fmt.Errorf("%w: it is of another algorithm than its name says", errMalformed)
+	}
 	return state, int64(n), nil
 }
 
-// recordKey is what a record is kept under.
-func recordKey(policy, key string) string {
-	return string(appendRecordKey(make([]byte, 0, 4+len(policy)+len(key)), policy, key))
+// recordKey is what the record of an algorithm is kept under.
+func recordKey(policy, key string, a weir.Algorithm) string {
+	return string(appendRecordKey(make([]byte, 0, 5+len(policy)+len(key)), policy, key, a))
 }
+
+// recordKeyOf is what the record of a charge is kept under.
+func recordKeyOf(c *store.Charge) string { return recordKey(c.Policy, c.Key, c.Limit.Algorithm()) }
 
 // recordPolicy is the policy of the key that a record is kept under.
 func recordPolicy(name string) string {
-	length, rest, _ := strings.Cut(name, ":")
+	_, rest := limits.CutPrefix(name)
+	length, rest, _ := strings.Cut(rest, ":")
 	n, err := strconv.Atoi(length)
 	if err != nil || n < 0 || n > len(rest) {
 		return name
@@ -110,7 +119,8 @@ func recordPolicy(name string) string {
 	return rest[:n]
 }
 
-func appendRecordKey(b []byte, policy, key string) []byte {
+func appendRecordKey(b []byte, policy, key string, a weir.Algorithm) []byte {
+	b = append(b, limits.Prefix(a)...)
 	b = append(strconv.AppendInt(b, int64(len(policy)), 10), ':')
 	return append(append(b, policy...), key...)
 }

@@ -45,6 +45,9 @@ func TestDamagedRecordIsRefused(t *testing.T) {
 	}
 	refused("a byte more", "api/key", append(append([]byte(nil), value...), 0))
 	refused("another name", "api/kez", value)
+	if _, _, err := decodeRecord("Fapi/key", encodeRecord("Fapi/key", r, 100)); !errors.Is(err, errMalformed) {
+		t.Errorf("a record of another algorithm: %v", err)
+	}
 	old := append([]byte{1}, value[sealSize:]...)
 	refused("version 1", "api/key", old)
 	if _, _, err := decodeRecord("api/key", old); !strings.Contains(err.Error(), "version 1") {

@@ -43,12 +43,13 @@ func (o *Owner) join() bool {
 	return true
 }
 
-// gather finds the buckets of a call and locks them, once their records have been read.
-func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
+// gather finds the buckets of a call, whose charges have records with these names, and locks them once the records have been
+// read.
+func (o *Owner) gather(ctx context.Context, c *Call, name func(c *store.Charge) string) (*step, error) {
 	s := &step{owner: o, call: c, parts: make([]part, len(c.Charges)), ended: make(chan *part, len(c.Charges))}
 	for i := range c.Charges {
 		charge := &c.Charges[i]
-		s.parts[i] = part{at: i, charge: charge, name: recordKey(charge.Policy, charge.Key)}
+		s.parts[i] = part{at: i, charge: charge, name: name(charge)}
 	}
 	slices.SortFunc(s.parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
 	if err := s.load(ctx); err != nil {
@@ -69,10 +70,10 @@ func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
 	return s, nil
 }
 
-// keep is the bucket of a key, which stays in memory until release, and whether its record has been read.
-func (o *Owner) keep(policy, key string) (b *bucket, known bool, err error) {
+// keep is the bucket of a record, which stays in memory until release, and whether the record has been read.
+func (o *Owner) keep(name string) (b *bucket, known bool, err error) {
 	for {
-		if b, err = o.bucket(policy, key); err != nil {
+		if b, err = o.bucket(name); err != nil {
 			return nil, false, err
 		}
 		b.mu.Lock()
@@ -100,7 +101,7 @@ func (s *step) load(ctx context.Context) error {
 	read := make(chan *waiter, len(s.parts))
 	for i := range s.parts {
 		p := &s.parts[i]
-		b, known, err := s.owner.keep(p.charge.Policy, p.charge.Key)
+		b, known, err := s.owner.keep(p.name)
 		if p.bucket = b; err != nil {
 			if errors.Is(err, errNotOwner) {
 				return err
@@ -204,7 +205,7 @@ func (o *Owner) takeAll(ctx context.Context, c *Call) Result {
 	}
 	defer o.calls.Done()
 	deadline := time.Now().Add(c.Ask.Wait)
-	s, err := o.gather(ctx, c)
+	s, err := o.gather(ctx, c, recordKeyOf)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return notBegun(ctx, c)

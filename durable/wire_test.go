@@ -29,7 +29,7 @@ func someCalls() (all []*durable.Call) {
 	for _, c := range all {
 		for i := range 2 {
 			charge := store.Charge{Policy: "p", Key: fmt.Sprint(i), N: int64(i), Queue: 9}
-			if c.Hold.ID == "" && c.Ask.Mode != store.ModeReset && c.Verb != durable.VerbAdjustments {
+			if c.Ask.Mode != store.ModeReset && c.Verb != durable.VerbAdjustments {
 				charge.Limit = weir.TokenBucket(weir.PerSecond(3), 5)
 			}
 			c.Charges = append(c.Charges, charge)

@@ -2,24 +2,28 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // Charge is a part of a request: N permits of Key under a limit. No two charges of a request may be for the same Key of the
 // same Policy. See [Check].
 type Charge struct {
-	// Policy names the limit: the state is kept under it and Key, whatever the parameters of Limit are. It is the Policy of the
-	// decision. From 1 to 256 bytes.
+	// Policy names the limit: the state is kept under it, Key and the algorithm of Limit, whatever its parameters are. It is the
+	// Policy of the decision. From 1 to 256 bytes.
 	Policy string
 	// Key is who shares the permits: from 0 to 1024 bytes.
 	Key string
 	// Limit is the limit. Every charge carries it, so it may change at any time. The parameters of the last charge count.
 	// Available permits stay so, up to the new limit, and are never multiplied: a token bucket keeps what is in it, and windows
-	// what was taken of them. Where the algorithm changes, the state begins anew. Zones of calendars must be known by their name
-	// everywhere.
+	// what was taken of them. Zones of calendars must be known by their name everywhere.
+	//
+	// Each algorithm has a state of its own. So a limit whose algorithm changes begins anew, and goes on where it was if that is
+	// changed back; processes that differ in it allow what both limits do, and no more.
 	Limit weir.Limit
 	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is allowed if at least one permit is available,
 	// and takes nothing. More than the limit is refused with ReasonNever.
@@ -34,6 +38,32 @@ type Charge struct {
 	// Queue is how many permits can be waited for, those of this charge included, by [Acquire]: from 0 to 10^15. Default:
 	// 0, no request waits.
 	Queue int64
+}
+
+// recordKey is what a record is kept under. Were it the same for all algorithms, processes that differ in that of a limit would
+// have it begin anew in turn, and allow everything.
+type recordKey struct {
+	policy, key string
+	algorithm   weir.Algorithm
+}
+
+func (c *Charge) recordKey() recordKey { return recordKey{c.Policy, c.Key, c.Limit.Algorithm()} }
+
+// recordKeys are those of all algorithms, of charges whose limits do not count.
+func recordKeys(charges []Charge) []recordKey {
+	all := make([]recordKey, 0, len(charges)*int(limits.Algorithms))
+	for i := range charges {
+		for a := range limits.Algorithms {
+			all = append(all, recordKey{charges[i].Policy, charges[i].Key, a})
+		}
+	}
+	return all
+}
+
+// clone is one in memory of its own.
+func (k recordKey) clone() recordKey {
+	k.policy, k.key = strings.Clone(k.policy), strings.Clone(k.key)
+	return k
 }
 
 // MostCharges is how many charges a request may have.
@@ -74,6 +104,10 @@ func CheckQueued(ask Ask, charges []Charge, decisions []weir.Decision) error {
 	if err := check(&ask, charges, decisions); err != nil || ask.Mode == ModeReset {
 		return err
 	}
+	return checkLimits(charges)
+}
+
+func checkLimits(charges []Charge) error {
 	for i := range charges {
 		if _, err := termsOf(charges[i].Limit); err != nil {
 			return err
@@ -218,17 +252,13 @@ func CheckSettle(h Hold, actual []int64) error {
 			return permitsError("actual", n)
 		}
 	}
-	if !h.lent() {
-		return nil
-	}
-	if len(actual) == 1 && actual[0] > h.Charges[0].N {
+	if h.lent() && len(actual) == 1 && actual[0] > h.Charges[0].N {
 		return &weir.OptionError{
 			Option: "actual", Value: fmt.Sprint(actual[0]),
 			Accepted: fmt.Sprintf("from 0 to what was lent, which is %d", h.Charges[0].N),
 		}
 	}
-	_, err := termsOf(h.Charges[0].Limit)
-	return err
+	return checkLimits(h.Charges)
 }
 
 // DecisionOf is the decision about a charge for which its algorithm returned r; most is the max number of permits at once. It is

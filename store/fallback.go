@@ -51,7 +51,7 @@ type fallback struct {
 	closed, open, allowed, denied atomic.Uint64
 
 	lock      sync.Mutex // before that of the memory
-	debts     map[memoryKey]*debt
+	debts     map[recordKey]*debt
 	charges   []Charge // those of FailLocal
 	decisions []weir.Decision
 }
@@ -65,7 +65,7 @@ func newFallback(o FallbackOptions, live func() int) (*fallback, error) {
 		return nil, &weir.OptionError{Option: "FallbackOptions.MaxKeys", Value: wrong.Value, Accepted: wrong.Accepted}
 	}
 	return &fallback{
-		ctx: context.Background(), memory: memory, maxKeys: o.MaxKeys, live: live, debts: make(map[memoryKey]*debt),
+		ctx: context.Background(), memory: memory, maxKeys: o.MaxKeys, live: live, debts: make(map[recordKey]*debt),
 	}, nil
 }
 
@@ -216,7 +216,7 @@ func (f *fallback) undo(charges []Charge, since int64) {
 	defer clear(f.charges)
 	for i := range f.charges {
 		c := &f.charges[i]
-		key := memoryKey{c.Policy, c.Key}
+		key := c.recordKey()
 		before := f.memory.lacking(key)
 		f.takeBack(i, since)
 		c.N = min(c.N, before-f.memory.lacking(key)) // the rest has come back, and any debt is of others
@@ -240,7 +240,7 @@ func (f *fallback) takeBack(i int, since int64) {
 func (f *fallback) forgive() {
 	for i := range f.charges {
 		c := &f.charges[i]
-		if d := f.debts[memoryKey{c.Policy, c.Key}]; d != nil {
+		if d := f.debts[c.recordKey()]; d != nil {
 			d.charge.N = max(d.charge.N-c.N, 0)
 		}
 	}
@@ -345,12 +345,14 @@ func (f *fallback) settle(ctx context.Context, h Hold, actual []int64) (ok bool,
 	return true, nil
 }
 
-// reset makes all permits of a key available.
-func (f *fallback) reset(policy, key string) {
+// reset makes all permits of keys available.
+func (f *fallback) reset(charges []Charge) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	_ = Reset(f.ctx, f.memory, policy, key) // the names were checked
-	f.drop(memoryKey{policy, key})
+	_, _ = f.memory.Do(f.ctx, Ask{Mode: ModeReset}, charges, nil) // the names were checked
+	for _, key := range recordKeys(charges) {
+		f.drop(key)
+	}
 }
 
 func (f *fallback) stats() FallbackStats {
@@ -376,7 +378,7 @@ type telling struct {
 
 // claim is a debt that one caller tells the store of.
 type claim struct {
-	key    memoryKey
+	key    recordKey
 	charge Charge // with N as what is owed
 	taken  int64  // what it took
 	alone  bool   // the store is told of it in a call of its own
@@ -387,14 +389,14 @@ func (f *fallback) owe(c *Charge, n int64) {
 	if n == 0 || c.Limit.Algorithm() == weir.AlgorithmConcurrency { // what is out there, is until it is settled here
 		return
 	}
-	d := f.debts[memoryKey{c.Policy, c.Key}]
+	d := f.debts[c.recordKey()]
 	if d == nil {
 		f.pruneSome(2)
 		if len(f.debts) >= f.maxKeys+f.maxKeys/4+64 { // more than can be limited
 			f.pruneSome(len(f.debts))
 		}
 		d = &debt{}
-		f.debts[memoryKey{strings.Clone(c.Policy), strings.Clone(c.Key)}] = d
+		f.debts[c.recordKey().clone()] = d
 		f.owing.Add(1)
 	}
 	n = min(d.charge.N+n, algo.MaxPermits)
@@ -403,7 +405,7 @@ func (f *fallback) owe(c *Charge, n int64) {
 }
 
 // owed is how much of a debt is left. The fallback must be locked.
-func (f *fallback) owed(key memoryKey, d *debt) int64 {
+func (f *fallback) owed(key recordKey, d *debt) int64 {
 	if d.charge.N == 0 {
 		return 0
 	}
@@ -411,7 +413,7 @@ func (f *fallback) owed(key memoryKey, d *debt) int64 {
 }
 
 // drop forgets a debt. The fallback must be locked.
-func (f *fallback) drop(key memoryKey) {
+func (f *fallback) drop(key recordKey) {
 	if _, ok := f.debts[key]; ok {
 		delete(f.debts, key)
 		f.owing.Add(-1)
@@ -443,13 +445,13 @@ func (f *fallback) claim(charges []Charge) (claims []claim, mine, other *telling
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	for i := range charges {
-		if d := f.debts[memoryKey{charges[i].Policy, charges[i].Key}]; d != nil && d.telling != nil {
+		if d := f.debts[charges[i].recordKey()]; d != nil && d.telling != nil {
 			return nil, nil, d.telling
 		}
 	}
 	mine = &telling{done: make(chan struct{})}
 	for i := range charges {
-		key := memoryKey{charges[i].Policy, charges[i].Key}
+		key := charges[i].recordKey()
 		if d := f.debts[key]; d != nil {
 			claims = f.take(claims, key, d, mine)
 		}
@@ -475,7 +477,7 @@ func (f *fallback) claimSome() (claims []claim, mine *telling) {
 }
 
 // take takes on a debt, or drops it if nothing is left of it.
-func (f *fallback) take(claims []claim, key memoryKey, d *debt, mine *telling) []claim {
+func (f *fallback) take(claims []claim, key recordKey, d *debt, mine *telling) []claim {
 	n := f.owed(key, d)
 	if n == 0 {
 		f.drop(key)
@@ -510,7 +512,7 @@ func (f *fallback) told(claims []claim, err error) {
 }
 
 // lacking is how many permits of a key are taken and have not come back, debt included.
-func (m *Memory) lacking(key memoryKey) int64 {
+func (m *Memory) lacking(key recordKey) int64 {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	e := m.keys[key]

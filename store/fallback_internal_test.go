@@ -63,7 +63,7 @@ func TestFallbackLacking(t *testing.T) {
 		} {
 			f := newLocalFallback(t, 100)
 			c := Charge{Policy: "p", Key: "k", Limit: l, Fail: FailLocal, N: 7}
-			key := memoryKey{c.Policy, c.Key}
+			key := c.recordKey()
 			want := func(n int64) {
 				t.Helper()
 				if got := f.memory.lacking(key); got != n {
@@ -120,8 +120,8 @@ func TestFallbackReservedIsTold(t *testing.T) {
 			t.Errorf("%v, %v", ok, err)
 		}
 		owed := int64(0)
-		if d := f.debts[memoryKey{"p", "k"}]; d != nil {
-			owed = f.owed(memoryKey{"p", "k"}, d)
+		if d := f.debts[c.recordKey()]; d != nil {
+			owed = f.owed(c.recordKey(), d)
 		}
 		if owed != want {
 			t.Errorf("cost %d: %d are owed, want %d", actual, owed, want)

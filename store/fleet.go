@@ -593,9 +593,7 @@ func (f *Fleet) Settle(ctx context.Context, h Hold, actual []int64) error {
 
 // reset forgets keys.
 func (f *Fleet) reset(ctx context.Context, charges []Charge) error {
-	for i := range charges {
-		f.fallback.reset(charges[i].Policy, charges[i].Key)
-	}
+	f.fallback.reset(charges)
 	if o := f.optimistic.Load(); o != nil {
 		if _, err := o.Do(ctx, Ask{Mode: ModeReset}, charges, nil); err != nil {
 			return err

@@ -54,7 +54,7 @@ const (
 	ModeRefund
 	// ModeLend takes as many permits of one charge as there are: see [Lend].
 	ModeLend
-	// ModeReset forgets what is kept for the keys: see [Reset]. Limits and permits do not count.
+	// ModeReset forgets what is kept for the keys, under all algorithms: see [Reset]. Limits and permits do not count.
 	ModeReset
 
 	modes
@@ -81,7 +81,8 @@ type Hold struct {
 	// ID is the identity of a reservation, which cannot be guessed: at most 64 bytes, or 192 where a [Divided] has made it for
 	// two homes; "" for a loan.
 	ID string
-	// Charges are those that were reserved, or the one that was lent, with N as many permits as were lent.
+	// Charges are those that were reserved, or the one that was lent, with N as many permits as were lent. Their limits say where
+	// the permits go back.
 	Charges []Charge
 	// Expires is when a reservation ends by itself, by the clock of the home, in Unix nanoseconds.
 	Expires int64
@@ -196,7 +197,7 @@ func Acquire(ctx context.Context, h Home, ask Ask, charges []Charge, decisions [
 // they can be called again.
 //
 // A limit that was changed meanwhile stays changed. What was reserved under the old one is given back as far as it has surely
-// not been regained, and not at all if the algorithm was changed.
+// not been regained.
 func Commit(ctx context.Context, h Home, held Hold, actual []int64) error {
 	if actual == nil {
 		actual = []int64{}
@@ -230,9 +231,9 @@ func Lend(ctx context.Context, h Home, c Charge, least int64) (Hold, weir.Decisi
 
 // Return gives back what was not spent of a loan, once for each loan. It never makes more permits available than if they had
 // not been lent (TestReturnNeverMints). Permits of a window or segment that has ended are not given back, nor those that a
-// token bucket can have regained since. Nothing is given back if the limit was changed since, even if it was changed back, or
-// if the clock was set back. After a Reset, a Refund of permits that were not lent, or a Debit of which a part was forgotten,
-// it may make as many more available.
+// token bucket can have regained since. Nothing is given back if the parameters of the limit were changed since, even if that was
+// undone, or if the clock was set back. After a Reset, a Refund of permits that were not lent, or a Debit of which a part was
+// forgotten, it may make as many more available.
 func Return(ctx context.Context, h Home, loan Hold, unspent int64) error {
 	if !loan.lent() {
 		return h.Settle(ctx, Hold{}, nil)
@@ -240,7 +241,7 @@ func Return(ctx context.Context, h Home, loan Hold, unspent int64) error {
 	return h.Settle(ctx, loan, []int64{loan.Charges[0].N - unspent})
 }
 
-// Reset makes all permits of a key of a policy available, as if it had never been seen.
+// Reset makes all permits of a key of a policy available, as if it had never been seen, whatever the algorithm of its limit.
 func Reset(ctx context.Context, h Home, policy, key string) error {
 	_, err := h.Do(ctx, Ask{Mode: ModeReset}, []Charge{{Policy: policy, Key: key}}, nil)
 	return err

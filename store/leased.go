@@ -149,8 +149,8 @@ func (l *Leased) Settle(ctx context.Context, h Hold, actual []int64) error {
 
 // takeInHand decides about a charge, if that can be done from memory.
 func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
-	hash := l.hashOf(c.Policy, c.Key)
-	copied := l.published(hash, c.Policy, c.Key)
+	hash := l.hashOf(c)
+	copied := l.published(hash, c)
 	now := l.now()
 	if copied != nil && copied.plan.terms.limit == c.Limit && copied.takeUnlocked(c, d, now) {
 		return true
@@ -158,7 +158,7 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	s := l.shard(hash)
 	lock(&s.lock)
 	defer s.lock.Unlock()
-	e := l.find(hash, c.Policy, c.Key)
+	e := l.find(hash, c)
 	switch {
 	case e == nil || s.closed || e.plan.terms.limit != c.Limit:
 		return false
@@ -204,7 +204,7 @@ func (l *Leased) inHand(c *Charge, f func(e *leasedKey, now int64)) {
 	if err != nil || !p.bound.Leased {
 		return
 	}
-	l.with(c.Policy, c.Key, func(e *leasedKey) {
+	l.with(c, func(e *leasedKey) {
 		if e.plan.lowered == p.lowered {
 			f(e, l.now())
 		}
@@ -270,7 +270,7 @@ func (l *Leased) reset(ctx context.Context, charges []Charge) error {
 	}
 	now := l.now()
 	for i := range charges {
-		l.with(charges[i].Policy, charges[i].Key, func(e *leasedKey) {
+		l.withAll(&charges[i], func(e *leasedKey) {
 			e.releaseAll(now, nil)
 			e.late = true
 			e.refusal, e.seen, e.reset = leasedRefusal{}, e.plan.most, now
@@ -310,7 +310,7 @@ type leasedKey struct {
 }
 
 // keep adds a key that is not kept yet, or returns nil if there is no room. Its shard must be locked.
-func (l *Leased) keep(hash uint64, policy, key string, p *leasePlan, now int64) *leasedKey {
+func (l *Leased) keep(hash uint64, c *Charge, p *leasePlan, now int64) *leasedKey {
 	s := l.shard(hash)
 	if !l.room(s) {
 		return nil
@@ -318,7 +318,7 @@ func (l *Leased) keep(hash uint64, policy, key string, p *leasePlan, now int64) 
 	e := &leasedKey{
 		plan: p, seen: p.most, since: now, forgotten: s.evicted, low: -1, lentAt: now, reset: now, aheadAt: now,
 	}
-	l.add(&e.nearKey, e, hash, policy, key, now)
+	l.add(&e.nearKey, e, hash, c, now)
 	return e
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
+// chargeOf is a charge of a limit of the policy p for a key.
+func chargeOf(key string, l weir.Limit) *Charge { return &Charge{Policy: "p", Key: key, Limit: l} }
+
 // minutely is a limit whose permits do not come back within a test that lasts a few seconds.
 var minutely = weir.FixedWindow(weir.PerMinute(1600))
 

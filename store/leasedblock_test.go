@@ -75,10 +75,10 @@ func TestLeasedPutBackAfterRefund(t *testing.T) {
 		if err := Take(t.Context(), l, charges, decisions); err != nil || !decisions[0].Allowed {
 			t.Fatalf("%v, %+v", err, decisions)
 		}
-		hash := l.hashOf("p", "k")
+		hash := l.hashOf(chargeOf("k", minutely))
 		s := &l.shards[l.shardAt(hash)]
 		s.lock.Lock()
-		e := l.find(hash, "p", "k")
+		e := l.find(hash, chargeOf("k", minutely))
 		now := l.now()
 		e.past = nil
 		e.blocks = []leasedBlock{{deadline: now + 50, n: 5, left: 2}, {deadline: now + 200, n: 10, left: 6}}
@@ -170,7 +170,7 @@ func TestLeasedPutBackAfterLateComers(t *testing.T) {
 	p := newLeased(t, newMemoryStore(t), LeasedOptions{}).mustPlan(t, minutely)
 	for _, how := range []string{"spent", "returned"} {
 		e := &leasedKey{
-			nearKey: nearKey[leasedKey]{policy: "p", key: "k"}, plan: p,
+			nearKey: nearKey[leasedKey]{recordKey: chargeOf("k", minutely).recordKey()}, plan: p,
 			blocks: []leasedBlock{{deadline: 100, n: 10, left: 10}, {deadline: 200, n: 10, left: 10}},
 		}
 		if !e.spend(4, 50) {

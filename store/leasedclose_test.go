@@ -171,15 +171,15 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 	lasting := weir.FixedWindow(weir.Per(1600, 1000*time.Hour))
 	m := newMemoryStore(t)
 	l := newLeased(t, m, LeasedOptions{MaxKeys: nearShards * keysPerShard})
-	last := l.shardAt(l.hashOf("p", "k"))
+	last := l.shardAt(l.hashOf(chargeOf("k", lasting)))
 	other := ""
 	for i := 0; other == ""; i++ { // one that is closed before k, with a third between them
-		if key := fmt.Sprint(i); l.shardAt(l.hashOf("p", key)) < last-1 {
+		if key := fmt.Sprint(i); l.shardAt(l.hashOf(chargeOf(key, lasting))) < last-1 {
 			other = key
 		}
 		if last < 2 { // the hash is by chance
 			l = newLeased(t, m, LeasedOptions{MaxKeys: nearShards * keysPerShard})
-			last = l.shardAt(l.hashOf("p", "k"))
+			last = l.shardAt(l.hashOf(chargeOf("k", lasting)))
 		}
 	}
 	used := int64(0)
@@ -190,7 +190,7 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 	between.lock.Lock()
 	done := make(chan error)
 	go func() { done <- l.Close() }()
-	first := &l.shards[l.shardAt(l.hashOf("p", other))]
+	first := &l.shards[l.shardAt(l.hashOf(chargeOf(other, lasting)))]
 	for closed := false; !closed; {
 		first.lock.Lock()
 		closed = first.closed
@@ -202,7 +202,7 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 		{Policy: "p", Key: "k", Limit: raised, N: 1}, {Policy: "p", Key: other, Limit: lasting, N: 1},
 	} {
 		c.parts = append(c.parts, leasedPart{
-			charge: &charge, decision: new(weir.Decision), plan: l.mustPlan(t, charge.Limit), hash: l.hashOf("p", charge.Key),
+			charge: &charge, decision: new(weir.Decision), plan: l.mustPlan(t, charge.Limit), hash: l.hashOf(&charge),
 		})
 		c.shards |= 1 << l.shardAt(c.parts[i].hash)
 	}

@@ -73,7 +73,7 @@ func (l *Leased) take(ctx context.Context, charges []Charge, decisions []weir.De
 		}
 		part := leasedPart{charge: &charges[i], decision: &decisions[i], plan: p}
 		if p.bound.Leased {
-			part.hash = l.hashOf(charges[i].Policy, charges[i].Key)
+			part.hash = l.hashOf(&charges[i])
 			c.shards |= 1 << l.shardAt(part.hash)
 		}
 		c.parts = append(c.parts, part)
@@ -178,7 +178,7 @@ func (c *leasedCall) looked() {
 func (c *leasedCall) look(i int) leasedState {
 	part := &c.parts[i]
 	charge := part.charge
-	e := c.l.find(part.hash, charge.Policy, charge.Key)
+	e := c.l.find(part.hash, charge)
 	part.entry = e
 	if charge.N > part.plan.most {
 		return leasedNever
@@ -187,7 +187,7 @@ func (c *leasedCall) look(i int) leasedState {
 		if charge.N == 0 {
 			return leasedPassed
 		}
-		if e = c.l.keep(part.hash, charge.Policy, charge.Key, part.plan, c.since); e == nil {
+		if e = c.l.keep(part.hash, charge, part.plan, c.since); e == nil {
 			c.l.stats.full.Add(1)
 			return leasedPassed
 		}
@@ -376,7 +376,7 @@ func (l *Leased) giveBackSince(charges []Charge, since int64) {
 // putBack puts the permits of a charge back into the hand, or returns that they did not come from there.
 func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
 	there := false // otherwise what was not spent has gone back already, and this was
-	l.with(charge.Policy, charge.Key, func(e *leasedKey) {
+	l.with(charge, func(e *leasedKey) {
 		if there = e.plan.lowered == p.lowered; there {
 			now := l.now()
 			l.stats.lost.Add(e.putBack(charge.N, since, now))

@@ -114,8 +114,8 @@ func (s *Locked) Do(ctx context.Context, ask Ask, charges []Charge, decisions []
 	case ModeLend:
 		try = func(c *call) (err error) { h, err = c.lend(charges[0], &decisions[0], ask.Least); return err }
 	case ModeReset:
-		for i := range charges {
-			if err := s.reset(ctx, &charges[i]); err != nil {
+		for _, of := range recordKeys(charges) {
+			if err := s.reset(ctx, recordName(of)); err != nil {
 				return Hold{}, err
 			}
 		}
@@ -317,8 +317,8 @@ func (c *call) lend(charge Charge, d *weir.Decision, least int64) (h Hold, err e
 	return h, c.write(k)
 }
 
-// reset forgets a key. It also drops what cannot be read.
-func (s *Locked) reset(ctx context.Context, charge *Charge) error {
+// reset forgets a record. It also drops what cannot be read.
+func (s *Locked) reset(ctx context.Context, name string) error {
 	drop := func(c *call) error {
 		k := &c.keys[0]
 		if k.rec == nil {
@@ -330,11 +330,10 @@ func (s *Locked) reset(ctx context.Context, charge *Charge) error {
 		}
 		return c.write(k)
 	}
-	err := s.attempts(ctx, []Charge{*charge}, drop)
+	err := s.attemptsOf(ctx, []string{name}, drop)
 	if _, ok := errors.AsType[*unreadableError](err); ok {
 		short, cancel := context.WithTimeout(ctx, s.wait)
 		defer cancel()
-		name := recordName(charge.Policy, charge.Key)
 		return s.changeAll(short, name, true, func(k *lockedKey) bool { k.rec = nil; return true })
 	}
 	return err

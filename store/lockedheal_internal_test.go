@@ -70,7 +70,7 @@ func TestHealedRecordsHoldNothing(t *testing.T) {
 			t.Errorf("%d calls: granted, and given back: %+v", calls, ds)
 		}
 		for _, c := range charges {
-			value, err := locks.LockAndGet(t.Context(), recordName(c.Policy, c.Key), "test", time.Hour)
+			value, err := locks.LockAndGet(t.Context(), recordName(c.recordKey()), "test", time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}

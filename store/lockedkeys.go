@@ -10,27 +10,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirhq/weir/internal/limits"
 )
 
-// recordName is the key under which the record of a key of a policy is kept: no two of them have the same.
-func recordName(policy, key string) string {
-	return strconv.Itoa(len(policy)) + ":" + policy + ":" + key
+// recordName is the key under which a record is kept: no two of them have the same.
+func recordName(k recordKey) string {
+	return limits.Prefix(k.algorithm) + strconv.Itoa(len(k.policy)) + ":" + k.policy + ":" + k.key
 }
 
-// nameParts is the inverse of recordName.
-func nameParts(name string) (policy, key string, ok bool) {
-	for i := range min(len(name), 4) {
-		if name[i] != ':' {
-			continue
-		}
-		n, err := strconv.Atoi(name[:i])
-		if rest := name[i+1:]; err == nil && n > 0 && n < len(rest) && rest[n] == ':' {
-			policy, key = rest[:n], rest[n+1:]
-			return policy, key, recordName(policy, key) == name
-		}
-		break
+// named is the inverse of recordName.
+func named(name string) (k recordKey, ok bool) {
+	algorithm, rest := limits.CutPrefix(name)
+	length, rest, _ := strings.Cut(rest, ":")
+	n, err := strconv.Atoi(length)
+	if err != nil || n <= 0 || n >= len(rest) || rest[n] != ':' {
+		return recordKey{}, false
 	}
-	return "", "", false
+	k = recordKey{rest[:n], rest[n+1:], algorithm}
+	return k, recordName(k) == name
 }
 
 // lockedKey is a key that a call has locked, and what is kept for it.
@@ -65,15 +63,20 @@ func (e *undecidedError) Error() string { return "weir: permits of " + e.name + 
 
 // attempts makes attempts of a call until one is over: locks that others hold are waited for.
 func (s *Locked) attempts(ctx context.Context, charges []Charge, try func(c *call) error) error {
+	names := make([]string, len(charges))
+	for i := range charges {
+		names[i] = recordName(charges[i].recordKey())
+	}
+	return s.attemptsOf(ctx, names, try)
+}
+
+// attemptsOf is attempts for records with these names.
+func (s *Locked) attemptsOf(ctx context.Context, names []string, try func(c *call) error) error {
 	if err := ctx.Err(); err != nil {
 		return notTaken(err)
 	}
 	if s.closed.Load() {
 		return ErrClosed
-	}
-	names := make([]string, len(charges))
-	for i := range charges {
-		names[i] = recordName(charges[i].Policy, charges[i].Key)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.wait, errWaited)
 	defer cancel()
@@ -165,6 +168,9 @@ func (c *call) lock(k *lockedKey) error {
 	}
 	if k.rec, err = decodeRecord(value, nil); err != nil {
 		return &unreadableError{k.name, err}
+	}
+	if of, _ := limits.CutPrefix(k.name); k.rec.terms.limit.Algorithm() != of {
+		return &unreadableError{k.name, errMalformed}
 	}
 	return nil
 }

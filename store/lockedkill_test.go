@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -357,7 +358,7 @@ func TestLockedByAnotherIsNotAbsent(t *testing.T) {
 		locks := store.NewMemoryLocks(clock)
 		s := newLocked(t, locks, store.LockedOptions{Clock: clock, Wait: 20 * time.Millisecond})
 		c := []store.Charge{{Policy: "p", Key: "k", Limit: killLimit, N: 1}}
-		if _, err := locks.LockAndGet(t.Context(), "1:p:k", "another", time.Hour); err != nil {
+		if _, err := locks.LockAndGet(t.Context(), "F1:p:k", "another", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		ds := make([]weir.Decision, 1)
@@ -367,7 +368,7 @@ func TestLockedByAnotherIsNotAbsent(t *testing.T) {
 				t.Errorf("%+v, %v", ds, err)
 			}
 		}
-		if err := locks.Unlock(t.Context(), "1:p:k", "another"); err != nil {
+		if err := locks.Unlock(t.Context(), "F1:p:k", "another"); err != nil {
 			t.Fatal(err)
 		}
 		if err := store.Take(t.Context(), s, c, ds); err != nil || ds[0].Remaining != 9 {
@@ -380,11 +381,19 @@ func TestLockedByAnotherIsNotAbsent(t *testing.T) {
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	locks := store.NewMemoryLocks(nil)
 	s := newLocked(t, locks, store.LockedOptions{})
-	for _, bad := range []string{"", "x", "\x01", "\x01\x00", "\x02\x05hello"} {
-		if _, err := locks.LockAndGet(t.Context(), "1:p:k", "bad", time.Hour); err != nil {
+	bucket := []store.Charge{{Policy: "p", Key: "bucket", Limit: weir.TokenBucket(weir.PerHour(10), 0), N: 1}}
+	if err := store.Take(t.Context(), s, bucket, make([]weir.Decision, 1)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := locks.LockAndGet(t.Context(), "1:p:bucket", "bad", time.Hour)
+	if err != nil || other == nil {
+		t.Fatal(other, err)
+	}
+	for _, bad := range []string{"", "x", "\x01", "\x01\x00", "\x02\x05hello", string(other)} { // the last is of another algorithm
+		if _, err := locks.LockAndGet(t.Context(), "F1:p:k", "bad", time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if err := locks.SetAndUnlock(t.Context(), "1:p:k", "bad", []byte(bad), time.Hour); err != nil {
+		if err := locks.SetAndUnlock(t.Context(), "F1:p:k", "bad", []byte(bad), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		c := []store.Charge{{Policy: "p", Key: "k", Limit: killLimit, N: 1}}
@@ -397,6 +406,23 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		}
 		if err := store.Take(t.Context(), s, c, ds); err != nil || ds[0].Remaining != 9 {
 			t.Errorf("%q, after Reset: %+v, %v", bad, ds, err)
+		}
+	}
+}
+
+// TestLongestNames takes permits of several keys whose names are as long as they can be.
+func TestLongestNames(t *testing.T) {
+	s := newLocked(t, store.NewMemoryLocks(nil), store.LockedOptions{})
+	var charges []store.Charge
+	for _, key := range []string{"a", "b"} {
+		charges = append(charges, store.Charge{
+			Policy: strings.Repeat("p", store.MostPolicyBytes), Key: strings.Repeat(key, store.MostKeyBytes), Limit: killLimit, N: 1,
+		})
+	}
+	for i := range int64(3) {
+		ds := make([]weir.Decision, 2)
+		if err := store.Take(t.Context(), s, charges, ds); err != nil || ds[0].Remaining != 9-i || ds[1].Remaining != 9-i {
+			t.Errorf("%+v, %v", ds, err)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type Memory struct {
 
 	lock    sync.Mutex
 	closed  bool
-	keys    map[memoryKey]*memoryEntry
+	keys    map[recordKey]*memoryEntry
 	queue   heap.Heap[*memoryEntry]
 	last    int64  // what the clock showed last
 	ahead   int64  // how far the time of the store is ahead of it
@@ -49,13 +49,11 @@ type Memory struct {
 	cleared []uint64
 }
 
-type memoryKey struct{ policy, key string }
-
 // memoryEntry is what is kept for a key.
 type memoryEntry struct {
 	record
 
-	key  memoryKey
+	key  recordKey
 	due  int64 // the entry is not fresh before; it may be later
 	slot int   // its place in the queue
 }
@@ -75,7 +73,7 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 		return nil, err
 	}
 	return &Memory{
-		maxKeys: maxKeys, clock: o.Clock, keys: make(map[memoryKey]*memoryEntry), last: math.MinInt64,
+		maxKeys: maxKeys, clock: o.Clock, keys: make(map[recordKey]*memoryEntry), last: math.MinInt64,
 		cleared: make([]uint64, 1+algo.MaxSegments),
 	}, nil
 }
@@ -160,8 +158,8 @@ func (m *Memory) Do(ctx context.Context, ask Ask, charges []Charge, decisions []
 	case ModeLend:
 		return m.lend(charges[0], &decisions[0], ask.Least, now), nil
 	default:
-		for i := range charges {
-			if e := m.keys[memoryKey{charges[i].Policy, charges[i].Key}]; e != nil {
+		for _, key := range recordKeys(charges) {
+			if e := m.keys[key]; e != nil {
 				m.forget(e)
 			}
 		}
@@ -253,7 +251,7 @@ func (m *Memory) judge(charges []Charge, decisions []weir.Decision, now int64, r
 	allowed = true
 	for i := range charges {
 		c := &charges[i]
-		e := m.keys[memoryKey{c.Policy, c.Key}]
+		e := m.keys[c.recordKey()]
 		t, err := e.termsOf(c)
 		if err != nil {
 			return false, err
@@ -290,7 +288,7 @@ func (e *memoryEntry) termsOf(c *Charge) (*terms, error) {
 
 // find is what is kept for the charge, if it is held to the limit of the charge, which is t.
 func (m *Memory) find(c *Charge) (e *memoryEntry, t *terms) {
-	e = m.keys[memoryKey{c.Policy, c.Key}]
+	e = m.keys[c.recordKey()]
 	if e == nil || e.terms.limit != c.Limit {
 		return nil, nil
 	}
@@ -354,7 +352,7 @@ func after(t int64, d time.Duration) int64 {
 // refund gives permits back.
 func (m *Memory) refund(charges []Charge, now int64) {
 	for i := range charges {
-		if e := m.keys[memoryKey{charges[i].Policy, charges[i].Key}]; e != nil {
+		if e := m.keys[charges[i].recordKey()]; e != nil {
 			t, _ := termsOf(charges[i].Limit) // which was checked
 			e.ready(now, t)
 			e.refund(charges[i].N)
@@ -384,7 +382,7 @@ func (m *Memory) debit(charges []Charge, decisions []weir.Decision, now int64) {
 func (m *Memory) lend(c Charge, d *weir.Decision, least, now int64) Hold {
 	asked := Charge{Policy: c.Policy, N: least}
 	if t, _ := termsOf(c.Limit); least > t.most { // nothing is kept for that
-		*d = DecisionOf(asked, t.most, m.view(m.keys[memoryKey{c.Policy, c.Key}], t, now).peek(least))
+		*d = DecisionOf(asked, t.most, m.view(m.keys[c.recordKey()], t, now).peek(least))
 		return Hold{}
 	}
 	e, t, ok := m.entry(&c, now)
@@ -405,7 +403,7 @@ func (m *Memory) lend(c Charge, d *weir.Decision, least, now int64) Hold {
 
 // entry is what is kept for a charge, made if there is room, and its terms.
 func (m *Memory) entry(c *Charge, now int64) (e *memoryEntry, t *terms, ok bool) {
-	e = m.keys[memoryKey{c.Policy, c.Key}]
+	e = m.keys[c.recordKey()]
 	t, _ = e.termsOf(c) // which was checked
 	if e != nil {
 		return e, t, true
@@ -437,7 +435,7 @@ func (m *Memory) Settle(ctx context.Context, h Hold, actual []int64) error {
 	known := len(h.Charges) == 0
 	for i := range h.Charges {
 		c := &h.Charges[i]
-		e := m.keys[memoryKey{c.Policy, c.Key}]
+		e := m.keys[c.recordKey()]
 		if e == nil {
 			continue
 		}
@@ -486,7 +484,7 @@ func (m *Memory) Close() error {
 
 // add makes an entry for a charge that has none.
 func (m *Memory) add(c *Charge, t *terms, now int64) *memoryEntry {
-	e := &memoryEntry{record: *newRecord(t, now), key: memoryKey{strings.Clone(c.Policy), strings.Clone(c.Key)}, due: now}
+	e := &memoryEntry{record: *newRecord(t, now), key: c.recordKey().clone(), due: now}
 	m.keys[e.key] = e
 	m.queue.Push(e)
 	return e

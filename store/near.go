@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,25 +82,27 @@ type nearShard[K any] struct {
 
 // nearKey is under what something is kept. It belongs to its shard, whose lock guards it.
 type nearKey[K any] struct {
-	policy, key string
-	hash        uint64
-	next        *nearKey[K] // of the same hash
-	slot        int         // its place in the ring
-	kept        *K          // of which this is a part
-	used        int64       // when permits were taken last
-	due         int64       // when the sweeper will look at it; never if it will not
-	pins        int         // requests on their way that come back to it: it is not forgotten
-	copied      *nearCopy[K]
-	calls       int // decisions that could have been made by a copy
+	recordKey
+
+	hash   uint64
+	next   *nearKey[K] // of the same hash
+	slot   int         // its place in the ring
+	kept   *K          // of which this is a part
+	used   int64       // when permits were taken last
+	due    int64       // when the sweeper will look at it; never if it will not
+	pins   int         // requests on their way that come back to it: it is not forgotten
+	copied *nearCopy[K]
+	calls  int // decisions that could have been made by a copy
 }
 
 // nearCopy is a copy of what is kept for a key, by which decisions are made without the lock as long as nothing changes. All that
 // find the key under the lock withdraw it. A call that has loaded it before may still decide by it: as if at that moment.
 type nearCopy[K any] struct {
-	of          *nearKey[K] // only for calls that have the lock
-	hash        uint64
-	policy, key string
-	kept        K
+	recordKey
+
+	of   *nearKey[K] // only for calls that have the lock
+	hash uint64
+	kept K
 }
 
 // open makes the table, for maxKeys keys and with ticks of every.
@@ -141,10 +142,10 @@ func (n *near[K]) now() int64 {
 	return n.clock.Now()
 }
 
-// hashOf is the hash of a key of a policy.
-func (n *near[K]) hashOf(policy, key string) uint64 {
+// hashOf is the hash of the policy and key of a charge, whatever its algorithm.
+func (n *near[K]) hashOf(c *Charge) uint64 {
 	const odd = 0x9e3779b97f4a7c15
-	return maphash.String(n.seed, key) ^ maphash.String(n.seed, policy)*odd
+	return maphash.String(n.seed, c.Key) ^ maphash.String(n.seed, c.Policy)*odd
 }
 
 // shardAt is the place of the shard of a hash.
@@ -182,10 +183,10 @@ func (n *near[K]) unlock(shards nearLocks) {
 	}
 }
 
-// find is what is kept for a key, or nil. The shard must be locked.
-func (n *near[K]) find(hash uint64, policy, key string) *K {
+// find is what is kept for a charge, or nil. The shard must be locked.
+func (n *near[K]) find(hash uint64, c *Charge) *K {
 	for k := n.shard(hash).keys[hash]; k != nil; k = k.next {
-		if k.key == key && k.policy == policy {
+		if k.key == c.Key && k.policy == c.Policy && k.algorithm == c.Limit.Algorithm() {
 			n.withdraw(k)
 			return k.kept
 		}
@@ -198,9 +199,9 @@ func (n *near[K]) copyAt(hash uint64) *atomic.Pointer[nearCopy[K]] {
 	return &n.shard(hash).copies[hash>>(64-copyBits)]
 }
 
-// published is the copy of what is kept for a key, or nil. No lock is needed.
-func (n *near[K]) published(hash uint64, policy, key string) *K {
-	if c := n.copyAt(hash).Load(); c != nil && c.hash == hash && c.key == key && c.policy == policy {
+// published is the copy of what is kept for the policy and key of a charge, maybe under another limit, or nil. No lock is needed.
+func (n *near[K]) published(hash uint64, of *Charge) *K {
+	if c := n.copyAt(hash).Load(); c != nil && c.hash == hash && c.key == of.Key && c.policy == of.Policy {
 		return &c.kept
 	}
 	return nil
@@ -212,7 +213,7 @@ func (n *near[K]) publish(k *nearKey[K], kept *K) {
 	if other := at.Load(); other != nil {
 		n.withdraw(other.of)
 	}
-	k.copied = &nearCopy[K]{of: k, hash: k.hash, policy: k.policy, key: k.key, kept: *kept}
+	k.copied = &nearCopy[K]{recordKey: k.recordKey, of: k, hash: k.hash, kept: *kept}
 	at.Store(k.copied)
 }
 
@@ -225,14 +226,28 @@ func (n *near[K]) withdraw(k *nearKey[K]) {
 	}
 }
 
-// with calls f with what is kept for a key, if anything is. Its shard is locked meanwhile.
-func (n *near[K]) with(policy, key string, f func(k *K)) {
-	hash := n.hashOf(policy, key)
+// with calls f with what is kept for a charge, if anything is. Its shard is locked meanwhile.
+func (n *near[K]) with(c *Charge, f func(k *K)) {
+	hash := n.hashOf(c)
 	s := n.shard(hash)
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if k := n.find(hash, policy, key); k != nil {
+	if k := n.find(hash, c); k != nil {
 		f(k)
+	}
+}
+
+// withAll calls f with all that is kept for the policy and key of a charge, whatever the algorithm. Their shard is locked meanwhile.
+func (n *near[K]) withAll(c *Charge, f func(k *K)) {
+	hash := n.hashOf(c)
+	s := n.shard(hash)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for k := s.keys[hash]; k != nil; k = k.next {
+		if k.key == c.Key && k.policy == c.Policy {
+			n.withdraw(k)
+			f(k.kept)
+		}
 	}
 }
 
@@ -250,11 +265,9 @@ func (n *near[K]) each(f func(k *K)) {
 }
 
 // add keeps kept, of which k is a part, for a key for which nothing is kept yet. Its shard must be locked, and have room.
-func (n *near[K]) add(k *nearKey[K], kept *K, hash uint64, policy, key string, now int64) {
+func (n *near[K]) add(k *nearKey[K], kept *K, hash uint64, c *Charge, now int64) {
 	s := n.shard(hash)
-	*k = nearKey[K]{
-		policy: strings.Clone(policy), key: strings.Clone(key), hash: hash, next: s.keys[hash], kept: kept, used: now, due: never,
-	}
+	*k = nearKey[K]{recordKey: c.recordKey().clone(), hash: hash, next: s.keys[hash], kept: kept, used: now, due: never}
 	s.keys[hash], s.ring = k, append(s.ring, k)
 	s.swap(min(s.hand, len(s.ring)-1), len(s.ring)-1) // behind the hand, which comes there last
 	s.hand = k.slot + 1

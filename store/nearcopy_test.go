@@ -83,8 +83,8 @@ func TestCopyIsWithdrawn(t *testing.T) {
 		l := newLeased(t, newMemoryStore(t), LeasedOptions{})
 		defer l.Close()
 		limit := weir.FixedWindow(weir.PerDay(1e6))
-		hash := l.hashOf("p", "k")
-		copied := func() *leasedKey { return l.published(hash, "p", "k") }
+		hash := l.hashOf(chargeOf("k", limit))
+		copied := func() *leasedKey { return l.published(hash, chargeOf("k", limit)) }
 		for range 2 * nearPatience {
 			leasedTake(t, l, limit, 1)
 			synctest.Wait()

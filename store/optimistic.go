@@ -130,7 +130,7 @@ type Optimistic struct {
 	keep int64 // how old a view may be
 	// passing is how many calls about keys that are not kept are under way, in each shard. These keys are not added meanwhile, as
 	// what is taken from memory must be known to the calls that ask the store.
-	passing []map[memoryKey]int
+	passing []map[recordKey]int
 	workers atomic.Int32
 	sync    optimisticSync
 }
@@ -148,7 +148,7 @@ func NewOptimistic(inner Home, o OptimisticOptions) (*Optimistic, error) {
 	}
 	s := &Optimistic{o: o, keep: 2 * int64(o.Interval)}
 	s.open(inner, o.Clock, o.MaxKeys, o.Interval, s)
-	s.passing = make([]map[memoryKey]int, len(s.shards))
+	s.passing = make([]map[recordKey]int, len(s.shards))
 	return s, nil
 }
 
@@ -217,7 +217,7 @@ func (o *Optimistic) refund(ctx context.Context, charges []Charge) error {
 	}
 	rest := make([]Charge, 0, len(charges))
 	for _, c := range charges {
-		o.with(c.Policy, c.Key, func(k *optimisticKey) {
+		o.with(&c, func(k *optimisticKey) {
 			here := min(c.N, k.telling(false))
 			k.refund(here, o.now())
 			c.N -= here
@@ -236,7 +236,7 @@ func (o *Optimistic) refund(ctx context.Context, charges []Charge) error {
 // mistrust has the next requests for the keys ask the store, as permits were given back there.
 func (o *Optimistic) mistrust(charges []Charge) {
 	for i := range charges {
-		o.with(charges[i].Policy, charges[i].Key, (*optimisticKey).mistrust)
+		o.with(&charges[i], (*optimisticKey).mistrust)
 	}
 }
 
@@ -261,23 +261,24 @@ func (o *Optimistic) reset(ctx context.Context, charges []Charge) error {
 		k.mistrust()
 	}
 	for i := range charges {
-		var f *optimisticFlight
-		o.with(charges[i].Policy, charges[i].Key, func(k *optimisticKey) {
+		var flights []*optimisticFlight
+		o.withAll(&charges[i], func(k *optimisticKey) {
 			forget(k)
-			f = k.flight
+			if k.flight != nil {
+				flights = append(flights, k.flight)
+			}
 		})
-		if f == nil {
-			continue
-		}
-		select { // what is under way would count afterwards
-		case <-f.done:
-		case <-ctx.Done():
-			return notTaken(ctx.Err())
+		for _, f := range flights {
+			select { // what is under way would count afterwards
+			case <-f.done:
+			case <-ctx.Done():
+				return notTaken(ctx.Err())
+			}
 		}
 	}
 	defer func() {
 		for i := range charges {
-			o.with(charges[i].Policy, charges[i].Key, forget)
+			o.withAll(&charges[i], forget)
 		}
 	}()
 	_, err := o.inner.Do(ctx, Ask{Mode: ModeReset}, charges, nil)

@@ -235,9 +235,9 @@ func (c *optimisticCall) settle(i int, allowed bool, now int64) {
 
 // pass counts the calls about a key that is not kept.
 func (c *optimisticCall) pass(i, n int) {
-	passing, key := &c.o.passing[c.o.shardAt(c.parts[i].hash)], memoryKey{c.charges[i].Policy, c.charges[i].Key}
+	passing, key := &c.o.passing[c.o.shardAt(c.parts[i].hash)], c.charges[i].recordKey()
 	if *passing == nil {
-		*passing = make(map[memoryKey]int)
+		*passing = make(map[recordKey]int)
 	}
 	if (*passing)[key] += n; (*passing)[key] == 0 {
 		delete(*passing, key)

@@ -38,7 +38,7 @@ type optimisticCall struct {
 func (o *Optimistic) begin(ask Ask, charges []Charge, decisions []weir.Decision) *optimisticCall {
 	c := &optimisticCall{o: o, ask: ask, charges: charges, decisions: decisions, parts: make([]optimisticPart, len(charges))}
 	for i := range charges {
-		hash := o.hashOf(charges[i].Policy, charges[i].Key)
+		hash := o.hashOf(&charges[i])
 		c.parts[i].hash = hash
 		c.shards |= 1 << o.shardAt(hash)
 	}
@@ -142,7 +142,7 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) (v verd
 	}
 	var k *optimisticKey
 	if !foreign {
-		k = c.o.find(p.hash, charge.Policy, charge.Key)
+		k = c.o.find(p.hash, charge)
 	}
 	if k != nil && k.terms.limit == charge.Limit {
 		p.terms = k.terms
@@ -184,7 +184,7 @@ func (c *optimisticCall) peek(i int, now int64) weir.Decision {
 	if p.key != nil {
 		return p.key.peek(charge.N, now)
 	}
-	unknown := optimisticKey{nearKey: nearKey[optimisticKey]{policy: charge.Policy}, terms: p.terms}
+	unknown := optimisticKey{nearKey: nearKey[optimisticKey]{recordKey: recordKey{policy: charge.Policy}}, terms: p.terms}
 	return unknown.peek(charge.N, now)
 }
 
@@ -198,8 +198,8 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 	if c.N < 0 || c.N > algo.MaxPermits {
 		return false
 	}
-	hash := o.hashOf(c.Policy, c.Key)
-	copied := o.published(hash, c.Policy, c.Key)
+	hash := o.hashOf(c)
+	copied := o.published(hash, c)
 	now := o.now()
 	if copied != nil && copied.terms.limit == c.Limit {
 		var next algo.TokenBucketState
@@ -227,7 +227,7 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 // judgeKnown decides on a charge by the view of its key, if it is kept. Its shard must be locked.
 func (o *Optimistic) judgeKnown(hash uint64, c *Charge, now int64, d *weir.Decision) (*optimisticKey, verdict) {
 	s := o.shard(hash)
-	k := o.find(hash, c.Policy, c.Key)
+	k := o.find(hash, c)
 	if k == nil || k.terms.limit != c.Limit || s.closed {
 		return nil, verdictAsk
 	}
@@ -248,7 +248,7 @@ func (o *Optimistic) takeAllKnown(charges []Charge, decisions []weir.Decision) b
 	var keys [MostCharges]*optimisticKey
 	shards := nearLocks(0)
 	for i := range charges {
-		hashes[i] = o.hashOf(charges[i].Policy, charges[i].Key)
+		hashes[i] = o.hashOf(&charges[i])
 		shards |= 1 << o.shardAt(hashes[i])
 	}
 	now := o.now()

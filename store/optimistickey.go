@@ -41,11 +41,11 @@ type optimisticKey struct {
 
 // remember begins to keep the key of a charge, or returns nil if it must not or if there is no room. Its shard must be locked.
 func (o *Optimistic) remember(hash uint64, c *Charge, now int64) *optimisticKey {
-	if at := o.shardAt(hash); o.passing[at][memoryKey{c.Policy, c.Key}] > 0 || !o.room(&o.shards[at]) {
+	if at := o.shardAt(hash); o.passing[at][c.recordKey()] > 0 || !o.room(&o.shards[at]) {
 		return nil
 	}
 	k := new(optimisticKey)
-	o.add(&k.nearKey, k, hash, c.Policy, c.Key, now)
+	o.add(&k.nearKey, k, hash, c, now)
 	return k
 }
 

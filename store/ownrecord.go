@@ -49,13 +49,14 @@ func (r *Record) Most() int64 { return r.terms.most }
 
 // Advance brings the record to a time and a limit, and cancels the reservations that have expired. Call it before any other
 // method for that time. It returns whether the limit has changed. New parameters count at once: what is available stays, up to
-// the new limit. The error is an *[weir.OptionError]; then nothing has changed.
+// the new limit. The error is an *[weir.OptionError], also for a limit of another algorithm: a record is of one. Then nothing has
+// changed.
 func (r *Record) Advance(now int64, l weir.Limit) (changed bool, err error) {
 	if l == r.terms.limit {
 		r.ready(now, nil)
 		return false, nil
 	}
-	t, err := termsOf(l)
+	t, err := r.termsOf(l)
 	if err != nil {
 		return false, err
 	}
@@ -186,13 +187,25 @@ func (r *Record) UntilExpiry() time.Duration {
 	return r.later(time.Duration(r.held[0].expires - r.at))
 }
 
+// termsOf checks a limit to which the record is to be held.
+func (r *Record) termsOf(l weir.Limit) (*terms, error) {
+	t, err := termsOf(l)
+	if err == nil && l.Algorithm() != r.terms.limit.Algorithm() {
+		err = &weir.OptionError{
+			Option: "Limit.Algorithm", Value: l.Algorithm().String(),
+			Accepted: r.terms.limit.Algorithm().String() + ", as that of the record is",
+		}
+	}
+	return t, err
+}
+
 // As is the record as it is under a limit: itself if that is its limit, otherwise a copy, as Advance would make it. The error is
-// an *[weir.OptionError].
+// that of Advance.
 func (r *Record) As(l weir.Limit) (*Record, error) {
 	if l == r.terms.limit {
 		return r, nil
 	}
-	t, err := termsOf(l)
+	t, err := r.termsOf(l)
 	if err != nil {
 		return nil, err
 	}

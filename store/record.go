@@ -173,7 +173,7 @@ func (r *record) giveBack(h *hold, n int64) {
 	}
 }
 
-// carry makes the record one that is held to t.
+// carry makes the record one that is held to t, which has the same algorithm.
 func (r *record) carry(t *terms) {
 	old := r.terms
 	if old.text == t.text {
@@ -182,13 +182,6 @@ func (r *record) carry(t *terms) {
 	}
 	r.seal(r.at)
 	r.terms = t
-	if old.limit.Algorithm() != t.limit.Algorithm() {
-		r.begin()
-		for i := range r.held {
-			r.held[i].void = true
-		}
-		return
-	}
 	old.law.Refund(r.state, r.at, 0) // moves it to now
 	from := int64(r.state[0]) - max(int64(old.limit.Segments())-1, 0)
 	state := make([]uint64, t.law.Words())

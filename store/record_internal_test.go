@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 const testNow = int64(1_790_000_000_123_456_789)
@@ -67,7 +69,7 @@ func drive(t testing.TB, rng *rand.Rand, r *record, steps int, each func(r *reco
 				ids++
 				of := ""
 				if rng.IntN(5) == 0 && r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
-					of = recordName("policy", "key")
+					of = recordName(recordKey{policy: "policy", key: "key"})
 				}
 				r.hold(fmt.Sprintf("id-%d", ids), n, r.at+rng.Int64N(int64(time.Minute)), of)
 			}
@@ -91,8 +93,8 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	limits := someLimits(t)
-	for _, l := range limits {
+	all := someLimits(t)
+	for _, l := range all {
 		held := mustTerms(t, l)
 		r := newRecord(held, testNow)
 		drive(t, rng, r, 300, func(r *record) {
@@ -188,8 +190,8 @@ func FuzzDecodeRecord(f *testing.F) {
 		check("peek", n, r.peek(n))
 		r.freshAt()
 		r.ready(min(now, latest-int64(time.Hour))+int64(time.Hour), nil)
-		for _, l := range []weir.Limit{weir.TokenBucket(weir.PerSecond(3), 0), weir.FixedWindow(weir.PerSecond(3))} {
-			r.carry(mustTerms(t, l))
+		for _, n := range []int64{3, 7} {
+			r.carry(mustTerms(t, limits.WithPermits(r.terms.limit, n)))
 			most = r.terms.most
 			check("carried", 0, r.peek(0))
 		}
@@ -218,12 +220,12 @@ func pairsOfLimits() [][]weir.Limit {
 func TestCarriedRecordsMintNothing(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for _, limits := range pairsOfLimits() {
+	for _, pair := range pairsOfLimits() {
 		for range 60 {
-			r := newRecord(mustTerms(t, limits[0]), testNow)
+			r := newRecord(mustTerms(t, pair[0]), testNow)
 			drive(t, rng, r, 60, func(r *record) {
 				left := r.peek(0).Remaining
-				next := mustTerms(t, limits[rng.IntN(len(limits))])
+				next := mustTerms(t, pair[rng.IntN(len(pair))])
 				grown := max(0, next.most-r.terms.most) // what windows hold is counted by what was taken of them
 				was := r.terms.limit
 				if rng.IntN(3) == 0 {
@@ -253,9 +255,9 @@ func TestCarriedRecordsMintNothing(t *testing.T) {
 // TestReservationsSurviveAChangeOfTheLimit cancels at once what was taken under another limit: all of it comes back, where
 // windows are new too.
 func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
-	for _, limits := range pairsOfLimits() {
-		for _, from := range limits {
-			for _, to := range limits {
+	for _, pair := range pairsOfLimits() {
+		for _, from := range pair {
+			for _, to := range pair {
 				r := newRecord(mustTerms(t, from), testNow)
 				r.take(3)
 				r.hold("id", 3, testNow+1e9, "")
@@ -274,14 +276,6 @@ func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
 				}
 			}
 		}
-	}
-	r := newRecord(mustTerms(t, weir.TokenBucket(weir.PerSecond(5), 0)), testNow)
-	r.take(3)
-	r.hold("id", 3, testNow+1e9, "")
-	r.ready(testNow, mustTerms(t, weir.FixedWindow(weir.PerHour(5))))
-	r.take(2)
-	if r.cancel(0); r.peek(0).Remaining != 3 {
-		t.Errorf("another algorithm: %+v", r.peek(0))
 	}
 }
 
@@ -318,14 +312,26 @@ func TestClockThatIsBehind(t *testing.T) {
 }
 
 func TestNamesOfRecords(t *testing.T) {
-	for _, name := range [][2]string{{"a", "b:c"}, {"a:b", "c"}, {"a", ""}, {"1:a", ":"}, {string(make([]byte, 256)), "k"}} {
-		policy, key, ok := nameParts(recordName(name[0], name[1]))
-		if !ok || policy != name[0] || key != name[1] {
-			t.Errorf("%q is read as %q, %q, %v", name, policy, key, ok)
+	names := map[string]recordKey{}
+	for _, k := range recordKeys([]Charge{
+		{Policy: "a", Key: "b:c"},
+		{Policy: "a:b", Key: "c"},
+		{Policy: "a"},
+		{Policy: "1:a", Key: ":"},
+		{Policy: "F1:a", Key: "F"},
+		{Policy: strings.Repeat("p", MostPolicyBytes), Key: strings.Repeat("k", MostKeyBytes)},
+	}) {
+		name := recordName(k)
+		if read, ok := named(name); !ok || read != k || len(name) > mostNameBytes {
+			t.Errorf("%q, of %d bytes, is read as %+v, %v", name, len(name), read, ok)
 		}
+		if other, twice := names[name]; twice {
+			t.Errorf("%q is the name of %+v and %+v", name, other, k)
+		}
+		names[name] = k
 	}
-	for _, bad := range []string{"", ":", "1", "0::", "2:a:b", "01:a:b", "-1:a:b", "9:a:b", "1:ab"} {
-		if _, _, ok := nameParts(bad); ok {
+	for _, bad := range []string{"", ":", "1", "0::", "2:a:b", "01:a:b", "-1:a:b", "9:a:b", "1:ab", "T1:a:b", "f1:a:b", "FF1:a:b", "F"} {
+		if _, ok := named(bad); ok {
 			t.Errorf("%q was read", bad)
 		}
 	}

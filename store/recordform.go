@@ -147,7 +147,7 @@ func (r *record) consistent() bool {
 const (
 	mostLimitBytes = 256
 	// mostNameBytes is the longest name of a record: see recordName.
-	mostNameBytes = 4 + MostPolicyBytes + MostKeyBytes
+	mostNameBytes = 6 + MostPolicyBytes + MostKeyBytes
 )
 
 func decodeLimit(text string) (l weir.Limit, ok bool) {
@@ -261,7 +261,7 @@ func (d *decoder) holds(r *record) {
 		h.expires, h.n = d.time(), d.permits()
 		h.mark = algo.Mark{At: d.int(), Part: d.int(), Taken: d.int()}
 		h.rate = weir.Rate{Permits: d.int(), Period: time.Duration(d.int())}
-		if _, _, named := nameParts(h.of); h.of != "" && !named {
+		if _, ok := named(h.of); h.of != "" && !ok {
 			d.failed = true
 		}
 		void := d.byte()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable/spectest"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // tinyFile is how far files can be written at the end of a disk that is full.
@@ -249,7 +250,7 @@ func spoiledRecord(r *round) {
 			c.tb.Fatal(a.Reason, a.Err)
 		}
 	}
-	name := fmt.Sprintf("/weir/state/%d:%s%s", len(faultPolicy), faultPolicy, ask.Key)
+	name := fmt.Sprintf("/weir/state/%s%d:%s%s", limits.Prefix(ask.Limit.Algorithm()), len(faultPolicy), faultPolicy, ask.Key)
 	found, err := client.Get(ctx, name)
 	if err != nil || len(found.Kvs) != 1 {
 		c.tb.Fatalf("there is no record %s: %v", name, err)

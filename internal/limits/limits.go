@@ -4,6 +4,7 @@ package limits
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -30,6 +31,30 @@ func Of(a weir.Algorithm, rate weir.Rate, permits int64, segments int, c algo.Ca
 	default:
 		return weir.Limit{}, false
 	}
+}
+
+// letters stand for the algorithms, in their order.
+const letters = "TFSACK"
+
+// Algorithms is how many algorithms there are.
+const Algorithms = weir.Algorithm(len(letters))
+
+// Prefix begins the name of a record of an algorithm, and of no other: it is a capital letter, or nothing for a token bucket.
+func Prefix(a weir.Algorithm) string {
+	if a == weir.AlgorithmTokenBucket {
+		return ""
+	}
+	return letters[a : a+1]
+}
+
+// CutPrefix is the algorithm of a name that begins with its Prefix and then with no letter, and what follows.
+func CutPrefix(name string) (a weir.Algorithm, rest string) {
+	if name != "" {
+		if i := strings.IndexByte(letters, name[0]); i > 0 {
+			return weir.Algorithm(i), name[1:]
+		}
+	}
+	return weir.AlgorithmTokenBucket, name
 }
 
 // Own are the permits of a limit that are not those of its rate: a burst, or how many a window of a calendar has, or how many can

@@ -123,3 +123,18 @@ func TestMade(t *testing.T) {
 		t.Errorf("%d calls, want 2: an error is kept", calls)
 	}
 }
+
+// TestPrefixes: each algorithm has a prefix of its own, so that a new one shares its records with no other.
+func TestPrefixes(t *testing.T) {
+	known := map[string]bool{}
+	for a := range limits.Algorithms {
+		p := limits.Prefix(a)
+		if got, rest := limits.CutPrefix(p + "6:policy"); got != a || rest != "6:policy" || known[p] {
+			t.Errorf("the prefix %q of %v is read as that of %v, before %q", p, a, got, rest)
+		}
+		known[p] = true
+	}
+	if _, ok := limits.Of(limits.Algorithms, weir.PerSecond(1), 1, 1, algo.Calendar{}); ok || limits.Prefix(weir.AlgorithmTokenBucket) != "" {
+		t.Error("an algorithm has no prefix, or a token bucket has one")
+	}
+}

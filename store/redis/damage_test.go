@@ -141,7 +141,16 @@ func TestUnreadableGrantsNothing(t *testing.T) {
 		l := f.limits[0]
 		c := store.Charge{Policy: f.name, Key: "bad", Limit: l, N: 1}
 		key := s.key(&c, kindRecord)
+		other := c
+		if other.Limit = weir.TokenBucket(weir.PerHour(5), 0); l.Algorithm() == weir.AlgorithmTokenBucket {
+			other.Limit = weir.FixedWindow(weir.PerHour(5))
+		}
+		if err := store.Take(t.Context(), s, []store.Charge{other}, make([]weir.Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
 		for name, command := range map[string][]string{
+			"a record of another algorithm": {"COPY", s.key(&other, kindRecord), key},
+
 			"a list":     {"LPUSH", key, "x"},
 			"a hash":     {"HSET", key, "x", "y"},
 			"a text":     {"SET", key, "hello, this is the record of another program, which is as long as one of ours"},

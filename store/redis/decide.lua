@@ -4,7 +4,7 @@
 -- A call is about one request, or about several that have nothing to do with each other, of which each is decided by itself, as
 -- if it were a call, in their order. An error of one is its reply, and does not concern the others.
 --
--- KEYS: for each charge its record; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
+-- KEYS: for each charge the record of its algorithm; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
 -- sorted set), of which only records with reservations are in need. Those of several requests follow each other.
 --
 -- ARGV: a head, which a single charge that is taken does without, and one argument for each charge.
@@ -257,7 +257,7 @@ local DEBIT, LEND, RETURN = 8, 9, 10
 local LONGEST = 1581120000000000 -- the time in which a bucket must be able to become full
 
 if op == RESET then
-  call('DEL', KEYS[1], KEYS[2], KEYS[3])
+  call('DEL', spread(KEYS))
   return pack('<B', 0)
 end
 
@@ -827,8 +827,6 @@ local function every(c, f)
   c.dirty = true
 end
 
-local function forget(m) m[5] = -1 end
-
 -- remark gives the marks of all reservations another meaning after the limit has changed.
 local function remark(c, old, from)
   local l = c.l
@@ -842,7 +840,7 @@ local function remark(c, old, from)
     elseif m[2] >= from then
       m[2] = c.s[1]
     else
-      forget(m)
+      m[5] = -1
     end
   end)
 end
@@ -962,9 +960,8 @@ for i = 1, count do
       local old = c.l
       local size = hlen
       if sub(rec, 1, hlen) ~= h then
-        local alg = byte(rec, 1)
-        if alg == 84 then size = 25 elseif alg == 83 then size = 25 elseif alg == 70 or alg == 65 then size = 17
-        elseif alg == 67 then size = 9 else size = 10 + byte(rec, 10) end
+        if byte(rec, 1) ~= old.alg then error('not a record') end
+        if old.alg == 75 then size = 10 + byte(rec, 10) end
         old = parse(sub(rec, 1, size))
         c.old = old
       end
@@ -977,30 +974,25 @@ for i = 1, count do
       if now < c.last and c.last - now <= GUARD then c.t = c.last end
       if c.t >= c.unsealed then c.sealed, c.unsealed = 0, 0 end
       if old.alg == 75 then c.stop = unpack('<d', rec, pos + 24) end
-      if old.alg == c.l.alg then
-        c.s = zero(old)
-        local k, most = 0, #c.s
-        while pos <= #rec - 15 do
-          k = k + 1
-          c.s[k], pos = unpack('<d', rec, pos)
-          total = total + c.s[k]
-        end
-        local least = old.alg == 83 and 1 or old.alg == 84 and flag % 2 == 0 and 2 or most
-        if pos ~= #rec - 7 or k < least or k > most or not (math.abs(total) < 8 * SAFE) then error('not a record') end
+      c.s = zero(old)
+      local k, most = 0, #c.s
+      while pos <= #rec - 15 do
+        k = k + 1
+        c.s[k], pos = unpack('<d', rec, pos)
+        total = total + c.s[k]
       end
+      local least = old.alg == 83 and 1 or old.alg == 84 and flag % 2 == 0 and 2 or most
+      if pos ~= #rec - 7 or k < least or k > most or not (math.abs(total) < 8 * SAFE) then error('not a record') end
     end
     c.back = c.last - c.t
-    if not c.s then
-      c.s = zero(c.l)
-      c.last = c.t
-    end
+    c.s = c.s or zero(c.l)
     -- What is missing is told before anything is written.
     local touched = c.count > 0 and (c.first <= c.t or c.old or c.back > 0)
     if full == 0 and (touched or (op == REFUND or op == RETURN) and c.count > 0) then return pack('<B', 1) end
     if c.l.alg == 75 then
       local at = edge(c, c.t)
       local from = 0
-      local limit = (c.old and c.old.alg == 75 and c.old or c.l).limit
+      local limit = (c.old or c.l).limit
       if c.s[2] > limit and (not at or c.s[1] < c.edges[at]) and c.s[1] ~= c.from then
         from = c.s[1]
         for j = 1, at or 0 do
@@ -1021,32 +1013,25 @@ for i = 1, count do
   local c = charges[i].c
   local old, l = c.old, c.l
   if old or c.back > 0 then seal(c, old or l) end
-  if old and old.alg ~= l.alg then -- it begins anew
-    every(c, forget)
-    c.dirty, c.last = true, c.t
-    advance(c, l)
-    sweep(c)
-  else
-    c.l = old or l -- reservations are canceled as what they were
-    if old and old.alg == 75 then c.l = l end
-    local was = c.s[1]
-    advance(c, old or l)
-    c.l = old or l
-    if c.back > 0 then -- written even if the request is refused: time must go on from here
-      if c.count > 0 then rewind(c, was, c.back) end
-      c.dirty = true
-    end
-    sweep(c)
-    if old and old.alg == 75 then c.l = l end
-    advance(c, old or l) -- a window of a calendar in which nothing is used any more is left
-    c.l = l
-    if old then
-      local from = c.s[1]
-      if l.alg == 83 then from = from - old.segments + 1 end
-      carry(c, old)
-      c.dirty = c.dirty or op ~= PEEK and op ~= INSPECT
-      remark(c, old, from)
-    end
+  c.l = old or l -- reservations are canceled as what they were
+  if l.alg == 75 then c.l = l end
+  local was = c.s[1]
+  advance(c, old or l)
+  c.l = old or l
+  if c.back > 0 then -- written even if the request is refused: time must go on from here
+    if c.count > 0 then rewind(c, was, c.back) end
+    c.dirty = true
+  end
+  sweep(c)
+  if l.alg == 75 then c.l = l end
+  advance(c, old or l) -- a window of a calendar in which nothing is used any more is left
+  c.l = l
+  if old then
+    local from = c.s[1]
+    if l.alg == 83 then from = from - old.segments + 1 end
+    carry(c, old)
+    c.dirty = c.dirty or op ~= PEEK and op ~= INSPECT
+    remark(c, old, from)
   end
   c.last = c.t
 end

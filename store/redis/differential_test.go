@@ -16,10 +16,11 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
-// history is a random history of one key in the script and in the reference.
+// history is a random history of one key in the script and in the reference, which has a record for each algorithm.
 type history struct {
 	store  *Store
 	family family
@@ -27,12 +28,15 @@ type history struct {
 	key    string
 	now    int64
 	limit  weir.Limit
-	ref    reference
+	refs   [limits.Algorithms]reference
 	out    []store.Hold
 	lent   []store.Hold
 	counts map[string]int
 	trace  []string // the last calls
 }
+
+// of is the record of the algorithm of a limit.
+func (h *history) of(l weir.Limit) *reference { return &h.refs[l.Algorithm()] }
 
 const stepsOfHistory = 400
 
@@ -57,11 +61,12 @@ func (h *history) step() (wrong string) {
 	if changes {
 		h.limit = h.family.limits[r.IntN(len(h.family.limits))]
 	}
+	ref := h.of(h.limit)
 	h.store.virtual.Store(h.now)
 	defer func(before int64) {
-		h.trace = append(h.trace, fmt.Sprintf("%d: %s of %v; last %d, %d reserved", h.now, what, h.limit, before, len(h.ref.held)))
+		h.trace = append(h.trace, fmt.Sprintf("%d: %s of %v; last %d, %d reserved", h.now, what, h.limit, before, len(ref.held)))
 		h.trace = h.trace[max(0, len(h.trace)-6):]
-	}(h.ref.last)
+	}(ref.last)
 	ctx := context.Background()
 	most := limitOf(h.limit)
 	n := r.Int64N(min(most, 4) + 1)
@@ -92,7 +97,7 @@ func (h *history) step() (wrong string) {
 			return err.Error()
 		}
 		charges[0].N = 0
-		want = h.ref.debit(h.now, c)
+		want = ref.debit(h.now, c)
 	case k >= 8 && k < 10 && lends:
 		c.N = max(c.N, 1)
 		least := 1 + r.Int64N(min(c.N, 5))
@@ -101,7 +106,7 @@ func (h *history) step() (wrong string) {
 		if err != nil {
 			return err.Error()
 		}
-		lent, taken, wanted := h.ref.lend(h.now, c, least)
+		lent, taken, wanted := ref.lend(h.now, c, least)
 		if got.Lent() != lent || lent > 0 && (got.Taken != taken*microsecond || got.Charges[0].Limit != c.Limit) {
 			return fmt.Sprintf("%s: got %+v, want %d lent at %d", what, got, lent, taken)
 		}
@@ -123,14 +128,14 @@ func (h *history) step() (wrong string) {
 		if err := store.Return(ctx, h.store, l, back); err != nil {
 			return err.Error()
 		}
-		h.ref.takeBack(h.now, l.Charges[0].Limit, l.Taken/microsecond, back)
+		h.of(l.Charges[0].Limit).takeBack(h.now, l.Charges[0].Limit, l.Taken/microsecond, back)
 		return ""
 	case k < 3 && h.limit.Algorithm() != weir.AlgorithmConcurrency:
 		what = fmt.Sprintf("take %d", n)
 		if err := store.Take(ctx, h.store, charges, decisions); err != nil {
 			return err.Error()
 		}
-		want, _ = h.ref.decide(opTake, h.now, c, "", 0)
+		want, _ = ref.decide(opTake, h.now, c, "", 0)
 	case k < 6:
 		life := r.Int64N(5*int64(h.family.scale)/1000) + 1000
 		life = min(life, int64(store.MostExpiry)/1000)
@@ -140,7 +145,7 @@ func (h *history) step() (wrong string) {
 			return err.Error()
 		}
 		var expires int64
-		want, expires = h.ref.decide(opReserve, h.now, c, got.ID, life)
+		want, expires = ref.decide(opReserve, h.now, c, got.ID, life)
 		if got.Expires != expires*1000 {
 			return fmt.Sprintf("reservation expires at %d, want %d", got.Expires/1000, expires)
 		}
@@ -151,7 +156,9 @@ func (h *history) step() (wrong string) {
 		i := r.IntN(len(h.out))
 		res := h.out[i]
 		h.out = append(h.out[:i], h.out[i+1:]...)
-		res.Charges[0].Limit = h.limit
+		if at := &res.Charges[0].Limit; at.Algorithm() == h.limit.Algorithm() {
+			*at = h.limit
+		}
 		actual := int64(-1)
 		var err error
 		if r.IntN(2) == 0 {
@@ -165,7 +172,7 @@ func (h *history) step() (wrong string) {
 			err = store.Cancel(ctx, h.store, res)
 		}
 		what = fmt.Sprintf("settle as %d", actual)
-		found := h.ref.settle(h.now, h.limit, res.ID, actual)
+		found := h.of(res.Charges[0].Limit).settle(h.now, res.Charges[0].Limit, res.ID, actual)
 		h.counts["settle"]++
 		if err != nil && !errors.Is(err, store.ErrNotReserved) || (err == nil) != found {
 			return fmt.Sprintf("settle as %d: %v, want found %t", actual, err, found)
@@ -181,14 +188,14 @@ func (h *history) step() (wrong string) {
 		if err := store.Refund(ctx, h.store, charges); err != nil {
 			return err.Error()
 		}
-		h.ref.refund(h.now, h.limit, n)
+		ref.refund(h.now, h.limit, n)
 		return ""
 	default:
 		what = fmt.Sprintf("peek %d", n)
 		if err := store.Peek(ctx, h.store, charges, decisions); err != nil {
 			return err.Error()
 		}
-		want, _ = h.ref.decide(opPeek, h.now, c, "", 0)
+		want, _ = ref.decide(opPeek, h.now, c, "", 0)
 	}
 	h.counts["decided"]++
 	if want.Allowed {

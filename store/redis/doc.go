@@ -62,8 +62,9 @@
 //
 // All limits of a request that charge the same key text, such as one for a second and one for a day, are one script. A record is
 // kept under prefix{key}:policy, its reservations under prefix{key}+policy and when they expire under prefix{key}!policy: the
-// braces make the key alone choose the slot. In the key, % and } are written %25 and %7D, and the empty key is written %
-// (TestKeysDiffer).
+// braces make the key alone choose the slot. Before the : + or ! stands the letter of the algorithm, if that is no token bucket:
+// F for fixed windows, S and A for sliding windows and counters, K for calendars, C for concurrency. In the key, % and } are
+// written %25 and %7D, and the empty key is written % (TestKeysDiffer).
 //
 // Keys in several slots cannot be one script. Their permits are reserved in each slot for 10 x Timeout, at least a second. If all
 // are allowed they are committed, otherwise canceled. Nothing is ever allowed above a limit. Other requests may be refused

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -53,16 +54,17 @@ func TestOptionsThatAreWrong(t *testing.T) {
 
 // TestKeysDiffer has names of keys and policies that could be mistaken for others.
 func TestKeysDiffer(t *testing.T) {
-	texts := []string{"a", "a}b", "a}", "}", "%", "%25", "%7D", "{a}", "a}:b", "b}+c", ":", "+", "!", ":a"}
-	known := map[string][3]string{}
+	texts := []string{"a", "a}b", "a}", "}", "%", "%25", "%7D", "{a}", "a}:b", "b}+c", ":", "+", "!", ":a", "F", "F:a", "F+a"}
+	known := map[string]string{}
+	s := &Store{options: Options{Prefix: "weir:"}}
 	for _, key := range append(texts, "") {
 		for _, policy := range texts {
-			for _, kind := range []byte{kindRecord, kindReservations, kindDue} {
-				name := string(appendKey(nil, "weir:", policy, key, kind))
+			for i, name := range s.keysOfAll(policy, key) {
+				what := fmt.Sprintf("%d of %q, %q", i, key, policy)
 				if other, ok := known[name]; ok {
-					t.Errorf("%q is the name of %q and %q", name, other, [3]string{key, policy, string(kind)})
+					t.Errorf("%q is the name of %s and %s", name, other, what)
 				}
-				known[name] = [3]string{key, policy, string(kind)}
+				known[name] = what
 			}
 		}
 	}

@@ -164,11 +164,6 @@ func (p *part) law(i int) *law {
 	return w
 }
 
-func (s *Store) key(c *store.Charge, kind byte) string {
-	var buf [128]byte
-	return string(appendKey(buf[:0], s.options.Prefix, c.Policy, c.Key, kind))
-}
-
 // head is the first argument of the script.
 func (s *Store) head(op, full byte, extra int64, id string) string {
 	return string(append(numbers([]byte{op, full}, s.virtual.Load(), extra), id...))
@@ -336,8 +331,7 @@ func (s *Store) reset(ctx context.Context, charges []store.Charge) error {
 		return unavailable(err)
 	}
 	for i := range charges {
-		c := &charges[i]
-		keys := []string{s.key(c, kindRecord), s.key(c, kindReservations), s.key(c, kindDue)}
+		keys := s.keysOfAll(charges[i].Policy, charges[i].Key)
 		until := time.Now().Add(s.options.Timeout)
 		if _, err := s.dispatch.call(ctx, until, keys, []string{s.head(opReset, 1, 0, ""), ""}); err != nil {
 			return err

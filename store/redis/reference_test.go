@@ -243,15 +243,6 @@ func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 	if m.last > t || m.limit != l {
 		m.seal(t)
 	}
-	if m.limit.Algorithm() != l.Algorithm() {
-		m.limit, m.count = l, newCounting(l)
-		m.count.refund(t, 0)
-		for i := range m.held {
-			m.held[i].void = true
-		}
-		m.held = slices.DeleteFunc(m.held, func(h held) bool { return h.expires <= t })
-		return t, true
-	}
 	if m.last > t {
 		back := m.last - t
 		was := m.count.place()

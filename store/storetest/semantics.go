@@ -395,15 +395,69 @@ func testParameters(s *suite) {
 			s.Errorf("%s, raised: %d are left, after %d", name, got, was)
 		}
 	}
-	other := s.limits(10)
-	c := s.charge("algorithm", "k", other[tokenBucket], 10)
-	s.take(s.Store, c)
-	c.Limit = other[fixedWindow]
-	if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 0 {
-		s.Errorf("another algorithm begins anew: %+v", d)
+}
+
+// testAlgorithms has two processes that differ in the algorithm of a limit: each finds what it left, whatever the other does, so
+// that both limits hold. A reset reaches both.
+func testAlgorithms(s *suite) {
+	const n, turns = 20, 30
+	all := s.limits(n)
+	all["concurrency"] = weir.AtOnce(n)
+	allowed := func(from store.Home, c store.Charge) bool {
+		if c.Limit.Algorithm() != weir.AlgorithmConcurrency {
+			return s.take(from, c)[0].Allowed
+		}
+		_, decisions := s.reserve(from, time.Hour, c)
+		return decisions[0].Allowed
 	}
-	if d := s.take(s.Store, c)[0]; d.Allowed {
-		s.Errorf("another algorithm: %+v", d)
+	for first, l := range all {
+		for second, other := range all {
+			if first >= second {
+				continue
+			}
+			a, b := s.charge(first, second, l, 1), s.charge(first, second, other, 1)
+			for round := range 2 {
+				var got [2]int
+				for range turns {
+					if allowed(s.Store, a) {
+						got[0]++
+					}
+					if allowed(s.Other, b) {
+						got[1]++
+					}
+				}
+				if got != [2]int{n, n} {
+					s.Errorf("%s and %s in turn, round %d: %d were allowed, want %d of each", first, second, round, got, n)
+				}
+				s.noError("Reset", store.Reset(s.ctx(), s.Other, a.Policy, a.Key))
+			}
+			for _, c := range []store.Charge{a, b} {
+				if state, err := store.Inspect(s.ctx(), s.Store, c); err != nil || state.Known {
+					s.Errorf("%s and %s: %v after a reset: %+v, %v", first, second, c.Limit, state, err)
+				}
+			}
+		}
+	}
+}
+
+// testHeldAlgorithm changes the algorithm of a limit while permits are reserved, and back: they go back to where they are from.
+func testHeldAlgorithm(s *suite) {
+	const n = 10
+	all := s.limits(n)
+	for name, l := range all {
+		c := s.charge("held", name, l, 6)
+		canceled, _ := s.reserve(s.Store, time.Hour, c)
+		c.N = 2
+		committed, _ := s.reserve(s.Store, time.Hour, c)
+		other := c
+		if other.Limit = all[fixedWindow]; name == fixedWindow {
+			other.Limit = all[tokenBucket]
+		}
+		s.take(s.Other, other)
+		s.noError("Cancel", store.Cancel(s.ctx(), s.Other, canceled))
+		s.noError("Commit", store.Commit(s.ctx(), s.Other, committed, []int64{1}))
+		s.wantLeft(other, n-2)
+		s.wantLeft(c, n-1)
 	}
 }
 

@@ -19,6 +19,8 @@
 //     windows it is what still counts in the window or segment of that time.
 //   - Lend and Debit bring the record to the limit of the charge, as Take does. Return must not: it does nothing if the record
 //     has another limit.
+//   - Policy and Key are not all that a record is kept under: the algorithm of the limit is the third. Otherwise two processes
+//     that differ in it would make the record anew in turn, and allow everything. Reset is of all algorithms.
 //   - Debit makes debts of up to the limit, as Commit does, and returns the decision of a probe.
 //
 // Where the time of a store cannot be set, the suite asks again until the result is there, or a deadline has passed. It uses
@@ -111,6 +113,8 @@ func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"Inspect", testInspect},
 		{"ParametersChange", testParameters},
 		{"CalendarsMove", testCalendars},
+		{"AlgorithmsInTurn", testAlgorithms},
+		{"ReservedUnderAnotherAlgorithm", testHeldAlgorithm},
 		{"CommitLessAndMore", testCommit},
 		{"CancelGivesBack", testCancel},
 		{"SettledOnce", testSettledOnce},
