@@ -76,7 +76,7 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 		Instead: "the authorities that the system knows", Examples: `["/etc/weir/etcd-ca.pem"]`,
 	}, func(c *Cluster, text string) { c.CAFile = text }),
 	read("cert_file", path(fileIs, fileFix), yamlread.About{
-		Text:    "The certificate that they are shown.",
+		Text:    "The certificate that they are shown. A new one is read for new connections.",
 		Instead: unset, Examples: `["/etc/weir/etcd.pem"]`,
 	}, func(c *Cluster, text string) { c.CertFile = text }),
 	read("key_file", path(fileIs, fileFix), yamlread.About{
@@ -96,7 +96,7 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 		Instead: unset, Examples: `["/etc/weir/nodes-ca.pem"]`,
 	}, func(c *Cluster, text string) { c.PeerCAFile = text }),
 	read("peer_cert_file", path(fileIs, fileFix), yamlread.About{
-		Text:    "The certificate of this node.",
+		Text:    "The certificate of this node. A new one is read for new connections.",
 		Instead: "none: plain connections", Examples: `["/etc/weir/node.pem"]`,
 	}, func(c *Cluster, text string) { c.PeerCertFile = text }),
 	read("peer_key_file", path(fileIs, fileFix), yamlread.About{

@@ -198,7 +198,7 @@ func TestMetricsOfAServer(t *testing.T) {
 	if n := got[`weir_resp_commands_total`]; n < 7 {
 		t.Errorf("%v commands of RESP", n)
 	}
-	end := time.Unix(int64(got[`weir_certificate_expiry_timestamp_seconds`]), 0)
+	end := time.Unix(int64(got[`weir_certificate_expiry_timestamp_seconds{certificate="fronts"}`]), 0)
 	if left := time.Until(end); left < 23*time.Hour || left > 25*time.Hour {
 		t.Errorf("the certificate is valid for another %v", left)
 	}

@@ -40,9 +40,9 @@ type ClusterOptions struct {
 	// same. A port 0 of Address is replaced by that of the listener. Required, except for the only node, which opens no port, and
 	// for a Follower, which is not asked.
 	Address, ListenAddress string
-	// PeerTLS secures forwarded requests between nodes, in both directions. A node presents its Certificates, and its RootCAs
-	// must have signed that of the owner. Where there are ClientCAs, they must have signed those of all nodes. Default: nil,
-	// plain connections.
+	// PeerTLS secures forwarded requests between nodes, in both directions. A node presents its Certificates, or for each
+	// connection what GetCertificate and GetClientCertificate return, so that they can be renewed. Its RootCAs must have signed
+	// that of the owner. Where there are ClientCAs, they must have signed those of all nodes. Default: nil, plain connections.
 	PeerTLS *tls.Config
 	// Prefix and TTL are those of [Options].
 	Prefix string

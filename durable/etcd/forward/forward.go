@@ -5,6 +5,7 @@ package forward
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -29,6 +30,7 @@ import (
 const (
 	service = "weir.durable.v1.Owner"
 	method  = "Exchange"
+	path    = "/" + service + "/" + method
 	codec   = "weir-durable"
 )
 
@@ -212,7 +214,7 @@ func Dial(o DialOptions) func(ctx context.Context, address string) (durable.Peer
 			return nil, fmt.Errorf("weir: the owner at %s cannot be reached: %w", address, err)
 		}
 		live, cancel := context.WithCancel(context.Background())
-		stream, err := conn.NewStream(live, &description, "/"+service+"/"+method) //nolint:contextcheck // it outlasts the dialing
+		stream, err := conn.NewStream(live, &description, path) //nolint:contextcheck // it outlasts the dialing
 		if err != nil {
 			cancel()
 			_ = conn.Close()
@@ -230,7 +232,10 @@ func ready(ctx context.Context, conn *grpc.ClientConn) error {
 		switch state {
 		case connectivity.Ready:
 			return nil
-		case connectivity.TransientFailure, connectivity.Shutdown:
+		case connectivity.TransientFailure: // a stream fails at once, and says why
+			_, err := conn.NewStream(ctx, &description, path)
+			return errors.New(status.Convert(err).Message()) //nolint:err113 // it is told, not compared
+		case connectivity.Shutdown:
 			return fmt.Errorf("weir: the connection is in the state %v", state)
 		case connectivity.Idle, connectivity.Connecting: // it goes on
 		}

@@ -39,25 +39,35 @@ type material struct {
 
 // LoadCertificates reads the files. The error says which one is wrong.
 func LoadCertificates(f TLSFiles, log *slog.Logger) (*Certificates, error) {
-	warn := func(now *material) {
-		leaf, at := now.config.Certificates[0].Leaf, time.Now()
+	shown := func(m *material) *tls.Certificate { return &m.config.Certificates[0] }
+	c, err := RereadCertificate(log, f.read, shown, f.Certificate, f.Key, f.ClientCA, f.AdminCA)
+	return &Certificates{c}, err
+}
+
+// RereadCertificate is [NewReread] for files of which the first has the certificate that is shown. It logs when they were read
+// again, why they cannot be used, and that the certificate is not valid when it is read.
+func RereadCertificate[T any](
+	log *slog.Logger, read func() (T, error), shown func(T) *tls.Certificate, paths ...string,
+) (*Reread[T], error) {
+	warn := func(now T) {
+		leaf, at := shown(now).Leaf, time.Now()
 		if at.Before(leaf.NotBefore) || at.After(leaf.NotAfter) {
-			log.Warn("the certificate is not valid now, so that clients do not accept it",
-				"certificate", f.Certificate, "from", leaf.NotBefore, "expires", leaf.NotAfter)
+			log.Warn("the certificate is not valid now, so that it is not accepted",
+				"certificate", paths[0], "from", leaf.NotBefore, "expires", leaf.NotAfter)
 		}
 	}
-	c, err := NewReread(f.read, func(now *material, err error) {
+	c, err := NewReread(read, func(now T, err error) {
 		if err != nil {
 			log.Error("the certificates cannot be used, those before stay", "error", err.Error())
 			return
 		}
-		log.Info("certificates loaded", "certificate", f.Certificate, "expires", now.config.Certificates[0].Leaf.NotAfter)
+		log.Info("certificates loaded", "certificate", paths[0], "expires", shown(now).Leaf.NotAfter)
 		warn(now)
-	}, f.Certificate, f.Key, f.ClientCA, f.AdminCA)
+	}, paths...)
 	if err == nil {
 		warn(c.Now())
 	}
-	return &Certificates{c}, err
+	return c, err
 }
 
 // Config is for servers of the protocols, as ALPN knows them. Every handshake has the certificates that are in the files then:

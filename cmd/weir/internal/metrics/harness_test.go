@@ -72,7 +72,10 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 				"resp":  resp.Status(), "grpc": grpc.Status(), "rlqs": quotas.Status(), "forward_auth": auth.Counts(),
 				"proxy":   passed.Status(),
 				"store":   remote.FleetStatus{Store: "redis://127.0.0.1:6379", Reached: true},
-				"cluster": remote.ClusterStatus{Cluster: "etcd at 127.0.0.1:2379", Joined: true},
+				"cluster": remote.ClusterStatus{
+					Cluster: "etcd at 127.0.0.1:2379", Joined: true,
+					Certificates: map[string]time.Time{"peers": time.Unix(2_100_000_000, 0)},
+				},
 			}
 		},
 		Rejected: func() int64 { return 4 }, Reservations: held.Len,

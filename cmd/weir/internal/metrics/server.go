@@ -123,11 +123,14 @@ var ofServer = []family{
 		},
 	},
 	{
-		name: "weir_certificate_expiry_timestamp_seconds", kind: gauge,
-		help: "When the certificate of the fronts expires, if they have one.",
+		name: "weir_certificate_expiry_timestamp_seconds", kind: gauge, labels: []string{"certificate"},
+		help: "When a certificate expires: that of the fronts, or that of the cluster for its peers or for etcd.",
 		each: func(n *snapshot, emit emitter) {
 			if !n.certificateEnd.IsZero() {
-				emit(float64(n.certificateEnd.Unix()))
+				emit(float64(n.certificateEnd.Unix()), "fronts")
+			}
+			for to, end := range n.cluster.Certificates {
+				emit(float64(end.Unix()), to)
 			}
 		},
 	},

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +37,7 @@ type Cluster struct {
 	gap     time.Duration // how long there may be no owner, while another node takes over
 	join    func(context.Context) (Joined, error)
 	log     *slog.Logger
+	secure  map[string]*tls.Config // what shows a certificate, by to whom
 
 	ctx   context.Context //nolint:containedctx // until Close
 	end   context.CancelFunc
@@ -86,6 +88,7 @@ func OpenCluster(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Clu
 	}
 	l := newCluster(c.String(), c.Address, log, func(ctx context.Context) (Joined, error) { return etcd.Join(ctx, options) })
 	l.gap += c.TTL
+	l.secure = map[string]*tls.Config{"peers": options.PeerTLS, "etcd": options.TLS}
 	if err := l.open(ctx); err != nil {
 		return nil, wrong(c.Source, "%s", strings.TrimPrefix(err.Error(), "weir: "))
 	}
@@ -101,10 +104,10 @@ func ClusterOptions(c *config.Cluster, log *slog.Logger) (etcd.ClusterOptions, e
 		Owner: durable.OwnerOptions{Reserve: c.Reserve, MaxKeys: c.MaxKeys, Logger: log},
 	}
 	var err error
-	if o.TLS, err = etcdTLS(c); err != nil {
+	if o.TLS, err = etcdTLS(c, log); err != nil {
 		return o, err
 	}
-	if o.PeerTLS, err = peerTLS(c); err != nil {
+	if o.PeerTLS, err = peerTLS(c, log); err != nil {
 		return o, err
 	}
 	for _, url := range c.Peers {
@@ -295,6 +298,8 @@ type ClusterStatus struct {
 	// Joined reports whether the cluster was joined since the server has started, and Error why not.
 	Joined bool   `json:"joined"`
 	Error  string `json:"error,omitempty"`
+	// Certificates are until when the certificates are valid that are shown to "peers" and to "etcd", as far as there are any.
+	Certificates map[string]time.Time `json:"certificates,omitempty"`
 	// NodeStats are those of the node.
 	durable.NodeStats //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 }
@@ -302,6 +307,14 @@ type ClusterStatus struct {
 // Status returns the state.
 func (l *Cluster) Status() ClusterStatus {
 	s := ClusterStatus{Cluster: l.where, Address: l.address}
+	for to, t := range l.secure {
+		if end := expires(t); !end.IsZero() {
+			if s.Certificates == nil {
+				s.Certificates = make(map[string]time.Time, len(l.secure))
+			}
+			s.Certificates[to] = end
+		}
+	}
 	if m := l.node.Load(); m != nil {
 		s.Joined, s.NodeStats = true, m.node.Stats()
 		return s

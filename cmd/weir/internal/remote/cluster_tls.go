@@ -4,50 +4,69 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/internal/regularfile"
 )
 
+// pair is a certificate with its key, which are read again when their files change.
+type pair = front.Reread[*tls.Certificate]
+
 // etcdTLS is what secures the connections to the endpoints, nil if the file says nothing of it.
-func etcdTLS(c *config.Cluster) (*tls.Config, error) {
-	roots, pair, err := load(c.Source, "", c.CAFile, c.CertFile, c.KeyFile)
-	if err != nil || roots == nil && pair == nil {
+func etcdTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
+	roots, own, err := load(c.Source, "", c.CAFile, c.CertFile, c.KeyFile, log)
+	if err != nil || roots == nil && own == nil {
 		return nil, err
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
-	if pair != nil {
-		t.Certificates = []tls.Certificate{*pair}
+	if own != nil {
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.Now(), nil }
 	}
 	return t, nil
 }
 
 // peerTLS is what secures the connections between nodes, in both directions: each shows its certificate, and none talks to one
 // whose certificate is not of the authority. It is nil if the file says nothing of it.
-func peerTLS(c *config.Cluster) (*tls.Config, error) {
-	roots, pair, err := load(c.Source, "peer_", c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile)
+func peerTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
+	roots, own, err := load(c.Source, "peer_", c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile, log)
 	switch {
-	case err != nil || roots == nil && pair == nil:
+	case err != nil || roots == nil && own == nil:
 		return nil, err
 	case roots == nil:
 		return nil, wrong(c.Source,
 			"peer_ca_file is missing: nodes need the authority that has signed the certificates of the others")
-	case pair == nil:
+	case own == nil:
 		return nil, wrong(c.Source, "peer_cert_file is missing: each node shows a certificate to the others")
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: roots, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
-		Certificates: []tls.Certificate{*pair},
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.Now(), nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.Now(), nil },
 	}, nil
+}
+
+// expires is until when the certificate is valid that a configuration shows to servers, the zero time if it shows none.
+func expires(t *tls.Config) time.Time {
+	if t == nil || t.GetClientCertificate == nil {
+		return time.Time{}
+	}
+	shown, err := t.GetClientCertificate(&tls.CertificateRequestInfo{})
+	if err != nil {
+		return time.Time{}
+	}
+	return shown.Leaf.NotAfter
 }
 
 // mostBytes is how long a file may be.
 const mostBytes = 4 << 20
 
-// load reads an authority, and a certificate with its key, as far as they are given.
-func load(source, prefix, ca, cert, key string) (*x509.CertPool, *tls.Certificate, error) {
+// load reads an authority, and a certificate with its key, as far as they are given. The authority stays, as it does for etcd.
+func load(source, prefix, ca, cert, key string, log *slog.Logger) (*x509.CertPool, *pair, error) {
 	var roots *x509.CertPool
 	if ca != "" {
 		text, err := regularfile.Read(ca, mostBytes)
@@ -67,20 +86,27 @@ func load(source, prefix, ca, cert, key string) (*x509.CertPool, *tls.Certificat
 	case key == "":
 		return nil, nil, wrong(source, "%skey_file is missing: %scert_file needs it", prefix, prefix)
 	}
+	own, err := front.RereadCertificate(log, func() (*tls.Certificate, error) { return loadPair(source, prefix, cert, key) },
+		func(c *tls.Certificate) *tls.Certificate { return c }, cert, key)
+	return roots, own, err
+}
+
+// loadPair reads a certificate with its key.
+func loadPair(source, prefix, cert, key string) (*tls.Certificate, error) {
 	certificate, err := regularfile.Read(cert, mostBytes)
 	if err != nil {
-		return nil, nil, wrong(source, "%scert_file: %s", prefix, reason(err))
+		return nil, wrong(source, "%scert_file: %s", prefix, reason(err))
 	}
 	private, err := regularfile.Read(key, mostBytes)
 	if err != nil {
-		return nil, nil, wrong(source, "%skey_file: %s", prefix, reason(err))
+		return nil, wrong(source, "%skey_file: %s", prefix, reason(err))
 	}
-	pair, err := tls.X509KeyPair(certificate, private)
+	own, err := tls.X509KeyPair(certificate, private)
 	if err != nil {
-		return nil, nil, wrong(source, "%scert_file %s and %skey_file %s cannot be used together: %s",
+		return nil, wrong(source, "%scert_file %s and %skey_file %s cannot be used together: %s",
 			prefix, cert, prefix, key, reason(err))
 	}
-	return roots, &pair, nil
+	return &own, nil
 }
 
 // reason is an error without the names of packages.

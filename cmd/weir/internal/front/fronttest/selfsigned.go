@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificate is a certificate that is its own authority, for a day.
+// Certificate is a certificate that is its own authority.
 type Certificate struct {
 	// Text is the certificate, and Key its private key, in PEM.
 	Text, Key []byte
@@ -26,7 +26,13 @@ type Certificate struct {
 }
 
 // SelfSigned makes the certificate of a name, of localhost and of 127.0.0.1.
-func SelfSigned(tb testing.TB, name string) (c Certificate) {
+func SelfSigned(tb testing.TB, name string) Certificate {
+	tb.Helper()
+	return Until(tb, name, time.Now().Add(24*time.Hour))
+}
+
+// Until is [SelfSigned] for a certificate that expires then.
+func Until(tb testing.TB, name string, expires time.Time) (c Certificate) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -35,7 +41,7 @@ func SelfSigned(tb testing.TB, name string) (c Certificate) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: expires,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
