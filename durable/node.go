@@ -76,6 +76,9 @@ type Node struct {
 	without time.Duration // for how long there was none before
 	terms   int64
 	counted *Owner     // the last one that this node was, until its counters are in past
+	until   time.Time  // until when it is not to be the owner
+	rests   bool       // it is not, and does not try to be
+	stop    func()     // ends what campaign does
 	past    OwnerStats // of the terms before
 }
 
@@ -97,6 +100,7 @@ func NewNode(o NodeOptions) (*Node, error) {
 	}
 	n := &Node{options: o, changed: make(chan struct{}), lost: time.Now()}
 	n.ctx, n.end = context.WithCancel(context.Background())
+	n.stop = func() {}
 	watch, err := o.Engine.Watch(n.ctx)
 	if err != nil {
 		n.end()
@@ -116,43 +120,107 @@ const retryCampaign = 200 * time.Millisecond
 func (n *Node) campaign() {
 	var failed repeated
 	for n.ctx.Err() == nil {
-		term, err := n.options.Engine.Campaign(n.ctx, n.options.Address)
+		ctx, rest := n.round()
+		if rest > 0 {
+			pause(n.ctx, rest)
+			continue
+		}
+		term, err := n.options.Engine.Campaign(ctx, n.options.Address)
 		if err != nil {
-			if n.ctx.Err() == nil && failed.tell(err) {
+			if ctx.Err() != nil {
+				continue
+			}
+			if failed.tell(err) {
 				n.warn("campaigning for the limits has failed", err)
 			}
 			if errors.Is(err, ErrEngineClosed) { // which stays so
 				return
 			}
-			pause(n.ctx, retryCampaign)
+			pause(ctx, retryCampaign)
 			continue
 		}
-		n.mu.Lock()
-		n.hear(n.peer)
-		heard := n.heard
-		n.mu.Unlock()
-		owner, err := newOwner(term, n.options.Owner, heard)
-		if err != nil { // was not checked before
-			n.warn("the options of the owner are wrong", err)
-			_ = term.Resign(n.ctx)
+		if !n.own(ctx, term) {
 			return
 		}
-		n.set(func() {
-			n.owner, n.counted = owner, owner
-			n.terms++
-		})
-		n.info("this node owns the limits", "epoch", term.Epoch())
+	}
+}
+
+// round begins what campaign does until it is told to stop. It returns how long this node is not to be the owner instead.
+func (n *Node) round() (ctx context.Context, rest time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stop()
+	ctx, n.stop = context.WithCancel(n.ctx)
+	rest = time.Until(n.until)
+	if n.rests = rest > 0; n.rests {
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+	return ctx, rest
+}
+
+// own is the owner until the term or ctx ends. It returns false if the node cannot be one.
+func (n *Node) own(ctx context.Context, term Term) bool {
+	n.mu.Lock()
+	n.hear(n.peer)
+	heard := n.heard
+	n.mu.Unlock()
+	owner, err := newOwner(term, n.options.Owner, heard)
+	if err != nil { // was not checked before
+		n.warn("the options of the owner are wrong", err)
+		_ = term.Resign(n.ctx)
+		return false
+	}
+	n.set(func() {
+		n.owner, n.counted = owner, owner
+		n.terms++
+	})
+	n.info("this node owns the limits", "epoch", term.Epoch())
+	select {
+	case <-term.Done():
+	case <-ctx.Done():
+	}
+	n.set(func() { n.owner, n.heard = nil, owner.time })
+	stopping, cancel := context.WithTimeout(context.Background(), stopTime) //nolint:contextcheck // it outlasts what has ended
+	defer cancel()
+	if err := owner.Stop(stopping); err != nil && ctx.Err() != nil {
+		n.warn("the limits could not be handed over", err)
+	}
+	n.countPast()
+	return true
+}
+
+// HandOver ends the term of this node if it is the owner, as [Node.Close] does, and keeps it from being the owner for so long: for
+// one that is about to leave the cluster, and asks the owner until then. It returns when another one can be the owner, or ctx
+// ends. The error is an *[weir.OptionError] if away is not positive.
+func (n *Node) HandOver(ctx context.Context, away time.Duration) error {
+	switch {
+	case away <= 0:
+		return &weir.OptionError{Option: "away", Value: away.String(), Accepted: "more than 0"}
+	case n.options.Follower:
+		return nil
+	}
+	n.mu.Lock()
+	n.until = time.Now().Add(away)
+	if !n.rests {
+		n.stop()
+	}
+	n.mu.Unlock()
+	for {
+		n.mu.Lock()
+		rests, changed, closed := n.rests, n.changed, n.closed
+		n.mu.Unlock()
+		switch {
+		case closed:
+			return ErrNodeClosed
+		case rests:
+			return nil
+		}
 		select {
-		case <-term.Done():
-		case <-n.ctx.Done():
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // of the caller
 		}
-		n.set(func() { n.owner, n.heard = nil, owner.time })
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-		if err := owner.Stop(ctx); err != nil && n.ctx.Err() != nil {
-			n.warn("the limits could not be handed over", err)
-		}
-		cancel()
-		n.countPast()
 	}
 }
 

@@ -184,3 +184,41 @@ func TestRequeue(t *testing.T) {
 		}
 	})
 }
+
+// TestHandOver: a node that is about to leave hands its term over at once, burns nothing, and asks the next owner. It is the owner again
+// after its time, and not earlier.
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
+		want(t, spectest.Acquire(t.Context(), c.nodes["a"], ask(2, 0)), weir.ReasonNone)
+		begin := time.Now()
+		for _, name := range []string{"a", "a"} { // once more changes nothing
+			if err := c.nodes[name].HandOver(t.Context(), time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if o := c.nodes["a"].Ownership(); o.Address != "b" || c.nodes["a"].Owner() != nil || c.nodes["b"].Owner() == nil {
+			t.Fatalf("%+v", o)
+		}
+		want(t, spectest.Acquire(t.Context(), c.nodes["a"], ask(3, 0)), weir.ReasonNone)
+		if d := time.Since(begin); d > 100*time.Millisecond {
+			t.Errorf("handed over in %v", d)
+		}
+		_ = c.nodes["b"].Close()
+		time.Sleep(time.Hour - time.Since(begin) - time.Second)
+		if synctest.Wait(); c.nodes["a"].Owner() != nil {
+			t.Error("it is the owner again, too early")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); c.nodes["a"].Owner() == nil {
+			t.Error("it is not the owner again")
+		}
+		if err := c.nodes["a"].HandOver(t.Context(), 0); err == nil {
+			t.Error("for no time")
+		}
+		if err := c.nodes["b"].HandOver(t.Context(), 1); !errors.Is(err, durable.ErrNodeClosed) {
+			t.Error(err)
+		}
+	})
+}

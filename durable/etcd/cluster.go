@@ -86,6 +86,7 @@ func (c *Cluster) join(ctx context.Context, o *ClusterOptions) (err error) {
 		c.work.Go(func() { _ = c.grpc.Serve(c.listener) })
 	}
 	if c.server != nil {
+		c.server.node.Store(c.node)
 		c.work.Go(func() { // others keep a lease for a server that cannot write
 			select {
 			case <-c.server.Failed():

@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -160,25 +161,56 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 	refuse()
 }
 
-// TestNodeRemovesItself: a node that is asked to remove itself says that it has, although its server ends by that.
-func TestNodeRemovesItself(t *testing.T) {
+// TestNodesAreRemoved: the owner hands over before it is removed, long before its lease runs out, and burns nothing. It says that it was
+// removed, and what to do, also when it is started again. A node that is asked to remove itself says that it has, although its server
+// ends by that.
+func TestNodesAreRemoved(t *testing.T) {
 	t.Parallel()
-	nodes := joinAll(t, three(t))
-	if t.Failed() {
-		return
+	all := three(t)
+	for i := range all {
+		all[i] = lasting(all[i])
+		all[i].HeartbeatInterval = calm / 5 // the one that is removed may lead etcd, and another one is elected then
 	}
-	found, err := nodes[0].Server().Members(t.Context())
-	if err != nil {
+	nodes := joinAll(t, all)
+	for _, c := range nodes {
+		ready(t, c.Node())
+	}
+	owner := slices.IndexFunc(nodes, func(c *etcd.Cluster) bool { return c.Node().Owner() != nil })
+	stays, next := (owner+1)%len(nodes), (owner+2)%len(nodes)
+	if got := take(t, nodes[next], 500); got != weir.ReasonNone {
+		t.Fatal(got)
+	}
+	begin := time.Now()
+	if err := nodes[stays].Server().RemoveMember(t.Context(), all[owner].Name); err != nil {
 		t.Fatal(err)
 	}
-	goes := slices.IndexFunc(found, func(m etcd.Member) bool { return !m.Leader })
-	if err := nodes[goes].Server().RemoveMember(t.Context(), found[goes].Name); err != nil {
-		t.Errorf("%s, by itself: %v", found[goes].Name, err)
+	removed := time.Now()
+	if got := take(t, nodes[next], 500); got != weir.ReasonNone || time.Since(removed) > patient/2 {
+		t.Errorf("%v, %v after the removal", got, time.Since(removed))
 	}
-	stays := nodes[(goes+1)%len(nodes)].Server()
-	eventually(t, "two nodes are left", func() bool {
-		left, err := stays.Members(t.Context())
-		return err == nil && len(left) == 2
+	t.Logf("removed in %v, granted %v later", removed.Sub(begin), time.Since(removed))
+	says := func(what string, err error) {
+		t.Helper()
+		again := fmt.Sprintf("was removed from the cluster; stop it, or to have it back: while the other nodes are up, run `weir cluster add %s %s`",
+			all[owner].Name, all[owner].Peers[all[owner].Name])
+		if !errors.Is(err, etcd.ErrRepair) || !strings.Contains(err.Error(), again) || strings.Contains(err.Error(), "cluster remove") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	<-nodes[owner].Failed()
+	says("while it runs", nodes[owner].Err())
+	_ = nodes[owner].Close()
+	c, err := etcd.Join(t.Context(), all[owner])
+	if says("started again", err); err == nil {
+		_ = c.Close()
+	}
+
+	if err := nodes[next].Server().RemoveMember(t.Context(), all[next].Name); err != nil {
+		t.Errorf("by itself: %v", err)
+	}
+	eventually(t, "one node is left", func() bool {
+		left, err := nodes[stays].Server().Members(t.Context())
+		return err == nil && len(left) == 1
 	})
 }
 

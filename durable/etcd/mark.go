@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// ErrRepair is returned if what a node had on its disk is lost or damaged. It must not take part again under its old identity:
-// remove it from its cluster, and add it again with an empty directory and Join.
+// ErrRepair is returned if what a node had on its disk is lost or damaged, or the node was removed from its cluster. It must not
+// take part again under its old identity: remove it from its cluster, and add it again with an empty directory and Join.
 var ErrRepair = errors.New("this node must not take part with what is on its disk")
 
 // mark says what a directory has been used for, in a file beside that of etcd.
@@ -108,9 +108,18 @@ func (o *EmbeddedOptions) repair() string {
 	if len(o.Peers) < 2 {
 		return fmt.Sprintf("restore a backup of %s; or empty it, and all limits begin anew", o.Directory)
 	}
-	return fmt.Sprintf("while a majority of the other nodes is up, run `weir cluster remove %s` and `weir cluster add %s %s` at "+
-		"one of them, then empty %s, set `join: true` in the configuration of this node, and start it",
-		o.Name, o.Name, o.Peers[o.Name], o.Directory)
+	return fmt.Sprintf("while a majority of the other nodes is up, run `weir cluster remove %s` and %s", o.Name, o.addAgain())
+}
+
+// addAgain says how a node comes back that is not in its cluster any more.
+func (o *EmbeddedOptions) addAgain() string {
+	return fmt.Sprintf("`weir cluster add %s %s` at one of them, then empty %s, set `join: true` in the configuration of this node, "+
+		"and start it", o.Name, o.Peers[o.Name], o.Directory)
+}
+
+// removed is an error that matches [ErrRepair] and says what to do.
+func (o *EmbeddedOptions) removed() error {
+	return fmt.Errorf("%w: %w; stop it, or to have it back: while the other nodes are up, run %s", ErrRepair, errRemoved, o.addAgain())
 }
 
 // wiped is an error that matches [ErrRepair] and says what to do.

@@ -99,7 +99,7 @@ func (o *EmbeddedOptions) setPeers(cfg *config.ServerConfig) error {
 
 // startMember starts etcd. It is not ready yet: a majority must be there first. What is on its disk is compared with what the
 // others have before it takes part.
-func startMember(cfg *config.ServerConfig, o *EmbeddedOptions) (*member, error) {
+func startMember(cfg *config.ServerConfig, o *EmbeddedOptions, leave http.HandlerFunc) (*member, error) {
 	m := &member{failed: make(chan error, 1), served: make(chan struct{})}
 	if len(o.Peers) > 0 {
 		u, err := parse("Listen", o.Listen)
@@ -127,7 +127,7 @@ func startMember(cfg *config.ServerConfig, o *EmbeddedOptions) (*member, error) 
 		}
 	}
 	m.Server.Start()
-	m.servePeers(cfg)
+	m.servePeers(cfg, leave)
 	return m, nil
 }
 
@@ -136,13 +136,16 @@ func listenPeers(u *url.URL, secure *transport.TLSInfo) (net.Listener, error) {
 		transport.WithTLSInfo(secure), transport.WithTimeout(rafthttp.ConnReadTimeout, rafthttp.ConnWriteTimeout))
 }
 
-func (m *member) servePeers(cfg *config.ServerConfig) {
+func (m *member) servePeers(cfg *config.ServerConfig, leave http.HandlerFunc) {
 	if m.peers == nil {
 		close(m.served)
 		return
 	}
+	paths := http.NewServeMux()
+	paths.Handle("/", etcdhttp.NewPeerHandler(cfg.Logger, m.Server))
+	paths.HandleFunc(leavePath, leave)
 	m.http = &http.Server{
-		Handler: etcdhttp.NewPeerHandler(cfg.Logger, m.Server), ReadTimeout: peerReadTime,
+		Handler: paths, ReadTimeout: peerReadTime,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	go func() {

@@ -107,8 +107,8 @@ func settled(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// RemoveMember removes a node from the cluster for ever, which may be this one: what is on its disk is of no use then. It fails
-// with [ErrNoMember], or if too few others are up.
+// RemoveMember removes a node from the cluster for ever, which may be this one: what is on its disk is of no use then. If it owns
+// the limits it hands over before. It fails with [ErrNoMember], or if too few others are up.
 func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	all, err := s.Members(ctx)
 	if err != nil {
@@ -117,6 +117,9 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	i := slices.IndexFunc(all, func(m Member) bool { return m.Name == name })
 	if i < 0 {
 		return fmt.Errorf("%w: %.80q", ErrNoMember, name)
+	}
+	if all[i].Started && !all[i].Learner {
+		s.bid(ctx, &all[i])
 	}
 	err = settled(ctx, func(ctx context.Context) error {
 		_, failed := s.client.MemberRemove(ctx, all[i].ID)
@@ -134,8 +137,16 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 // isRemoved reports whether a node is this one, and has been removed from the cluster: it knows so, or the others were quicker
 // and have told it to stop.
 func (s *Server) isRemoved(id uint64) bool {
-	own := s.etcd.Server.MemberID()
-	return uint64(own) == id && (s.failure.removed.Load() || s.etcd.Server.Cluster().Member(own) == nil)
+	e := s.etcd.Server
+	if uint64(e.MemberID()) != id {
+		return false
+	}
+	select {
+	case <-e.StoppingNotify(): // see watchRemoval
+		return s.ctx.Err() == nil
+	default:
+		return e.Cluster().Member(e.MemberID()) == nil
+	}
 }
 
 // AddMember adds a node, which has a vote once it has been started and has all that the others have. The error is a

@@ -21,6 +21,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"github.com/weirhq/weir/durable"
 )
 
 // Server is an etcd server in this process.
@@ -52,6 +54,8 @@ type Server struct {
 
 	directory string
 	repair    string      // what to do about damage
+	removed   error       // why it cannot go on once it was removed
+	node      atomic.Pointer[durable.Node]
 	sealed    *seal       // what was sealed last
 	sealedIn  os.FileInfo // in which file
 	peerTLS   transport.TLSInfo
@@ -107,8 +111,8 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	}
 	cfg.InitialClusterToken = cluster
 	s := &Server{
-		lock: lock, peers: o.Peers, directory: o.Directory, repair: o.repair(), failure: failed, apart: make(chan struct{}),
-		logger: o.Logger, quota: o.Quota, peerTLS: cfg.PeerTLSInfo,
+		lock: lock, peers: o.Peers, directory: o.Directory, repair: o.repair(), removed: o.removed(), failure: failed,
+		apart: make(chan struct{}), logger: o.Logger, quota: o.Quota, peerTLS: cfg.PeerTLSInfo,
 	}
 	if s.etcd, err = s.start(ctx, cfg, &o); err != nil {
 		_ = lock.Close()
@@ -118,6 +122,7 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.work.begin(s.maintain)
 	s.work.begin(s.watchFailure)
+	s.work.begin(s.watchRemoval)
 	s.work.begin(s.promote)
 	s.work.begin(s.sealing)
 	return s, nil
@@ -172,7 +177,7 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 			}
 			started <- r
 		}()
-		e, err := startMember(cfg, o)
+		e, err := startMember(cfg, o, s.askedToLeave)
 		r = result{e, err}
 	}()
 	timer := time.NewTimer(o.StartTimeout)
@@ -183,7 +188,7 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 	looking, done := context.WithCancel(ctx)
 	defer done()
 	var e *member
-	var ready <-chan struct{}
+	var ready, ended <-chan struct{}
 	var failed <-chan error
 	waiting := started
 	for {
@@ -196,12 +201,15 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 			}
 			if r.err == nil {
 				e, ready, failed = r.etcd, answers(looking, r.etcd.Server), r.etcd.failed
+				ended = e.Server.StoppingNotify()
 				continue
 			}
 			err = r.err
 		case <-ready:
 			return e, nil
 		case err = <-failed:
+		case <-ended: // while it was down
+			err = s.removed
 		case <-s.failure.done:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -310,8 +318,11 @@ func (s *Server) watchFailure() {
 		s.etcd.Server.PauseSending()
 		s.etcd.refusePeers()
 		close(s.apart)
-		s.logger.Error("the etcd server of the durable limits cannot go on: "+
-			"this node takes no part until it has joined again", "error", s.failure.err.Error())
+		what := "the etcd server of the durable limits cannot go on: this node takes no part until it has joined again"
+		if errors.Is(s.failure.err, errRemoved) {
+			what = "this node was removed from the cluster of the durable limits: it takes no part any more"
+		}
+		s.logger.Error(what, "error", s.failure.err.Error())
 		_ = s.client.Close()
 	case <-s.ctx.Done():
 	}

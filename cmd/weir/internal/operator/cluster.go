@@ -78,8 +78,9 @@ func removeCommand() *cobra.Command {
 		Use:   "remove",
 		Short: "Remove a node from the cluster",
 		Long: `remove removes a node from the cluster, for ever: what is on its disk is of no
-use then. The others must have a majority. If it is to come back, add it, and
-start it with an empty directory and "join: true".`,
+use then. The others must have a majority. If it is up, it hands over what it
+owns, and says in its log and its status that it was removed. If it is to come
+back, add it, and start it with an empty directory and "join: true".`,
 		Example: `  weir cluster remove node1 --reason 'its disk was replaced'
   weir cluster remove node1 --server http://10.0.0.2:7070`,
 	}, MemberRemovePath, "%s is removed: to have it back, add it\n", "NODE")
