@@ -53,35 +53,37 @@ type former struct {
 	mark   *mark
 	client *http.Client
 	peers  string
+	// existing are the nodes of a cluster that exists, this one included: there may be fewer than in Peers.
+	existing types.URLsMap
 
 	mu  sync.Mutex
 	own formation
 }
 
-// prepare makes sure that a node may start etcd, and returns what its cluster is called. It waits for the other nodes where the
-// cluster is to be formed.
-func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, err error) {
+// prepare makes sure that a node may start etcd, and returns what its cluster is called, and its nodes if they need not be Peers.
+// It waits for the other nodes where the cluster is to be formed.
+func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, members types.URLsMap, err error) {
 	m, err := readMark(o.Directory)
 	used := hasLog(o.Directory)
 	switch {
 	case err != nil && errors.Is(err, ErrRepair) && !used:
-		return "", o.wiped("%s is damaged", markFile)
+		return "", nil, o.wiped("%s is damaged", markFile)
 	case err != nil && !errors.Is(err, ErrRepair):
-		return "", err
+		return "", nil, err
 	case used: // etcd knows its cluster by its log
 		if err != nil {
 			m = &mark{Version: markVersion, Disk: strings.Repeat("0", 2*diskBytes), path: markPath(o.Directory)}
 		}
-		return "weir", m.use()
+		return "weir", nil, m.use()
 	case m.Used:
-		return "", o.wiped("the log of etcd was in %s and is gone", o.Directory)
+		return "", nil, o.wiped("the log of etcd was in %s and is gone", o.Directory)
 	case len(o.Peers) < 2:
-		return "weir", m.use()
+		return "weir", nil, m.use()
 	}
 	info := o.peerTLS()
 	round, err := transport.NewTransport(info, formTime)
 	if err != nil {
-		return "", err //nolint:wrapcheck // it names the file
+		return "", nil, err //nolint:wrapcheck // it names the file
 	}
 	round.DisableKeepAlives = true
 	f := &former{o: o, mark: m, client: &http.Client{Transport: round, Timeout: formTime}, peers: digestOf(o.Peers)}
@@ -90,17 +92,18 @@ func (o *EmbeddedOptions) prepare(ctx context.Context) (cluster string, err erro
 		// An address that is not of this machine is told before the directory counts as used.
 		l, err := o.listen(ctx)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		_ = l.Close()
-		return "weir", f.join(ctx)
+		err = f.join(ctx)
+		return "weir", f.existing, err
 	}
 	if m.Cluster == "" {
 		if err := f.form(ctx, info); err != nil {
-			return "", err
+			return "", nil, err
 		}
 	}
-	return m.Cluster, m.use()
+	return m.Cluster, nil, m.use()
 }
 
 // listen listens where etcd will.
@@ -326,6 +329,19 @@ func (f *former) self(all []*membership.Member) *membership.Member {
 	return nil
 }
 
+// urls are those of the members of a cluster, as etcd is told them. It goes by the URLs, whatever the others are called.
+func (f *former) urls(all []*membership.Member) types.URLsMap {
+	urls, self := make(types.URLsMap, len(all)), f.self(all)
+	for _, m := range all {
+		name := m.ID.String()
+		if m == self {
+			name = f.o.Name
+		}
+		urls[name], _ = types.NewURLs(m.PeerURLs) // those of a cluster are URLs; otherwise etcd says so
+	}
+	return urls
+}
+
 // refuse is why a node with an empty directory does not form a cluster that another one is in.
 func (f *former) refuse(ctx context.Context, name string) error {
 	all, _, err := f.members(ctx, name)
@@ -390,7 +406,7 @@ func (f *former) joinable(ctx context.Context) (added bool, refusal, failed erro
 			refusal = f.o.wiped("%s knows that this node has been started before, and the directory %s is empty",
 				name, f.o.Directory)
 		default:
-			added, f.mark.Cluster = true, cluster.String()
+			added, f.mark.Cluster, f.existing = true, cluster.String(), f.urls(all)
 		}
 	}
 	return added, refusal, failed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -212,6 +213,73 @@ func TestNodesAreRemoved(t *testing.T) {
 		left, err := nodes[stays].Server().Members(t.Context())
 		return err == nil && len(left) == 1
 	})
+}
+
+// TestOneNodeGrowsAndMoves: a node that was alone says what it needs before another one can be added. With that another one, whose file
+// has a third node as well, joins it with all that was granted, and later gets another address.
+func TestOneNodeGrowsAndMoves(t *testing.T) {
+	t.Parallel()
+	all := three(t)
+	for i := range all {
+		all[i] = lasting(all[i])
+		all[i].HeartbeatInterval, all[i].Join = calm/5, i > 0
+	}
+	join := func(o etcd.ClusterOptions) *etcd.Cluster {
+		t.Helper()
+		c, err := etcd.Join(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	alone := all[0]
+	alone.Name, alone.Peers, alone.Address = "", nil, ""
+	first := join(alone)
+	if got := take(t, first, 500); got != weir.ReasonNone {
+		t.Error(got)
+	}
+	add := func() error { return first.Server().AddMember(t.Context(), "node1", all[1].Peers["node1"]) }
+	if err := add(); err == nil || !strings.Contains(err.Error(), "write name, peers and address") {
+		t.Error(err)
+	}
+	_ = first.Close()
+
+	first = join(all[0])
+	second := first // until there is one
+	defer func() {
+		for _, c := range []*etcd.Cluster{first, second} { // while there is a majority that can be told
+			_ = c.Node().Close()
+		}
+		_, _ = first.Close(), second.Close()
+	}()
+	knows := func(node int, url string) {
+		t.Helper()
+		eventually(t, url+" is known", func() bool {
+			found, err := first.Server().Members(t.Context())
+			return err == nil && len(found) > node && found[node].URL == url && !found[node].Learner
+		})
+	}
+	knows(0, all[0].Peers["node0"])
+	if err := add(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Server().AddMember(t.Context(), "node2", all[2].Peers["node2"]); err == nil || !strings.Contains(err.Error(), `"node1" was added`) {
+		t.Error(err)
+	}
+	second = join(all[1])
+	knows(1, all[1].Peers["node1"])
+	if got := take(t, second, 501); got != weir.ReasonLimited {
+		t.Errorf("501 of the 500 that are left: %v", got)
+	}
+
+	_ = second.Close()
+	all[1].Peers = maps.Clone(all[1].Peers)
+	all[1].Peers["node1"] = "http://" + etcd.FreeAddresses(t, 1)[0]
+	second = join(all[1])
+	knows(1, all[1].Peers["node1"])
+	if got := take(t, second, 500); got != weir.ReasonNone {
+		t.Errorf("500 of the 500 that are left: %v", got)
+	}
 }
 
 // TestPartOfDirectoryIsLost: a node whose log is gone, though the rest is there, does not begin anew.

@@ -59,7 +59,7 @@ func TestJoinWaitsForOneThatLags(t *testing.T) {
 			Name: "own", Directory: t.TempDir(), Join: true, Logger: slog.New(slog.DiscardHandler),
 			Peers: map[string]string{"own": "http://own", "first": first, "second": second},
 		}
-		cluster, err := o.prepare(ctx)
+		cluster, _, err := o.prepare(ctx)
 		switch {
 		case c.repair == "" && (err != nil || cluster != "weir" || asked.Load() != c.rounds+1):
 			t.Errorf("%+v: %q, %v, asked %d times", c, cluster, err, asked.Load())

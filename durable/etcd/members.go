@@ -153,6 +153,11 @@ func (s *Server) isRemoved(id uint64) bool {
 // *[weir.OptionError] if the name and the URL are not those of a node of Peers, or are there already.
 func (s *Server) AddMember(ctx context.Context, name, url string) error {
 	switch at, ok := s.peers[name]; {
+	case len(s.peers) == 0:
+		return &weir.OptionError{
+			Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one of the peers of all nodes, and this node has none: " +
+				"write name, peers and address into its section cluster, and restart it with the same directory",
+		}
 	case !ok:
 		return &weir.OptionError{Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one of the peers of all nodes"}
 	case at != url:
@@ -166,6 +171,10 @@ func (s *Server) AddMember(ctx context.Context, name, url string) error {
 		return &weir.OptionError{
 			Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one that is not in the cluster: remove the node first",
 		}
+	}
+	if i := slices.IndexFunc(all, func(m Member) bool { return m.Learner }); i >= 0 { // etcd takes one at a time
+		return fmt.Errorf("weir: the node %.80q cannot be added: %.80q was added and does not vote yet, so start that one first",
+			name, cmp.Or(all[i].Name, all[i].URL))
 	}
 	err = settled(ctx, func(ctx context.Context) error {
 		_, failed := s.client.MemberAddAsLearner(ctx, []string{url})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,7 +97,7 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
 	}
 	waiting, done := context.WithTimeout(ctx, o.StartTimeout)
-	cluster, err := o.prepare(waiting)
+	cluster, members, err := o.prepare(waiting)
 	done()
 	if err != nil {
 		_ = lock.Close()
@@ -110,6 +111,9 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, o.wiped("%w", err))
 	}
 	cfg.InitialClusterToken = cluster
+	if members != nil {
+		cfg.InitialPeerURLsMap = members
+	}
 	s := &Server{
 		lock: lock, peers: o.Peers, directory: o.Directory, repair: o.repair(), removed: o.removed(), failure: failed,
 		apart: make(chan struct{}), logger: o.Logger, quota: o.Quota, peerTLS: cfg.PeerTLSInfo,
@@ -124,6 +128,9 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	s.work.begin(s.watchFailure)
 	s.work.begin(s.watchRemoval)
 	s.work.begin(s.promote)
+	if len(o.Peers) > 0 {
+		s.work.begin(func() { s.move(cfg.PeerURLs.StringSlice()) })
+	}
 	s.work.begin(s.sealing)
 	return s, nil
 }
@@ -349,6 +356,38 @@ func (s *Server) promote() {
 				s.logger.Info("this node was added to the cluster of the durable limits, and votes now")
 				return
 			}
+		}
+		select {
+		case <-pause.C:
+		case <-s.failure.done:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// move has the others reach this node by its URL of Peers, where the cluster still knows another one: it has another address than
+// before, or was the only node.
+func (s *Server) move(to []string) {
+	e := s.etcd.Server
+	pause := time.NewTicker(formEvery)
+	defer pause.Stop()
+	for said := false; ; {
+		self := e.Cluster().Member(e.MemberID())
+		if self == nil || slices.Equal(self.PeerURLs, to) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, formTime)
+		_, err := s.client.MemberUpdate(ctx, uint64(e.MemberID()), to)
+		cancel()
+		switch {
+		case err == nil:
+			s.logger.Info("the other nodes reach this one by another URL now", "url", to[0], "before", self.PeerURLs[0])
+			return
+		case !said && s.ctx.Err() == nil:
+			said = true
+			s.logger.Warn("the other nodes are not told yet by which URL they reach this one", "url", to[0], "error", err.Error())
 		}
 		select {
 		case <-pause.C:

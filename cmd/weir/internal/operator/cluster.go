@@ -92,7 +92,8 @@ func addCommand() *cobra.Command {
 		Short: "Add a node to the cluster",
 		Long: `add adds a node with its name and its URL of "peers", which all nodes have. It
 is started with an empty directory and "join: true", and votes once it has what
-the others have. The others must be up, and connected for 5 s.`,
+the others have. The others must be up, and connected for 5 s. A node that is
+alone needs "name", "peers" and "address" first: docs/durable.md.`,
 		Example: `  weir cluster add node1 http://10.0.0.1:7090
   weir cluster add node1 http://10.0.0.1:7090 --server http://10.0.0.2:7070 --reason 'a new disk'`,
 	}, MemberAddPath, "%s is added: start it with an empty directory and join: true\n", "NODE", "URL")
