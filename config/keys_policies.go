@@ -119,7 +119,7 @@ var policyKeys = []key[*placedPolicy]{
 	}, (*decoder).priority),
 	shown[*placedPolicy](keyConsistency, choice(consistencyNames, consistencyHints).shape, yamlread.About{
 		Text: "How exactly processes [share](shared.md) the policy. All but `local` need a [store](#store). A change " +
-			"from or to `local` begins the counts anew.",
+			"from or to `local` carries no counts over.",
 		Default: `"local"`,
 	}),
 	read(keyHold, duration(time.Millisecond, 24*time.Hour), yamlread.About{
@@ -129,7 +129,7 @@ var policyKeys = []key[*placedPolicy]{
 	}, func(p *placedPolicy, t time.Duration) { p.Hold = t }),
 	shown[*placedPolicy](keyDurability, choice(durabilityNames, durabilityHints).shape, yamlread.About{
 		Text: "What the counts survive. `cluster` is [durable](#cluster). `weir serve` keeps calendar windows without " +
-			"it in [a file](restart.md). A change begins the counts anew.",
+			"it in [a file](restart.md). A change carries no counts over.",
 		Default: `"memory"`, Instead: "`memory`, or that of the preset",
 	}),
 	shown[*placedPolicy](keyPreset, choice(presetNames, presetHints).shape, yamlread.About{

@@ -39,57 +39,83 @@ func compare(old, now *snapshot) []Change {
 	return changes
 }
 
+// What becomes of the state of keys. What is stored outside of the process stays there, and goes on under its name.
+const (
+	stateKept       = "kept"
+	stateAnew       = "begins anew"
+	stateForgotten  = "forgotten"
+	stateAsStored   = "as stored"
+	stateStaysThere = "stays stored"
+)
+
 // becomes tells what becomes of the state of keys by a change.
 func becomes(old, now *snapshot, f *field) string {
-	if f.where {
-		was, ok := old.policies[f.policy]
-		is, still := now.policies[f.policy]
-		switch {
-		case !ok || !still:
-			return ""
-		case old.live[was].shared == now.live[is].shared && old.live[was].durable == now.live[is].durable:
-			return "kept"
-		}
-		return "begins anew"
-	}
-	if f.limit == "" {
-		if _, ok := now.policies[f.policy]; f.policy != "" && !ok {
-			return "forgotten"
-		}
+	was, is := old.policy(f.policy), now.policy(f.policy)
+	switch {
+	case f.limit != "":
+		return becomesOf(statesOf(was, f.candidate), statesOf(is, f.candidate), f.limit)
+	case f.policy == "" || was == nil:
 		return ""
-	}
-	states := func(s *snapshot) map[string]*limitState {
-		at, ok := s.policies[f.policy]
-		switch {
-		case !ok:
-			return nil
-		case f.candidate:
-			return s.live[at].state.candidates
-		}
-		return s.live[at].state.limits
-	}
-	before, after := states(old), states(now)
-	name := f.limit
-	if state := after[name]; state != nil {
-		for _, was := range before {
-			if was == state {
-				return "kept"
-			}
-		}
-		if len(before) > 0 {
-			return "begins anew"
-		}
+	case is == nil && f.where:
 		return ""
+	case is == nil && was.shared:
+		return stateStaysThere
+	case is == nil:
+		return stateForgotten
+	case !f.where:
+		return ""
+	case was.shared == is.shared && was.durable == is.durable:
+		return stateKept
+	case is.shared:
+		return stateAsStored
+	default:
+		return stateAnew
 	}
-	if was := before[name]; was != nil {
-		for _, state := range after {
-			if was == state {
-				return "kept"
-			}
+}
+
+// statesOf are those of the limits of a policy, or of its candidates.
+func statesOf(p *livePolicy, candidate bool) map[string]*limitState {
+	switch {
+	case p == nil:
+		return nil
+	case candidate:
+		return p.state.candidates
+	default:
+		return p.state.limits
+	}
+}
+
+// becomesOf tells what becomes of the state of a limit, where there were some states before and are others after.
+func becomesOf(before, after map[string]*limitState, limit string) string {
+	was, is := before[limit], after[limit]
+	switch {
+	case is != nil && holds(before, func(s *limitState) bool { return s == is }):
+		return stateKept
+	case is != nil && len(before) == 0:
+		return ""
+	case is != nil && is.stored != "" && !holds(before, func(s *limitState) bool { return s.stored == is.stored }):
+		return stateAsStored
+	case is != nil:
+		return stateAnew
+	case was == nil:
+		return ""
+	case holds(after, func(s *limitState) bool { return s == was }):
+		return stateKept
+	case was.stored != "" && !holds(after, func(s *limitState) bool { return s.stored == was.stored }):
+		return stateStaysThere
+	default:
+		return stateForgotten
+	}
+}
+
+// holds reports whether one of some states is such.
+func holds(states map[string]*limitState, such func(*limitState) bool) bool {
+	for _, s := range states {
+		if such(s) {
+			return true
 		}
-		return "forgotten"
 	}
-	return ""
+	return false
 }
 
 func compareFields(old, now []field) []Change {

@@ -415,7 +415,7 @@ func TestDurableShadow(t *testing.T) {
 	wantStored(t, e, "p", "", "", 0)
 }
 
-// TestDurableReloads: where limits are kept elsewhere from now on, they begin anew; otherwise they go on, whatever else changes.
+// TestDurableReloads: where limits are kept elsewhere from now on, they are as stored there; otherwise they go on, whatever else changes.
 func TestDurableReloads(t *testing.T) {
 	of := func(d policy.Durability, c policy.Consistency, n int64) policy.Policy {
 		return policy.Policy{Name: "p", Limits: one(perHour(n)), Durability: d, Consistency: c}
@@ -426,14 +426,14 @@ func TestDurableReloads(t *testing.T) {
 		left     int64
 		state    []string
 	}{
-		{of(memoryOnly, local, 10), of(cluster, local, 10), 10, []string{"policies.p.durability:  -> cluster (begins anew)"}},
+		{of(memoryOnly, local, 10), of(cluster, local, 10), 10, []string{"policies.p.durability:  -> cluster (as stored)"}},
 		{of(cluster, local, 10), of(memoryOnly, local, 10), 10, []string{"policies.p.durability: cluster ->  (begins anew)"}},
 		{of(memoryOnly, coherent, 10), of(cluster, local, 10), 10, []string{
-			"policies.p.consistency: coherent ->  (begins anew)", "policies.p.durability:  -> cluster (begins anew)",
+			"policies.p.consistency: coherent ->  (as stored)", "policies.p.durability:  -> cluster (as stored)",
 		}},
 		{of(cluster, local, 10), of(memoryOnly, coherent, 20), 20, []string{
-			"policies.p.consistency:  -> coherent (begins anew)", "policies.p.durability: cluster ->  (begins anew)",
-			"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (begins anew)",
+			"policies.p.consistency:  -> coherent (as stored)", "policies.p.durability: cluster ->  (as stored)",
+			"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (as stored)",
 		}},
 		{of(cluster, local, 10), of(cluster, local, 5), 5, []string{"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 5 (kept)"}},
 		{of(cluster, local, 10), of(cluster, local, 20), 6, []string{"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (kept)"}},
@@ -454,6 +454,42 @@ func TestDurableReloads(t *testing.T) {
 		}
 		if n := e.Report().Policies[0].Allowed; n != 1 {
 			t.Errorf("%d were granted", n)
+		}
+	}
+}
+
+// TestWhatIsStoredComesBack: a limit that was moved into memory, or removed, goes on from what is stored when it comes back, and the
+// changes say so.
+func TestWhatIsStoredComesBack(t *testing.T) {
+	clock := manualclock.New(1)
+	rules := []policy.Rule{{Name: "all", Limits: uses("p")}}
+	p := policy.Policy{Name: "p", Limits: one(perHour(10)), Durability: policy.DurabilityCluster}
+	inMemory := p
+	inMemory.Durability = policy.DurabilityMemory
+	stored := &policy.Set{Policies: []policy.Policy{p}, Rules: rules}
+	e := ownedBy(t, newOwner(t, clock), nil, clock, stored)
+	if v := take(e, policy.Request{Cost: 4}); !v.Allowed {
+		t.Fatalf("%+v", v)
+	}
+	for _, step := range []struct {
+		set  *policy.Set
+		want string
+	}{
+		{&policy.Set{Policies: []policy.Policy{inMemory}, Rules: rules}, "policies.p.durability: begins anew"},
+		{stored, "policies.p.durability: as stored"},
+		{&policy.Set{}, "policies.p.limits.1h: stays stored"},
+		{stored, "policies.p.limits.1h: "},
+	} {
+		var got []string
+		for _, c := range load(t, e, step.set) {
+			got = append(got, c.Path+": "+c.State)
+		}
+		if !slices.Contains(got, step.want) || slices.Contains(got, "policies.p: forgotten") {
+			t.Errorf("%q, want %q", got, step.want)
+		}
+		var v policy.Verdict
+		if e.Peek(&policy.Request{}, &v); step.set == stored && v.Parts[0].Decision.Remaining != 6 {
+			t.Errorf("%+v", v.Parts)
 		}
 	}
 }

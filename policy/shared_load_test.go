@@ -16,8 +16,8 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// TestSharedReloads: the store carries what it has over to new limits; where limits are kept elsewhere from now on, they begin anew;
-// and the changes say so.
+// TestSharedReloads: the store carries what it has over to new limits; where limits are kept elsewhere from now on, they are as
+// stored there; and the changes say so.
 func TestSharedReloads(t *testing.T) {
 	window := func(n int64) weir.Limit {
 		return weir.FixedWindow(weir.Rate{Permits: n, Period: time.Hour})
@@ -35,7 +35,7 @@ func TestSharedReloads(t *testing.T) {
 		state    []string
 	}{
 		{"shared", of(local, ten), of(coherent, ten), []int64{10}, []string{
-			"policies.p.consistency:  -> coherent (begins anew)",
+			"policies.p.consistency:  -> coherent (as stored)",
 		}},
 		{"shared no more", of(coherent, ten), of(local, ten), []int64{10}, []string{
 			"policies.p.consistency: coherent ->  (begins anew)",
@@ -44,7 +44,7 @@ func TestSharedReloads(t *testing.T) {
 			"policies.p.consistency: leased -> coherent (kept)",
 		}},
 		{"shared, with another limit", of(local, ten), of(coherent, policy.Limit{Limit: perHour(20)}), []int64{20}, []string{
-			"policies.p.consistency:  -> coherent (begins anew)", "policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (begins anew)",
+			"policies.p.consistency:  -> coherent (as stored)", "policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (as stored)",
 		}},
 		{"less", of(coherent, ten), of(coherent, policy.Limit{Limit: perHour(5)}), []int64{5}, []string{
 			"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 5 (kept)",
@@ -63,8 +63,8 @@ func TestSharedReloads(t *testing.T) {
 			of(coherent, named("b", window(12)), named("c", perHour(10))),
 			[]int64{8, 10},
 			[]string{
-				"policies.p.limits.a: 1/h, burst 10 ->  (forgotten)", "policies.p.limits.b: fixed-window 10/h -> fixed-window 12/h (kept)",
-				"policies.p.limits.c:  -> 1/h, burst 10 (begins anew)",
+				"policies.p.limits.a: 1/h, burst 10 ->  (stays stored)", "policies.p.limits.b: fixed-window 10/h -> fixed-window 12/h (kept)",
+				"policies.p.limits.c:  -> 1/h, burst 10 (as stored)",
 			},
 		},
 		{"longer", of(coherent, ten), func() policy.Policy { p := of(coherent, ten); p.Hold = time.Hour; return p }(), []int64{6}, []string{

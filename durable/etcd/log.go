@@ -150,7 +150,9 @@ func (c *logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements [zapcore.Core]. What ends the server is always logged.
 func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.failure.hear(&e, fields)
+	if e.Message == "found different hash values from remote peer" && c.failure != nil {
+		c.failure.differ.Add(1)
+	}
 	if c.logger == nil {
 		return nil
 	}
@@ -215,19 +217,7 @@ type failure struct {
 	err  error // once done is closed
 
 	differ  atomic.Int64 // how many others have other records, as etcd says while it starts
-	removed atomic.Bool  // the server ends, as the others have told it that this node was removed
 	leaving atomic.Bool  // the server is closed, so that what it says of its connections means nothing
-}
-
-// hear takes in what etcd says nowhere else.
-func (f *failure) hear(e *zapcore.Entry, fields []zapcore.Field) {
-	switch {
-	case f == nil:
-	case e.Message == "found different hash values from remote peer":
-		f.differ.Add(1)
-	case e.Message == "server error" && mentions(attributes(fields), "permanently removed"):
-		f.removed.Store(true)
-	}
 }
 
 // leaves reports whether the server is closed.

@@ -54,8 +54,8 @@ type Server struct {
 	peers   map[string]string
 
 	directory string
-	repair    string      // what to do about damage
-	removed   error       // why it cannot go on once it was removed
+	repair    string // what to do about damage
+	removed   error  // why it cannot go on once it was removed
 	node      atomic.Pointer[durable.Node]
 	sealed    *seal       // what was sealed last
 	sealedIn  os.FileInfo // in which file
