@@ -67,7 +67,7 @@ var mutants = []mutant{
 	}, {
 		"durable/owner.go", "\t\tcase <-t.Done():\n\t\t\town.depose(ErrDeposed)\n", "",
 	}, {
-		"durable/node.go", "\tcase <-term.Done():\n\tcase <-ctx.Done():\n", "\tcase <-ctx.Done():\n",
+		"durable/node.go", "\tcase <-term.Done():\n\tcase <-stop:\n", "\tcase <-stop:\n",
 	}}},
 	{"the next owner goes by its own clock, however wrong", []edit{{
 		"durable/clock.go", "off > clocksAgree || off < -clocksAgree", "off > 1<<62",

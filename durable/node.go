@@ -139,7 +139,7 @@ func (n *Node) campaign() {
 			pause(ctx, retryCampaign)
 			continue
 		}
-		if !n.own(ctx, term) {
+		if !n.own(term, ctx.Done()) {
 			return
 		}
 	}
@@ -159,8 +159,8 @@ func (n *Node) round() (ctx context.Context, rest time.Duration) {
 	return ctx, rest
 }
 
-// own is the owner until the term or ctx ends. It returns false if the node cannot be one.
-func (n *Node) own(ctx context.Context, term Term) bool {
+// own is the owner until the term ends, or it is to stop. It returns false if the node cannot be one.
+func (n *Node) own(term Term, stop <-chan struct{}) bool {
 	n.mu.Lock()
 	n.hear(n.peer)
 	heard := n.heard
@@ -178,21 +178,26 @@ func (n *Node) own(ctx context.Context, term Term) bool {
 	n.info("this node owns the limits", "epoch", term.Epoch())
 	select {
 	case <-term.Done():
-	case <-ctx.Done():
+	case <-stop:
 	}
 	n.set(func() { n.owner, n.heard = nil, owner.time })
-	stopping, cancel := context.WithTimeout(context.Background(), stopTime) //nolint:contextcheck // it outlasts what has ended
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	if err := owner.Stop(stopping); err != nil && ctx.Err() != nil {
-		n.warn("the limits could not be handed over", err)
+	err = owner.Stop(ctx)
+	select {
+	case <-stop:
+		if err != nil {
+			n.warn("the limits could not be handed over", err)
+		}
+	default: // the term was over before
 	}
 	n.countPast()
 	return true
 }
 
-// HandOver ends the term of this node if it is the owner, as [Node.Close] does, and keeps it from being the owner for so long: for
-// one that is about to leave the cluster, and asks the owner until then. It returns when another one can be the owner, or ctx
-// ends. The error is an *[weir.OptionError] if away is not positive.
+// HandOver ends the term of this node if it is the owner, as [Node.Close] does, and keeps it from being the owner for so long:
+// for one that is about to leave the cluster, and asks the owner until then. It returns when another one can be the owner, or
+// ctx ends. The error is an *[weir.OptionError] if away is not positive.
 func (n *Node) HandOver(ctx context.Context, away time.Duration) error {
 	switch {
 	case away <= 0:

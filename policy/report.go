@@ -110,8 +110,8 @@ type Change struct {
 	// Old and New are what it was and is, "" for what was not or is no more there.
 	Old string `json:"old"`
 	New string `json:"new"`
-	// State is what happens to the state of keys: "kept", "begins anew" or "forgotten", and "" if nothing does. Where a store or an
-	// owner keeps it by its name, it goes on "as stored", if there is any, and "stays stored" when its limit goes.
+	// State is what happens to the state of keys: "kept", "begins anew" or "forgotten", and "" if nothing does. Where a store or
+	// an owner keeps it by its name, it goes on "as stored", if there is any, and "stays stored" when its limit goes.
 	State string `json:"state,omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 )
 
-// A node that was removed cannot write any more, and not even end its lease, so that the others would wait until that has run out.
-// So the one that removes it asks it to hand over before, by this path beside those of etcd.
+// A node that was removed cannot write any more, and not even end its lease, so that the others would wait until that has run
+// out. So the one that removes it asks it to hand over before, by this path beside those of etcd.
 const (
 	leavePath = "/weir/leave"
 	// handTime is how long a node may take to hand over.
@@ -41,13 +41,13 @@ func (s *Server) bid(ctx context.Context, m *Member) {
 	}
 }
 
-// yield hands over what this node owns. If it leads etcd as well it still does: a change that is under way while another one comes to
-// lead is lost.
+// yield hands over what this node owns. If it leads etcd as well it still does: a change that is under way while another one
+// comes to lead is lost.
 func (s *Server) yield(ctx context.Context) {
 	if n := s.node.Load(); n != nil {
-		ctx, cancel := context.WithTimeout(ctx, handTime)
+		short, cancel := context.WithTimeout(ctx, handTime)
 		defer cancel()
-		_ = n.HandOver(ctx, awayTime) // otherwise the others wait for its lease
+		_ = n.HandOver(short, awayTime) // otherwise the others wait for its lease
 	}
 }
 

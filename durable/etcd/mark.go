@@ -113,13 +113,14 @@ func (o *EmbeddedOptions) repair() string {
 
 // addAgain says how a node comes back that is not in its cluster any more.
 func (o *EmbeddedOptions) addAgain() string {
-	return fmt.Sprintf("`weir cluster add %s %s` at one of them, then empty %s, set `join: true` in the configuration of this node, "+
-		"and start it", o.Name, o.Peers[o.Name], o.Directory)
+	return fmt.Sprintf("`weir cluster add %s %s` at one of them, then empty %s, set `join: true` in the configuration of this "+
+		"node, and start it", o.Name, o.Peers[o.Name], o.Directory)
 }
 
 // removed is an error that matches [ErrRepair] and says what to do.
 func (o *EmbeddedOptions) removed() error {
-	return fmt.Errorf("%w: %w; stop it, or to have it back: while the other nodes are up, run %s", ErrRepair, errRemoved, o.addAgain())
+	return fmt.Errorf("%w: %w; stop it, or to have it back: while the other nodes are up, run %s",
+		ErrRepair, errRemoved, o.addAgain())
 }
 
 // wiped is an error that matches [ErrRepair] and says what to do.

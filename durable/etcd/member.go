@@ -43,7 +43,7 @@ type member struct {
 	Server *etcdserver.EtcdServer
 	peers  net.Listener // nil for a cluster of one node
 	http   *http.Server
-	failed chan error    // why peers are not served any more
+	failed chan error    // why peers are not served any more, or etcd has ended
 	served chan struct{} // closed when they are not
 }
 
@@ -100,7 +100,7 @@ func (o *EmbeddedOptions) setPeers(cfg *config.ServerConfig) error {
 // startMember starts etcd. It is not ready yet: a majority must be there first. What is on its disk is compared with what the
 // others have before it takes part.
 func startMember(cfg *config.ServerConfig, o *EmbeddedOptions, leave http.HandlerFunc) (*member, error) {
-	m := &member{failed: make(chan error, 1), served: make(chan struct{})}
+	m := &member{failed: make(chan error, 2), served: make(chan struct{})} //nolint:mnd // one of each goroutine
 	if len(o.Peers) > 0 {
 		u, err := parse("Listen", o.Listen)
 		if err != nil {
@@ -127,6 +127,10 @@ func startMember(cfg *config.ServerConfig, o *EmbeddedOptions, leave http.Handle
 		}
 	}
 	m.Server.Start()
+	go func() {
+		<-m.Server.StoppingNotify() // see watchRemoval
+		m.failed <- o.removed()
+	}()
 	m.servePeers(cfg, leave)
 	return m, nil
 }

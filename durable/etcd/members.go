@@ -155,7 +155,8 @@ func (s *Server) AddMember(ctx context.Context, name, url string) error {
 	switch at, ok := s.peers[name]; {
 	case len(s.peers) == 0:
 		return &weir.OptionError{
-			Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one of the peers of all nodes, and this node has none: " +
+			Option: "name", Value: fmt.Sprintf("%.80q", name),
+			Accepted: "one of the peers of all nodes, and this node has none: " +
 				"write name, peers and address into its section cluster, and restart it with the same directory",
 		}
 	case !ok:

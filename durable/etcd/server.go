@@ -128,9 +128,7 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	s.work.begin(s.watchFailure)
 	s.work.begin(s.watchRemoval)
 	s.work.begin(s.promote)
-	if len(o.Peers) > 0 {
-		s.work.begin(func() { s.move(cfg.PeerURLs.StringSlice()) })
-	}
+	s.work.begin(s.move)
 	s.work.begin(s.sealing)
 	return s, nil
 }
@@ -195,7 +193,7 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 	looking, done := context.WithCancel(ctx)
 	defer done()
 	var e *member
-	var ready, ended <-chan struct{}
+	var ready <-chan struct{}
 	var failed <-chan error
 	waiting := started
 	for {
@@ -208,15 +206,12 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 			}
 			if r.err == nil {
 				e, ready, failed = r.etcd, answers(looking, r.etcd.Server), r.etcd.failed
-				ended = e.Server.StoppingNotify()
 				continue
 			}
 			err = r.err
 		case <-ready:
 			return e, nil
 		case err = <-failed:
-		case <-ended: // while it was down
-			err = s.removed
 		case <-s.failure.done:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -369,13 +364,14 @@ func (s *Server) promote() {
 
 // move has the others reach this node by its URL of Peers, where the cluster still knows another one: it has another address than
 // before, or was the only node.
-func (s *Server) move(to []string) {
+func (s *Server) move() {
 	e := s.etcd.Server
+	to := e.Cfg.PeerURLs.StringSlice()
 	pause := time.NewTicker(formEvery)
 	defer pause.Stop()
 	for said := false; ; {
 		self := e.Cluster().Member(e.MemberID())
-		if self == nil || slices.Equal(self.PeerURLs, to) {
+		if len(s.peers) == 0 || self == nil || slices.Equal(self.PeerURLs, to) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, formTime)

@@ -21,7 +21,8 @@ type EmbeddedOptions struct {
 	// Name is that of this node among its peers. Default: "weir".
 	Name string
 	// Peers are the URLs that the nodes reach each other by, by the names of the nodes, this one included, such as
-	// "http://10.0.0.1:7090". All nodes must have the same. Default: none: this is the only node, and no port is opened.
+	// "http://10.0.0.1:7090". All nodes must have the same. One that is started with another URL of its own, or with its first
+	// one, tells the others. Default: none: this is the only node, and no port is opened.
 	Peers map[string]string
 	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses
 	// of the machine if that has the name of a host.

@@ -70,8 +70,8 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 				"http":  map[string]any{"connections": 3, "connections_evicted": int64(13), "connections_refused": int64(14)},
 				"admin": map[string]any{"connections": 15, "connections_evicted": int64(16), "connections_refused": int64(17)},
 				"resp":  resp.Status(), "grpc": grpc.Status(), "rlqs": quotas.Status(), "forward_auth": auth.Counts(),
-				"proxy":   passed.Status(),
-				"store":   remote.FleetStatus{Store: "redis://127.0.0.1:6379", Reached: true},
+				"proxy": passed.Status(),
+				"store": remote.FleetStatus{Store: "redis://127.0.0.1:6379", Reached: true},
 				"cluster": remote.ClusterStatus{
 					Cluster: "etcd at 127.0.0.1:2379", Joined: true,
 					Certificates: map[string]time.Time{"peers": time.Unix(2_100_000_000, 0)},

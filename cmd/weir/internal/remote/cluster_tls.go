@@ -14,9 +14,6 @@ import (
 	"github.com/weirhq/weir/internal/regularfile"
 )
 
-// pair is a certificate with its key, which are read again when their files change.
-type pair = front.Reread[*tls.Certificate]
-
 // etcdTLS is what secures the connections to the endpoints, nil if the file says nothing of it.
 func etcdTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
 	roots, own, err := load(c.Source, "", c.CAFile, c.CertFile, c.KeyFile, log)
@@ -65,8 +62,11 @@ func expires(t *tls.Config) time.Time {
 // mostBytes is how long a file may be.
 const mostBytes = 4 << 20
 
-// load reads an authority, and a certificate with its key, as far as they are given. The authority stays, as it does for etcd.
-func load(source, prefix, ca, cert, key string, log *slog.Logger) (*x509.CertPool, *pair, error) {
+// load reads an authority, and a certificate with its key, as far as they are given. The authority stays, as it does for etcd;
+// the others are read again when their files change.
+func load(
+	source, prefix, ca, cert, key string, log *slog.Logger,
+) (*x509.CertPool, *front.Reread[*tls.Certificate], error) {
 	var roots *x509.CertPool
 	if ca != "" {
 		text, err := regularfile.Read(ca, mostBytes)
