@@ -36,6 +36,32 @@ func compare(old, now *snapshot) []Change {
 	for i := range changes {
 		changes[i].State = becomes(old, now, fields[changes[i].Path])
 	}
+	changes = append(changes, renamed(old, now)...)
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return changes
+}
+
+// renamed are limits that are stored under another name, though they have not changed: the only limit of a policy has the name of
+// that, and those of one with several have their own.
+func renamed(old, now *snapshot) (changes []Change) {
+	for i := range now.live {
+		is := &now.live[i]
+		was := old.policy(is.Name)
+		if was == nil || was.shared != is.shared || was.durable != is.durable {
+			continue
+		}
+		for j := range is.Limits {
+			l := &is.Limits[j]
+			k := slices.IndexFunc(was.Limits, func(o Limit) bool { return o.Name == l.Name && o.String() == l.String() })
+			if !is.shared || k < 0 || was.limits[k].name == is.limits[j].name {
+				continue
+			}
+			changes = append(changes, Change{
+				Path: "policies." + is.Name + ".limits." + l.Name, Old: "stored as " + was.limits[k].name,
+				New: "stored as " + is.limits[j].name, State: stateAsStored,
+			})
+		}
+	}
 	return changes
 }
 
@@ -136,7 +162,6 @@ func compareFields(old, now []field) []Change {
 			changes = append(changes, Change{Path: f.path, Old: f.value})
 		}
 	}
-	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
 	return changes
 }
 

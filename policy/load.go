@@ -59,8 +59,8 @@ var ErrEngineClosed = errors.New("weir: the engine is closed")
 // (TestReloadHistories). A limit whose name is new goes on from one of the same algorithm whose name is gone, if there is one, so
 // that 100/s may become 6000/m. Where the algorithm changes, or the segments of a sliding window, the state begins anew, and the
 // change reports it. What a store or an owner keeps stays there by the name of the limit and its algorithm: a limit that comes
-// back, or is changed back, goes on where it was (TestReloadBackToAnAlgorithm). A candidate with other limits begins anew as well,
-// and so does its Difference. The counts of policies stay.
+// back, or is changed back, goes on where it was (TestReloadBackToAnAlgorithm). A candidate with other limits begins anew as
+// well, and so does its Difference. The counts of policies stay.
 func (e *Engine) Load(set *Set) ([]Change, error) {
 	e.loading.Lock()
 	defer e.loading.Unlock()

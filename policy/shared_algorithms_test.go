@@ -83,7 +83,7 @@ func TestReloadBackToAnAlgorithm(t *testing.T) {
 			left int64
 		}{{after, 10}, {before, 6}, {after, 9}} {
 			changes := load(t, e, to.set)
-			if len(changes) != 1 || changes[0].State != "begins anew" || left() != to.left {
+			if len(changes) != 1 || changes[0].State != "as stored" || left() != to.left {
 				t.Errorf("%s, reload %d: %d are left, want %d: %+v", c.what, i, left(), to.left, changes)
 			}
 			if i == 0 {

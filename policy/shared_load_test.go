@@ -56,7 +56,10 @@ func TestSharedReloads(t *testing.T) {
 			"policies.p.limits.1h: 1/h, burst 10 ->  (kept)", "policies.p.limits.x:  -> 1/h, burst 10 (kept)",
 		}},
 		{"another algorithm", of(coherent, ten), of(coherent, policy.Limit{Limit: window(10)}), []int64{10}, []string{
-			"policies.p.limits.1h: 1/h, burst 10 -> fixed-window 10/h (begins anew)",
+			"policies.p.limits.1h: 1/h, burst 10 -> fixed-window 10/h (as stored)",
+		}},
+		{"a second one", of(coherent, named("a", perHour(10))), of(coherent, named("a", perHour(10)), named("b", window(12))), []int64{10, 12}, []string{
+			"policies.p.limits.a: stored as p -> stored as p/a (as stored)", "policies.p.limits.b:  -> fixed-window 12/h (as stored)",
 		}},
 		{
 			"one of two", of(coherent, named("a", perHour(10)), named("b", window(10))),

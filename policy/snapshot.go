@@ -424,19 +424,19 @@ func (s *snapshot) bound() {
 	}
 }
 
-// sharedLimits returns limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has
-// under one of them over to another limit of the same algorithm.
+// sharedLimits returns limits that are kept in a store, or by the owner of the cluster, each algorithm under a name of its own.
+// What is there is carried over to another limit.
 func (p *livePolicy) sharedLimits(was map[string]*limitState) (all []liveLimit, states map[string]*limitState) {
 	states = make(map[string]*limitState, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		live := liveLimit{name: nameOf(p.Name, p.Limits, i), returns: l.Algorithm() == weir.AlgorithmConcurrency}
-		stored := live.name
+		stored := fmt.Sprintf("%v %s", l.Algorithm(), live.name)
 		if p.durable {
-			stored = "durable/" + stored
+			stored = "durable " + stored
 		}
 		for _, old := range was {
-			if old.stored == stored && old.limit.Algorithm() == l.Algorithm() {
+			if old.stored == stored {
 				live.state = old
 			}
 		}

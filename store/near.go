@@ -237,7 +237,8 @@ func (n *near[K]) with(c *Charge, f func(k *K)) {
 	}
 }
 
-// withAll calls f with all that is kept for the policy and key of a charge, whatever the algorithm. Their shard is locked meanwhile.
+// withAll calls f with all that is kept for the policy and key of a charge, whatever the algorithm. Their shard is locked
+// meanwhile.
 func (n *near[K]) withAll(c *Charge, f func(k *K)) {
 	hash := n.hashOf(c)
 	s := n.shard(hash)
