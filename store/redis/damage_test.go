@@ -294,3 +294,52 @@ func TestSegmentThatIsNoneIsUnreadable(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
+
+// TestReservationsLost has a server that evicts keys drop the reservations of a concurrency limit, but not its record: their permits
+// come back when they are settled or expire, also while there are others all the time.
+func TestReservationsLost(t *testing.T) {
+	t.Parallel()
+	const most, lost = 10, 8
+	server := startServer(t)
+	s := server.open(Options{})
+	s.virtual.Store(time.Now().UnixMicro())
+	c := store.Charge{Policy: "p", Key: "k", Limit: weir.AtOnce(most), N: 1}
+	charges, d := []store.Charge{c}, make([]weir.Decision, 1)
+	reserve := func() store.Hold {
+		t.Helper()
+		h, err := store.Reserve(t.Context(), s, charges, d, time.Minute)
+		if err != nil || h.ID == "" {
+			t.Fatal(d, err)
+		}
+		return h
+	}
+	reserved := func(want int64) {
+		t.Helper()
+		state, err := store.Inspect(t.Context(), s, c)
+		if err != nil || state.Reserved != want || state.Reservations != int(want) || state.Decision.Remaining != most-want {
+			t.Errorf("%+v, %v, want %d reserved", state, err, want)
+		}
+	}
+	holds := make([]store.Hold, lost)
+	for i := range holds {
+		holds[i] = reserve()
+	}
+	server.ask("DEL", s.key(&c, kindReservations))
+	s.virtual.Add(40e6)
+	settled := reserve()
+	reserved(lost + 1)
+	if err := store.Cancel(t.Context(), s, holds[0]); !errors.Is(err, store.ErrNotReserved) {
+		t.Error(err)
+	}
+	reserved(1)
+	reserve()
+	server.ask("DEL", s.key(&c, kindReservations))
+	s.virtual.Add(40e6)
+	reserve() // the first have expired, the two have not
+	s.virtual.Add(40e6)
+	reserved(1)
+	if err := store.Cancel(t.Context(), s, settled); !errors.Is(err, store.ErrNotReserved) {
+		t.Error(err)
+	}
+	reserved(1)
+}

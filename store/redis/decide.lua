@@ -781,8 +781,18 @@ local function write_reservation(c, id, m)
   call('HSET', c.res, id, pack('<ddddddd', m[1], m[2], m[3], m[4], m[5], m[6], m[7]))
 end
 
+-- recount finds out how many reservations there are, after the server has evicted some: nobody will give their permits back.
+local function recount(c)
+  c.lost, c.count, c.sum = nil, 0, 0
+  for i, v in ipairs(call('HGETALL', c.res)) do
+    if i % 2 == 0 then c.count, c.sum = c.count + 1, c.sum + unpack('<d', v) end
+  end
+  if c.l.alg == 67 then c.s[1] = math.min(c.s[1], c.sum) end
+end
+
 -- due is when the first reservation expires; without reservations there is nothing to remember of them.
 local function due(c)
+  if c.lost then recount(c) end
   local first = call('ZRANGE', c.due, 0, 0, 'WITHSCORES')
   if first[2] and c.count > 0 then
     c.first = tonumber(first[2])
@@ -796,8 +806,11 @@ end
 local function remove(c, id)
   local v = call('HGET', c.res, id)
   call('HDEL', c.res, id)
-  call('ZREM', c.due, id)
-  if not v then return nil end
+  local expires = call('ZREM', c.due, id)
+  if not v then
+    c.lost = c.lost or expires == 1
+    return nil
+  end
   local m = { unpack('<ddddddd', v) }
   c.count, c.sum = math.max(0, c.count - 1), math.max(0, c.sum - m[1])
   return m
@@ -1118,6 +1131,8 @@ elseif op == SETTLE then
       else
         charge(c, n - m[1])
       end
+    end
+    if m or c.lost then
       due(c)
       c.dirty = true
     end
