@@ -225,6 +225,7 @@ func (d *dispatcher) direct(ctx context.Context, s *sender, r *request, until ti
 	switch {
 	case err == nil:
 		r.reply, r.err = textOf(reply)
+		s.heed(r.err)
 	case isTimeout(err) && s.conn.Owed() == 1: // its reply may still come
 		s.late, s.sent = r, began
 		err = unavailable(late)
@@ -672,10 +673,12 @@ func (d *dispatcher) replied(s *sender, call []*request, reply respclient.Reply)
 	if len(call) == 1 {
 		call[0].by = s.address
 		text, err := textOf(reply)
+		s.heed(err)
 		d.answer(call[0], text, err)
 		return
 	}
 	list, err := reply.List()
+	s.heed(err)
 	if err == nil && len(list) != len(call) {
 		err = errReply
 	}
@@ -686,6 +689,7 @@ func (d *dispatcher) replied(s *sender, call []*request, reply respclient.Reply)
 			continue
 		}
 		text, err := textOf(list[i])
+		s.heed(err)
 		d.answer(r, text, err)
 	}
 }

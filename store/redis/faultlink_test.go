@@ -12,10 +12,10 @@ import (
 // link is the network between a client and a server: it hands bytes on, unless it is cut.
 type link struct {
 	listener net.Listener
-	target   string
 	wait     sync.WaitGroup
 
 	lock     sync.Mutex
+	target   string
 	how      cut
 	pairs    map[*linked]struct{}
 	accepted int
@@ -68,7 +68,10 @@ func (l *link) accept() {
 			reset(client)
 			continue
 		}
-		server, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", l.target)
+		l.lock.Lock()
+		target := l.target
+		l.lock.Unlock()
+		server, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", target)
 		if err != nil {
 			reset(client)
 			continue
@@ -140,6 +143,13 @@ func (l *link) set(how cut) {
 	for _, p := range ended {
 		l.end(p)
 	}
+}
+
+// move has new connections lead to another server. Those that there are stay.
+func (l *link) move(target string) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.target = target
 }
 
 // attempts is how many connections were made or tried.

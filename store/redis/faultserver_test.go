@@ -250,6 +250,38 @@ func TestServerReadOnly(t *testing.T) {
 	}
 }
 
+// TestNameLeadsToAnotherMaster swaps the roles of a master and its replica behind one address, as a name or a virtual address does
+// whose old connections stay: calls go to the new master, and connections to a replica are made anew once a second only.
+func TestNameLeadsToAnotherMaster(t *testing.T) {
+	t.Parallel()
+	old := startServer(t, "--repl-diskless-sync-delay", "0")
+	other := startServer(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+strconv.Itoa(old.port))
+	until(t, "the replica follows", func() bool { return other.info("replication", "master_link_status") == "up" })
+	name := startLink(t, old.address())
+	s := open(t, Options{Addresses: []string{name.address()}})
+	c, d := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(1_000_000), N: 1}}, make([]weir.Decision, 1)
+	take := func() error { return store.Take(t.Context(), s, c, d) }
+	if err := take(); err != nil {
+		t.Fatal(err)
+	}
+	other.ask("REPLICAOF", "NO", "ONE")
+	old.ask("REPLICAOF", "127.0.0.1", strconv.Itoa(other.port))
+	until(t, "a connection is made anew", func() bool {
+		if err := take(); err == nil || !strings.Contains(err.Error(), "READONLY") {
+			t.Fatal("asked of a replica: ", err)
+		}
+		return name.attempts() >= 2
+	})
+	for range 100 {
+		_ = take()
+	}
+	if n := name.attempts(); n > 3 {
+		t.Errorf("%d connections", n)
+	}
+	name.move(other.address())
+	until(t, "calls go to the new master", func() bool { return take() == nil })
+}
+
 // TestServerFull has the memory of a server that evicts nothing become full under load: calls fail until there is room, and
 // nothing is forgotten.
 func TestServerFull(t *testing.T) {

@@ -2,11 +2,14 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir/internal/respclient"
 	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
@@ -28,6 +31,8 @@ type sender struct {
 	// These belong to the sender while it is busy, and to a caller while it is lent.
 	conn    *resp.Conn // nil without
 	address string     // to which it is
+	since   time.Time  // when it was made
+	demoted bool       // its server is no longer the master: the name may lead to another one by now
 	// late is a request whose caller has given up before the server replied. It was sent at sent.
 	late *request
 	sent time.Time
@@ -120,7 +125,8 @@ func (d *dispatcher) open(conn *resp.Conn, address string, all []ranges) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	d.lanes.one = d.lane(address)
-	d.lanes.one.senders[0].conn, d.lanes.one.senders[0].address = conn, address
+	first := d.lanes.one.senders[0]
+	first.conn, first.address, first.since = conn, address, time.Now()
 	if d.servers.cluster {
 		d.arrange(all)
 	}
@@ -262,6 +268,7 @@ func (d *dispatcher) connect(s *sender) (err error) {
 		address := s.address
 		d.lanes.master.Store(&address)
 	}
+	s.since = time.Now()
 	if err != nil {
 		s.conn = nil
 		d.watchSoon()
@@ -273,13 +280,25 @@ func (d *dispatcher) connect(s *sender) (err error) {
 func (s *sender) disconnect() {
 	if s.conn != nil {
 		s.conn.Close()
-		s.conn = nil
+		s.conn, s.demoted = nil, false
+	}
+}
+
+// demotedFor is how old a connection must be to be made anew where its server is a replica.
+const demotedFor = time.Second
+
+// heed takes note of an error that the server replied: as a replica it may have been the master before, and the name or the
+// address leads to another server by now.
+func (s *sender) heed(err error) {
+	var e respclient.Error
+	if errors.As(err, &e) && (strings.Contains(string(e), "READONLY ") || strings.HasPrefix(string(e), "MASTERDOWN ")) {
+		s.demoted = time.Since(s.since) >= demotedFor
 	}
 }
 
 // usable reports whether the connection of a sender can be used, and leads where requests go now.
 func (d *dispatcher) usable(s *sender) bool {
-	if s.conn == nil || s.conn.Ended() {
+	if s.conn == nil || s.demoted || s.conn.Ended() {
 		return false
 	}
 	return d.servers.sentinels == nil || s.address == *d.lanes.master.Load()
