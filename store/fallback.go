@@ -459,7 +459,8 @@ func (f *fallback) claim(charges []Charge) (claims []claim, mine, other *telling
 	return claims, mine, nil
 }
 
-// claimSome takes on what is owed of as many keys as a request may have, whichever they are.
+// claimSome takes on what is owed of as many keys as a request may have, whichever they are; or of one of which the store is told in
+// a call of its own, as requests for all keys that are taken on wait until all are told.
 func (f *fallback) claimSome() (claims []claim, mine *telling) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -469,8 +470,11 @@ func (f *fallback) claimSome() (claims []claim, mine *telling) {
 		if looked++; len(claims) == MostCharges || looked > 4*MostCharges {
 			break
 		}
-		if d.telling == nil {
-			claims = f.take(claims, key, d, mine)
+		if d.telling != nil || d.alone && len(claims) > 0 {
+			continue
+		}
+		if claims = f.take(claims, key, d, mine); len(claims) == 1 && claims[0].alone {
+			break
 		}
 	}
 	return claims, mine

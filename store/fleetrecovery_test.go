@@ -155,7 +155,8 @@ func TestFleetGrace(t *testing.T) {
 type slowDebits struct {
 	*outage
 
-	debits atomic.Int64
+	debits  atomic.Int64
+	failing atomic.Bool
 }
 
 func (s *slowDebits) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
@@ -167,6 +168,9 @@ func (s *slowDebits) Do(ctx context.Context, ask store.Ask, charges []store.Char
 		case <-timer.C:
 		case <-ctx.Done():
 			return store.Hold{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+		if s.failing.Load() {
+			return store.Hold{}, store.ErrUnavailable
 		}
 	}
 	return s.outage.Do(ctx, ask, charges, decisions)
@@ -223,6 +227,51 @@ func TestContentionFleetRepays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFleetWaitsForOneDebit has the background tell a slow store of keys each of which needs a call of its own, as a call for all has
+// failed: a request for one of them does not wait for the calls of the others.
+func TestFleetWaitsForOneDebit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 20
+		shared := newMemory(t, store.MemoryOptions{})
+		link := &slowDebits{outage: newLink(shared)}
+		f := newFleet(t, link, alone())
+		defer closing(t, f)
+		of := func(i int) store.Charge {
+			c := charge("p", hourly(100), 3, store.ConsistencyCoherent, store.FailLocal)
+			c.Key = fmt.Sprint(i)
+			return c
+		}
+		awayFor(f, link.outage, func() {
+			for i := range keys {
+				mustTake(t, f, of(i))
+			}
+		})
+		link.failing.Store(true)
+		mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
+		for link.debits.Load() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond)
+		link.failing.Store(false)
+		for i := range keys {
+			time.Sleep(time.Millisecond)
+			began := time.Now()
+			mustTake(t, f, of(i))
+			if took := time.Since(began); took > 100*time.Millisecond { // the call that is under way, and its own
+				t.Errorf("request %d has waited for %v", i, took)
+			}
+		}
+		time.Sleep(time.Second)
+		for i := range keys {
+			c := of(i)
+			c.N = 0
+			if d := mustTake(t, shared, c)[0]; d.Limit-d.Remaining != 6 {
+				t.Errorf("key %d: %+v", i, d)
+			}
+		}
+	})
 }
 
 // TestFleetTellsInTheBackground has many keys that are not used any more: the store is told of all of them, so many in each
