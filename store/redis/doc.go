@@ -33,6 +33,8 @@
 //     (TestLinksCut).
 //   - It is a replica, which may only read, its memory is full, it does not know the user or the password, or the user may not
 //     touch the keys. Calls fail with the reason (TestServerReadOnly, TestServerFull, TestUsersAndPasswords, TestTLS).
+//   - Its name or virtual address leads to another master, and it becomes a replica but keeps its connections. Those that are
+//     older than a second are made anew (TestNameLeadsToAnotherMaster).
 //   - It sends nonsense, replies that were not asked for, or replies that are too long. Calls fail, the connection ends, and the
 //     process goes on (TestServerAnswersNonsense, TestBatchesAnsweredWrongly, TestServerGreetsWrongly).
 //   - Sentinels, or the nodes of a cluster, make a replica the master. Calls go there by themselves (TestSentinelFailover,
@@ -55,7 +57,8 @@
 //     followed (TestSentinelFailover, TestClusterFailover), and all that was taken while it did not. With min-replicas-to-write 1
 //     and min-replicas-max-lag the master stops when no replica has followed for so long (TestReplicaBehind);
 //   - everything, without persistence (TestServerKilled);
-//   - keys that the server evicts, if maxmemory is reached. Use the policy noeviction, with which calls fail instead
+//   - keys that the server evicts, if maxmemory is reached. Reservations whose key is evicted, but not their record, hold their
+//     permits until they are settled or expire (TestReservationsLost). Use the policy noeviction, with which calls fail instead
 //     (TestServerFull).
 //
 // # Keys in a cluster
