@@ -459,8 +459,8 @@ func (f *fallback) claim(charges []Charge) (claims []claim, mine, other *telling
 	return claims, mine, nil
 }
 
-// claimSome takes on what is owed of as many keys as a request may have, whichever they are; or of one of which the store is told in
-// a call of its own, as requests for all keys that are taken on wait until all are told.
+// claimSome takes on what is owed of as many keys as a request may have, whichever they are; or of one of which the store is told
+// in a call of its own, as requests for all keys that are taken on wait until all are told.
 func (f *fallback) claimSome() (claims []claim, mine *telling) {
 	f.lock.Lock()
 	defer f.lock.Unlock()

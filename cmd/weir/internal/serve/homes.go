@@ -70,7 +70,7 @@ func giveBack(f *remote.Fleet, log *slog.Logger) {
 		return
 	}
 	if err := f.Close(); err != nil {
-		log.Warn("the store was not closed in order: it has not been told of all that was taken, or not used", "error", err.Error())
+		log.Warn("the store was not closed in order: it was not told of all that was taken, or not used", "error", err.Error())
 	}
 }
 
