@@ -205,8 +205,8 @@ func (f *Fleet) Stats() FleetStats {
 	}
 }
 
-// Close tells the store what it has to know, within a second or two, gives back what was leased, and closes the store. Closing
-// twice is harmless.
+// Close tells the store what it has to know, within a second or two, gives back what was leased, and closes the store. It returns
+// an error if something could not be told. Closing twice is harmless.
 func (f *Fleet) Close() error {
 	f.lock.Lock()
 	first := !f.closed.Swap(true)
@@ -216,10 +216,9 @@ func (f *Fleet) Close() error {
 	if !first {
 		return nil
 	}
-	f.lastWords()
-	var err error
+	err := f.lastWords()
 	if o := f.optimistic.Load(); o != nil {
-		err = o.Close()
+		err = errors.Join(err, o.Close())
 	}
 	return errors.Join(err, f.leased.Close(), f.replicas.Close(), f.breaker.Close(), f.fallback.memory.Close())
 }

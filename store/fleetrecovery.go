@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -187,19 +188,23 @@ func (f *Fleet) settleSome(ctx context.Context, most int) {
 	}
 }
 
-// lastWords is what the store is told before it is closed.
-func (f *Fleet) lastWords() {
-	if f.breaker.state() != BreakerClosed || f.idle() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), mostLastWords)
-	defer cancel()
-	f.settleSome(ctx, mostUnsettled)
-	for f.fallback.owing.Load() != 0 && ctx.Err() == nil && f.breaker.state() == BreakerClosed {
-		before := f.fallback.owing.Load()
-		f.tellSome(ctx, mostTold)
-		if f.fallback.owing.Load() >= before {
-			return
+// lastWords is what the store is told before it is closed. It returns an error if that is not all.
+func (f *Fleet) lastWords() error {
+	if f.breaker.state() == BreakerClosed && !f.idle() {
+		ctx, cancel := context.WithTimeout(context.Background(), mostLastWords)
+		defer cancel()
+		f.settleSome(ctx, mostUnsettled)
+		for f.fallback.owing.Load() != 0 && ctx.Err() == nil && f.breaker.state() == BreakerClosed {
+			before := f.fallback.owing.Load()
+			f.tellSome(ctx, mostTold)
+			if f.fallback.owing.Load() >= before {
+				break
+			}
 		}
 	}
+	f.fallback.prune(int(f.fallback.owing.Load()))
+	if owed := f.fallback.owing.Load(); owed != 0 {
+		return fmt.Errorf("weir: the store could not be told of what was allowed without it for %d keys", owed)
+	}
+	return nil
 }
