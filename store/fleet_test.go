@@ -99,7 +99,7 @@ func TestFleetFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newLink(newMemory(t, store.MemoryOptions{}))
 				f := newFleet(t, m, alone())
-				defer f.Close() //nolint:errcheck // the store is away, and is not told of what was allowed
+				defer f.Close() // the store is away, and is not told of what was allowed
 				m.breaks()
 				var charges []store.Charge
 				for i, fail := range c.fails {
@@ -135,7 +135,7 @@ func TestFleetContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newLink(newMemory(t, store.MemoryOptions{}))
 		f := newFleet(t, m, alone())
-		defer f.Close() //nolint:errcheck // the store is away, and is not told of what was allowed
+		defer f.Close() // the store is away, and is not told of what was allowed
 		m.silent.Store(int64(time.Hour))
 		m.breaks()
 		charges, ds := []store.Charge{charge("p", hourly(5), 1, store.ConsistencyCoherent, store.FailLocal)}, make([]weir.Decision, 1)
