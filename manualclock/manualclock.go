@@ -68,30 +68,54 @@ func (c *Clock) set(at int64, f func()) (stop func() bool) {
 // the order in which it was set, each with the clock at its own time. A negative d moves the clock back and calls
 // nothing; what is to be called later then still is as far away as before.
 func (c *Clock) Advance(d time.Duration) {
-	for c.step(&d) {
+	for {
+		c.mu.Lock()
+		if d < 0 {
+			c.back(c.now + int64(d))
+			c.mu.Unlock()
+			return
+		}
+		from := c.now
+		due := c.forward(clock.After(from, d))
+		d -= time.Duration(c.now - from)
+		c.mu.Unlock()
+		if due == nil {
+			return
+		}
+		due.f()
 	}
 }
 
 // Set moves the clock to now, like Advance. If it is moved beyond now meanwhile, by another goroutine or by what is
 // called, it stays there.
 func (c *Clock) Set(now int64) {
-	for d := time.Duration(now - c.Now()); c.step(&d); {
-		d = time.Duration(max(now-c.Now(), 0))
+	c.mu.Lock()
+	if now < c.now {
+		c.back(now)
+		c.mu.Unlock()
+		return
+	}
+	for {
+		due := c.forward(max(now, c.now))
+		c.mu.Unlock()
+		if due == nil {
+			return
+		}
+		due.f()
+		c.mu.Lock()
 	}
 }
 
-// step moves the clock by d, or to the next timer and takes as much from d. It reports whether something is left to do.
-func (c *Clock) step(d *time.Duration) bool {
-	c.mu.Lock()
-	if *d < 0 {
-		c.now += int64(*d)
-		for t := range c.timers {
-			t.at += int64(*d)
-		}
-		c.mu.Unlock()
-		return false
+// back moves the clock to a time before it.
+func (c *Clock) back(now int64) {
+	for t := range c.timers {
+		t.at += now - c.now
 	}
-	end := clock.After(c.now, *d)
+	c.now = now
+}
+
+// forward moves the clock to end and returns nil, or only to the next timer that is due by then, which it returns.
+func (c *Clock) forward(end int64) *timer {
 	var next *timer
 	for t := range c.timers {
 		if t.at <= end && (next == nil || t.at < next.at || t.at == next.at && t.order < next.order) {
@@ -100,15 +124,9 @@ func (c *Clock) step(d *time.Duration) bool {
 	}
 	if next == nil {
 		c.now = end
-		c.mu.Unlock()
-		return false
+		return nil
 	}
 	delete(c.timers, next)
-	if next.at > c.now {
-		*d -= time.Duration(next.at - c.now)
-		c.now = next.at
-	}
-	c.mu.Unlock()
-	next.f()
-	return true
+	c.now = max(c.now, next.at)
+	return next
 }
