@@ -18,7 +18,7 @@ const maxCleanup = 5 * time.Second
 
 // Cleanup is what a cleanup has done.
 type Cleanup struct {
-	// Skipped is set if another cleanup was running, and so nothing was done.
+	// Skipped is set if another cleanup was running, or the guard is closed, and so nothing was done.
 	Skipped bool `json:"skipped"`
 	// Complete is set if the cleanup has looked at all endpoints, and forgotten all that it should.
 	Complete bool `json:"complete"`
@@ -35,9 +35,13 @@ type Cleanup struct {
 // kept: see [Guard].
 //
 // It forgets at most MaxEvictionCapacity endpoints and takes at most 5 s; the next one goes on from there. It locks a part of the
-// table of at most 2048 places at a time, for some 100 us. If a cleanup is running, it does nothing.
+// table of at most 2048 places at a time, for some 100 us. If a cleanup is running, or the guard is closed, it does nothing.
 func (g *Guard) Cleanup() Cleanup {
 	if !g.cleaning.TryLock() {
+		return Cleanup{Skipped: true, Tracked: g.states.Len()}
+	}
+	defer g.cleaning.Unlock()
+	if g.closed.Load() {
 		return Cleanup{Skipped: true, Tracked: g.states.Len()}
 	}
 	run := &cleanup{g: g, now: g.now(), left: g.o.MaxEvictionCapacity}
@@ -53,8 +57,6 @@ func (g *Guard) Cleanup() Cleanup {
 	capped := g.capped.Sum()
 	refused := capped - g.reported
 	g.reported = capped
-	g.cleaning.Unlock()
-
 	g.cleanups.Add(1)
 	g.forgotten.Add(int64(c.Stale))
 	g.evicted.Add(int64(c.Evicted))
@@ -200,8 +202,8 @@ func (g *Guard) schedule(due int64) {
 	})
 }
 
-// Close refuses all later messages with ReasonClosed, and ends the cleanups. One that is running has ended when Close returns.
-// Closing twice is harmless. The error is always nil.
+// Close refuses all later messages with ReasonClosed, and ends the cleanups. One that is running has ended when Close returns,
+// and nothing is logged any more: so the Logger must not call it. Closing twice is harmless. The error is always nil.
 func (g *Guard) Close() error {
 	g.closed.Store(true)
 	g.timer.Lock()

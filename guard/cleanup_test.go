@@ -2,9 +2,11 @@ package guard_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -400,6 +402,50 @@ func (c *callbackClock) Now() int64 {
 		c.read()
 	}
 	return c.Clock.Now()
+}
+
+// TestGuardClosedLogsNothing closes a guard while a cleanup logs: Close waits for it, and there is none afterwards.
+func TestGuardClosedLogsNothing(t *testing.T) {
+	var g *guard.Guard
+	var logged atomic.Bool
+	closed := make(chan struct{})
+	o := guard.DefaultOptions()
+	longInterval(&o)
+	o.Logger = slog.New(logFunc{slog.DiscardHandler, func() {
+		go func() {
+			defer close(closed)
+			_ = g.Close()
+			if !logged.Load() {
+				t.Error("closed while a cleanup was logging")
+			}
+		}()
+		for range 1000 {
+			runtime.Gosched() // so that Close has the time to return
+		}
+		logged.Store(true)
+	}})
+	var err error
+	if g, err = guard.New(o); err != nil {
+		t.Fatal(err)
+	}
+	g.Cleanup()
+	<-closed
+	if c := g.Cleanup(); !c.Skipped || g.Stats().Cleanups != 1 {
+		t.Errorf("%+v after Close, %d cleanups", c, g.Stats().Cleanups)
+	}
+}
+
+type logFunc struct {
+	slog.Handler
+
+	log func()
+}
+
+func (logFunc) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l logFunc) Handle(context.Context, slog.Record) error {
+	l.log()
+	return nil
 }
 
 // TestGuardLogsCleanups is silent about requests.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -251,7 +252,8 @@ func (g *Guard) Report() Report {
 	return report
 }
 
-// String is the report as text: a line for each option and count, and a table of the endpoints.
+// String is the report as text: a line for each option and count, and a table of the endpoints. A name that would not be one
+// cell of it, as it has characters that do not print or spaces in a row, is quoted.
 func (r Report) String() string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -293,9 +295,17 @@ func (r Report) String() string {
 		if e.Blocked {
 			blocked = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.3f\t%d\t%.3f\t%d\t%d\t%.3f\t%d\n", e.Endpoint, blocked, e.BlockedSeconds,
+		fmt.Fprintf(w, "%s\t%s\t%.3f\t%d\t%.3f\t%d\t%d\t%.3f\t%d\n", inLine(e.Endpoint), blocked, e.BlockedSeconds,
 			e.Credit, e.Deficit, e.Violations, e.Lockouts, e.SeenSecondsAgo, e.Refusals)
 	}
 	_ = w.Flush()
 	return text.String()
+}
+
+// inLine is a name that clients may have chosen, in a form that can neither end a line nor a column.
+func inLine(name string) string {
+	if quoted := strconv.Quote(name); quoted[1:len(quoted)-1] != name || strings.Contains(name, "  ") {
+		return quoted
+	}
+	return name
 }

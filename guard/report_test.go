@@ -87,6 +87,28 @@ func TestGuardReportText(t *testing.T) {
 	}
 }
 
+// TestGuardReportNamesEndNoLine has endpoints whose names look like rows of the report, or change the screen.
+func TestGuardReportNamesEndNoLine(t *testing.T) {
+	g, _ := on(t, nil)
+	for _, name := range []string{"a\n192.0.2.9  yes", "b\tyes\t60", "c\x1b[2J", "d\u202e", "e\xff", "f  yes  60", "/run/g h.sock"} {
+		check(t, g, name)
+	}
+	text := g.Report().String()
+	if lines := strings.Count(text[strings.Index(text, "Endpoint "):], "\n"); lines != 8 {
+		t.Errorf("%d lines in\n%s", lines, text)
+	}
+	for _, name := range []string{
+		`"a\n192.0.2.9  yes"`, `"b\tyes\t60"`, `"c\x1b[2J"`, `"d\u202e"`, `"e\xff"`, `"f  yes  60"`, "/run/g h.sock",
+	} {
+		if row := fmt.Sprintf("\n%-21sno ", name); !strings.Contains(text, row) {
+			t.Errorf("no row %q in\n%s", row, text)
+		}
+	}
+	if r := g.Report(); r.Top[0].Endpoint != "/run/g h.sock" || r.Top[1].Endpoint != "a\n192.0.2.9  yes" {
+		t.Errorf("%+v", r.Top)
+	}
+}
+
 // TestGuardReportStructured has all that the text has, under names of its own.
 func TestGuardReportStructured(t *testing.T) {
 	g, _ := pressed(t)
