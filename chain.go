@@ -209,7 +209,7 @@ func (c *Chain) try(ctx context.Context, l *Lease, n int64, reserve bool) (final
 	var foreign strictest
 	if len(c.foreign) > 0 {
 		c.claim(l)
-		c.reserveForeign(l.claim, n, &foreign)
+		c.reserveForeign(l, n, &foreign)
 	}
 	c.lock()
 	verdict := foreign
@@ -250,8 +250,15 @@ func (c *Chain) countRefusals(n int64) {
 	}
 }
 
-// reserveForeign reserves n permits of every limiter of another kind, until one refuses. The others are then only asked.
-func (c *Chain) reserveForeign(cl *claim, n int64, verdict *strictest) {
+// reserveForeign reserves n permits of every limiter of another kind, until one refuses. The others are then only asked. If one
+// panics, what was reserved is given back.
+func (c *Chain) reserveForeign(l *Lease, n int64, verdict *strictest) {
+	asked := false
+	defer func() {
+		if !asked {
+			l.Cancel()
+		}
+	}()
 	for _, link := range c.foreign {
 		if verdict.any && !verdict.decision.Allowed {
 			verdict.add(link.limiter.Peek(n))
@@ -260,9 +267,10 @@ func (c *Chain) reserveForeign(cl *claim, n int64, verdict *strictest) {
 		part := link.limiter.TryReserve(n)
 		verdict.add(part.decision)
 		if part.decision.Allowed {
-			cl.parts[link.place] = part
+			l.claim.parts[link.place] = part
 		}
 	}
+	asked = true
 }
 
 // take takes n permits of every gate, which must be locked and have them.
@@ -400,7 +408,8 @@ func (c *Chain) canceled(ctx context.Context, n int64) (Lease, error) {
 	return Lease{decision: Decision{Reason: ReasonCanceled, Policy: c.name}, permits: n}, ended(ctx, n)
 }
 
-// wait gets the permits of one limiter after the other, and asks the others how long they refuse once one has refused.
+// wait gets the permits of one limiter after the other, and asks the others how long they refuse once one has refused. If one of
+// another kind panics, what it has got is given back.
 func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) {
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -413,6 +422,12 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 	l := Lease{permits: n}
 	c.claim(&l)
 	l.claim.parts = l.claim.parts[:0]
+	taken := false
+	defer func() {
+		if !taken {
+			l.Cancel()
+		}
+	}()
 	verdict := strictest{}
 	for i, limit := range c.limits {
 		part, err := reserveFrom(inner, limit, n)
@@ -448,6 +463,7 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 		l = c.closedLease(n)
 		return l, l.Err()
 	}
+	taken = true
 	l.claim.reserved = reserve
 	l.decision = verdict.decision
 	return l, nil

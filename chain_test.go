@@ -527,6 +527,33 @@ func TestErrorOfAForeignLimiterIsReturned(t *testing.T) {
 	})
 }
 
+// TestPanicOfAForeignLimiterGivesEverythingBack has a limiter that panics after others have been asked.
+func TestPanicOfAForeignLimiterGivesEverythingBack(t *testing.T) {
+	own, b := mustConcurrency(t, 3, weir.Options{}), mustConcurrency(t, 3, weir.Options{})
+	c := mustChain(t, own, &recorder{Acquirer: b, log: new([]string)}, panicking{})
+	for name, call := range map[string]func(){
+		"TryAcquire": func() { c.TryAcquire(1) },
+		"TryReserve": func() { c.TryReserve(1) },
+		"Acquire":    func() { _, _ = c.Acquire(t.Context(), 1) },
+		"Do":         func() { _ = c.Do(t.Context(), 1, func() error { return nil }) },
+	} {
+		func() {
+			defer func() {
+				if got := available(own, b); recover() == nil || got != "3 3" {
+					t.Errorf("%s: available: %s", name, got)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+type panicking struct{ weir.Acquirer }
+
+func (panicking) TryReserve(int64) weir.Lease { panic("broken") }
+
+func (panicking) Reserve(context.Context, int64) (weir.Lease, error) { panic("broken") }
+
 // TestLimiterThatEmbedsOneOfWeirIsAskedItself has a limiter that refuses on its own account.
 func TestLimiterThatEmbedsOneOfWeirIsAskedItself(t *testing.T) {
 	b, w, _ := threeLimits(t)
