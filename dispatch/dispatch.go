@@ -112,14 +112,19 @@ func New[C, M any](o Options[C, M]) (*Dispatcher[C, M], error) {
 }
 
 // Handle registers the handler of an opcode, with the limit that it asks for, or nil. Middlewares are called after the limit, the
-// first one first. The error is about an opcode that is registered twice, a missing handler, or an attribute that is not a number
-// or for which there are no Tiers.
+// first one first. The error is about an opcode that is registered twice, a missing handler or middleware, or an attribute that is
+// not a number or for which there are no Tiers.
 func (d *Dispatcher[C, M]) Handle(op uint64, a *tiers.Attribute, h Handler[C, M], around ...Middleware[C, M]) error {
 	if h == nil {
 		return fmt.Errorf("weir: handler of opcode %d is nil: must be given", op)
 	}
-	for _, m := range slices.Backward(around) {
-		h = m(h)
+	for i, m := range slices.Backward(around) {
+		if m != nil {
+			h = m(h)
+		}
+		if m == nil || h == nil {
+			return fmt.Errorf("weir: middleware %d of opcode %d is nil, or makes a handler that is: must be given", i+1, op)
+		}
 	}
 	_, err := d.register(op, a, h)
 	return err

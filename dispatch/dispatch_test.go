@@ -284,6 +284,8 @@ func TestDispatcherRegistration(t *testing.T) {
 	noTiers := newBench(t, func(o *dispatch.Options[*testConn, testMessage]) { o.Tiers = nil })
 	nan := &tiers.Attribute{RPS: math.NaN(), Burst: 1}
 	_, err := d.Limit(1, nil)
+	type handler = dispatch.Handler[*testConn, testMessage]
+	keep, lose := func(next handler) handler { return next }, func(handler) handler { return nil }
 	for _, c := range []struct {
 		err  error
 		want string
@@ -291,6 +293,14 @@ func TestDispatcherRegistration(t *testing.T) {
 		{err, "weir: opcode 1 is registered twice: must be once"},
 		{d.Handle(1, nil, counting(calls)), "weir: opcode 1 is registered twice: must be once"},
 		{d.Handle(2, nil, nil), "weir: handler of opcode 2 is nil: must be given"},
+		{
+			d.Handle(2, nil, counting(calls), keep, nil),
+			"weir: middleware 2 of opcode 2 is nil, or makes a handler that is: must be given",
+		},
+		{
+			d.Handle(2, nil, counting(calls), lose, keep),
+			"weir: middleware 1 of opcode 2 is nil, or makes a handler that is: must be given",
+		},
 		{d.Handle(3, nan, counting(calls)), "weir: opcode 3: weir: tiers.Attribute.RPS is NaN: must be a number"},
 		{
 			noTiers.Handle(4, attribute(1, 1), counting(calls)),
