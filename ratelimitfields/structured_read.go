@@ -67,17 +67,13 @@ func readList(values []string) (items []fieldItem, ok bool) { return readMembers
 func readDictionary(values []string) (items []fieldItem, ok bool) { return readMembers(values, true) }
 
 func readMembers(values []string, keyed bool) (items []fieldItem, ok bool) {
-	text := ""
-	for i, value := range values {
-		if len(text)+len(value) > longestField {
+	length := -len(", ")
+	for _, value := range values {
+		if length += len(value) + len(", "); length > longestField {
 			return nil, false
 		}
-		if i > 0 {
-			text += ", "
-		}
-		text += value
 	}
-	r := fieldReader{strings.Trim(text, " ")}
+	r := fieldReader{strings.Trim(strings.Join(values, ", "), " ")}
 	if r.rest == "" {
 		return nil, false
 	}

@@ -234,6 +234,14 @@ func TestParseIsBounded(t *testing.T) {
 	}
 }
 
+// TestParseJoinsTheLinesOfAFieldOnce has a field of thousands of empty lines. What it costs to join them is linear.
+func TestParseJoinsTheLinesOfAFieldOnce(t *testing.T) {
+	h := http.Header{"X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Limit": make([]string, 4000)}
+	if allocs := testing.AllocsPerRun(10, func() { ratelimitfields.Parse(h, toldAt) }); allocs > 20 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
 // FuzzParse looks for numbers and times that no server may tell, and for what our own fields are read back as.
 func FuzzParse(f *testing.F) {
 	for _, seed := range [][3]string{
