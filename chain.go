@@ -464,6 +464,7 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 		return l, l.Err()
 	}
 	taken = true
+	l.claim.begin()
 	l.claim.reserved = reserve
 	l.decision = verdict.decision
 	return l, nil

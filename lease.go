@@ -70,6 +70,21 @@ func (l *Lease) unbind() {
 	}
 }
 
+// begin has observers learn from the time since now: until then the caller has waited for other limiters of its chain.
+func (c *claim) begin() {
+	if c == nil {
+		return
+	}
+	switch s := c.settler.(type) {
+	case *observed:
+		c.since = s.pool.now()
+	case *Chain:
+		for i := range c.parts {
+			c.parts[i].claim.begin()
+		}
+	}
+}
+
 // settle ends the claim of a lease of this generation, which it is not if the lease or a copy of it has ended before.
 func (c *claim) settle(generation uint64, how settlement, actual int64) {
 	if c == nil || !c.generation.CompareAndSwap(generation, generation+1) {

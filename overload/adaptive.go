@@ -115,8 +115,9 @@ func (o *AdaptiveOptions) check() error {
 // queueing. If the service becomes slower the limit goes down, so that allowed requests are served in time; when it recovers the
 // limit goes up.
 //
-// It learns from the time between the acquisition of a lease and its Release, whatever its permits. So keep a lease exactly while
-// the request is with the service, and end it by one of these:
+// It learns from the time between the acquisition of a lease and its Release, whatever its permits: that of a [weir.Chain] is
+// acquired when the last of its limiters has allowed it. So keep a lease exactly while the request is with the service, and end
+// it by one of these:
 //
 //   - Release: the service responded.
 //   - [weir.Lease.Drop]: the request was lost to an overload. The service refused it, or it ran into a timeout.

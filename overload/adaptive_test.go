@@ -274,6 +274,39 @@ func TestAdaptiveInAChain(t *testing.T) {
 	}
 }
 
+// TestAdaptiveLearnsNothingFromTheWaitForOthers has requests that wait a second for the limiter behind it in a chain, and then
+// are with the service for 10 ms.
+func TestAdaptiveLearnsNothingFromTheWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := mustAdaptive(t, overload.AdaptiveOptions{WindowSamples: 1})
+		slots, err := weir.NewConcurrency(1, weir.Options{QueueLimit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := weir.NewChain(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, first := range []weir.Acquirer{a, inner} {
+			chain, err := weir.NewChain(first, slots)
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken := slots.TryAcquire(1)
+			time.AfterFunc(time.Second, taken.Release)
+			lease, err := chain.Acquire(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+			lease.Release()
+			if e := a.Estimate(); e.Windows == 0 || e.Latency != 10*time.Millisecond {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
 // TestDropOfOtherLimitersIsRelease has a limiter whose permits come back on release, and one whose permits do not.
 func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
