@@ -253,7 +253,7 @@ func (a *Adaptive) step(now int64) {
 	}
 	w := window{
 		now: now, latency: a.median(), peak: float64(l.peak.Load()),
-		dropped: float64(l.dropped.Load()) / float64(ended),
+		dropped: min(float64(l.dropped.Load())/float64(ended), 1), // more may have been dropped since
 	}
 	if limit := a.gradient.step(w); limit != a.limit() {
 		if err := a.permits.SetLimit(limit); err != nil {
