@@ -112,8 +112,8 @@ func New[C, M any](o Options[C, M]) (*Dispatcher[C, M], error) {
 }
 
 // Handle registers the handler of an opcode, with the limit that it asks for, or nil. Middlewares are called after the limit, the
-// first one first. The error is about an opcode that is registered twice, a missing handler or middleware, or an attribute that is
-// not a number or for which there are no Tiers.
+// first one first. The error is about an opcode that is registered twice, a missing handler or middleware, or an attribute that
+// is not a number or for which there are no Tiers.
 func (d *Dispatcher[C, M]) Handle(op uint64, a *tiers.Attribute, h Handler[C, M], around ...Middleware[C, M]) error {
 	if h == nil {
 		return fmt.Errorf("weir: handler of opcode %d is nil: must be given", op)
