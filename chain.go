@@ -445,6 +445,7 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 			return l, l.Err()
 		case errors.As(err, &refused):
 		case ctx.Err() != nil:
+			part.decision.Allowed, part.decision.Reason = false, ReasonCanceled
 			return Lease{decision: part.decision, permits: n}, ended(ctx, n)
 		default: // of a limiter of another kind
 			return Lease{decision: part.decision, permits: n}, err

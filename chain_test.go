@@ -527,6 +527,32 @@ func TestErrorOfAForeignLimiterIsReturned(t *testing.T) {
 	})
 }
 
+// TestContextThatEndsInAForeignLimiterIsNoRefusal has a limiter that says nothing but the error of the context.
+func TestContextThatEndsInAForeignLimiterIsNoRefusal(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := mustChain(t, mustConcurrency(t, 1, weir.Options{}), canceling{cancel: cancel})
+	l, err := c.Acquire(ctx, 1)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, weir.ErrRefused) || l.Decision().Reason != weir.ReasonCanceled {
+		t.Errorf("%+v, %v", l.Decision(), err)
+	}
+	if st := c.Stats(); st.Refused != 0 {
+		t.Errorf("%d are refused", st.Refused)
+	}
+}
+
+type canceling struct {
+	weir.Acquirer
+
+	cancel func()
+}
+
+func (l canceling) Reserve(ctx context.Context, _ int64) (weir.Lease, error) {
+	l.cancel()
+	return weir.Lease{}, ctx.Err()
+}
+
+func (canceling) Stats() weir.Stats { return weir.Stats{} }
+
 // TestPanicOfAForeignLimiterGivesEverythingBack has a limiter that panics after others have been asked.
 func TestPanicOfAForeignLimiterGivesEverythingBack(t *testing.T) {
 	own, b := mustConcurrency(t, 3, weir.Options{}), mustConcurrency(t, 3, weir.Options{})
