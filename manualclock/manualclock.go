@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/heap"
 )
 
 // Clock is a weir.Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent
@@ -14,15 +15,22 @@ import (
 type Clock struct {
 	mu     sync.Mutex
 	now    int64
-	timers map[*timer]struct{}
+	timers heap.Heap[*timer]
 	made   uint64
 }
 
 type timer struct {
 	at    int64
 	order uint64 // in which timers were made
+	place int    // in the heap
 	f     func()
 }
+
+// Before implements [heap.Item].
+func (t *timer) Before(u *timer) bool { return t.at < u.at || t.at == u.at && t.order < u.order }
+
+// Placed implements [heap.Item].
+func (t *timer) Placed(at int) { t.place = at }
 
 // New returns a clock that stands at start nanoseconds.
 func New(start int64) *Clock { return &Clock{now: start} }
@@ -51,16 +59,15 @@ func (c *Clock) At(at int64, f func()) (stop func() bool) {
 func (c *Clock) set(at int64, f func()) (stop func() bool) {
 	c.made++
 	t := &timer{at: at, order: c.made, f: f}
-	if c.timers == nil {
-		c.timers = make(map[*timer]struct{})
-	}
-	c.timers[t] = struct{}{}
+	c.timers.Push(t)
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_, pending := c.timers[t]
-		delete(c.timers, t)
-		return pending
+		if t.place < 0 {
+			return false
+		}
+		c.timers.Remove(t.place)
+		return true
 	}
 }
 
@@ -106,9 +113,9 @@ func (c *Clock) Set(now int64) {
 	}
 }
 
-// back moves the clock to a time before it.
+// back moves the clock to a time before it. The order of the timers stays.
 func (c *Clock) back(now int64) {
-	for t := range c.timers {
+	for _, t := range c.timers {
 		t.at += now - c.now
 	}
 	c.now = now
@@ -116,17 +123,11 @@ func (c *Clock) back(now int64) {
 
 // forward moves the clock to end and returns nil, or only to the next timer that is due by then, which it returns.
 func (c *Clock) forward(end int64) *timer {
-	var next *timer
-	for t := range c.timers {
-		if t.at <= end && (next == nil || t.at < next.at || t.at == next.at && t.order < next.order) {
-			next = t
-		}
-	}
-	if next == nil {
+	if len(c.timers) == 0 || c.timers[0].at > end {
 		c.now = end
 		return nil
 	}
-	delete(c.timers, next)
+	next := c.timers.Pop()
 	c.now = max(c.now, next.at)
 	return next
 }

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/manualclock"
 )
@@ -27,7 +28,7 @@ func TestSetsDoNotAddUp(t *testing.T) {
 	var setters sync.WaitGroup
 	for i := range 8 {
 		setters.Go(func() {
-			for j := range 20_000 {
+			for j := range 3000 {
 				c.Set(1 << ((i + j) % 40))
 				if now := c.Now(); bits.OnesCount64(uint64(now)) > 1 {
 					t.Errorf("it shows %#x", now)
@@ -37,4 +38,28 @@ func TestSetsDoNotAddUp(t *testing.T) {
 		})
 	}
 	setters.Wait()
+}
+
+// TestManyTimersAreCalledInTime has more timers than a clock can look through for each of them.
+func TestManyTimersAreCalledInTime(t *testing.T) {
+	const timers = 60_000
+	c := manualclock.New(0)
+	begin, last, called := time.Now(), int64(-1), 0
+	for i := range timers {
+		at := int64(i) * 7919 % timers
+		stop := c.AfterFunc(time.Duration(at), func() {
+			if now := c.Now(); now != at || now <= last {
+				t.Errorf("called at %d after %d, want %d", now, last, at)
+			}
+			last = at
+			called++
+		})
+		if i%2 == 0 && (!stop() || stop()) {
+			t.Error("a timer is not stopped once")
+		}
+	}
+	c.Advance(timers)
+	if took := time.Since(begin); called != timers/2 || took > 2*time.Second {
+		t.Errorf("%d called in %v", called, took)
+	}
 }
