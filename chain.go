@@ -109,10 +109,11 @@ type gated interface{ theGate() *gate }
 
 func (g *gate) theGate() *gate { return g }
 
-// ofThisPackage tells limiters of this package from those that embed one, which have its gate but may do something else.
-func ofThisPackage(l Acquirer) bool {
+// isOurs tells limiters of this package, or of the package overload in it, from those that embed one, which have its methods but
+// may do something else.
+func isOurs(l Acquirer, room string) bool {
 	t := reflect.TypeOf(l)
-	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[Chain]().PkgPath()
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[Chain]().PkgPath()+room
 }
 
 func (c *Chain) add(l Acquirer, number int, seen map[any]bool) error {
@@ -122,7 +123,7 @@ func (c *Chain) add(l Acquirer, number int, seen map[any]bool) error {
 		}
 		seen[l] = true
 	}
-	if w, ok := l.(interface{ Concurrency() *Concurrency }); ok { // an overload.Adaptive
+	if w, ok := l.(interface{ Concurrency() *Concurrency }); ok && isOurs(l, "/overload") { // an Adaptive
 		return c.add(w.Concurrency(), number, seen)
 	}
 	chain, isChain := l.(*Chain)
@@ -135,7 +136,7 @@ func (c *Chain) add(l Acquirer, number int, seen map[any]bool) error {
 		}
 		return nil
 	}
-	if own, ok := l.(gated); ok && ofThisPackage(l) {
+	if own, ok := l.(gated); ok && isOurs(l, "") {
 		c.gates = append(c.gates, link[*gate]{own.theGate(), c.links})
 	} else {
 		c.foreign = append(c.foreign, link[Acquirer]{l, c.links})

@@ -307,6 +307,30 @@ func TestAdaptiveLearnsNothingFromTheWaitForOthers(t *testing.T) {
 	})
 }
 
+// TestLimiterThatEmbedsAnAdaptiveIsAskedItself has a limiter in a chain that refuses on its own account.
+func TestLimiterThatEmbedsAnAdaptiveIsAskedItself(t *testing.T) {
+	a := mustAdaptive(t, overload.AdaptiveOptions{})
+	chain, err := weir.NewChain(&stubborn{a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := chain.TryAcquire(1); l.Allowed() {
+		t.Errorf("%+v", l.Decision())
+	}
+	if d := chain.Peek(1); d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	if st := a.Stats(); st.Remaining != st.Limit {
+		t.Errorf("%+v", st)
+	}
+}
+
+type stubborn struct{ *overload.Adaptive }
+
+func (*stubborn) TryReserve(int64) weir.Lease { return weir.Lease{} }
+
+func (*stubborn) Peek(int64) weir.Decision { return weir.Decision{} }
+
 // TestDropOfOtherLimitersIsRelease has a limiter whose permits come back on release, and one whose permits do not.
 func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
