@@ -145,21 +145,23 @@ func TestSilentStreamGoesOn(t *testing.T) {
 // TestSlowBodiesOfRefusedRequests: a client that does not send its body has the answer that does not depend on it, also where it
 // has little patience, and loses its connection, so that it keeps none from others.
 func TestSlowBodiesOfRefusedRequests(t *testing.T) {
+	// Less than what is waited for the rest of a body, and enough for a busy machine: it is for the head and the answer, too.
+	const patience = 250 * time.Millisecond
 	arrived, release := make(chan struct{}), make(chan struct{})
 	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		close(arrived)
 		<-release
 		ok(w, r)
 	})
-	crowd := start(t, to, func(o *proxy.Options) { o.Concurrency, o.ClientTimeout = 1, time.Millisecond })
+	crowd := start(t, to, func(o *proxy.Options) { o.Concurrency, o.ClientTimeout = 1, patience })
 	crowd.raw(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	receive(t, arrived, "the first request")
 	defer close(release)
 	var clients sync.WaitGroup
 	defer clients.Wait()
-	limited := start(t, to, func(o *proxy.Options) { o.Engine, o.ClientTimeout = limit(t, 1), time.Millisecond })
+	limited := start(t, to, func(o *proxy.Options) { o.Engine, o.ClientTimeout = limit(t, 1), patience })
 	limited.do(t, request(t, http.MethodTrace, limited.url, nil)) // uses up the limit
-	free := start(t, to, func(o *proxy.Options) { o.MaxBody, o.ClientTimeout = 10, time.Millisecond })
+	free := start(t, to, func(o *proxy.Options) { o.MaxBody, o.ClientTimeout = 10, patience })
 	for _, c := range []struct {
 		p      *running
 		method string
