@@ -290,8 +290,8 @@ const demotedFor = time.Second
 // heed takes note of an error that the server replied: as a replica it may have been the master before, and the name or the
 // address leads to another server by now.
 func (s *sender) heed(err error) {
-	var e respclient.Error
-	if errors.As(err, &e) && (strings.Contains(string(e), "READONLY ") || strings.HasPrefix(string(e), "MASTERDOWN ")) {
+	e, ok := errors.AsType[respclient.Error](err)
+	if ok && (strings.Contains(string(e), "READONLY ") || strings.HasPrefix(string(e), "MASTERDOWN ")) {
 		s.demoted = time.Since(s.since) >= demotedFor
 	}
 }
