@@ -50,8 +50,8 @@ type Stats struct {
 	// largest int64.
 	Forgiven int64
 	// Idle is for how long the limiter has been unused: full, with no caller waiting and no permit out. It is negative while
-	// the limiter is in use. It may begin late, but is never too long. Of a limiter for keys it is negative, as it is not known
-	// of them.
+	// the limiter is in use. It may begin late, but is never too long, other than for a [Concurrency] by as long as the Release
+	// of its last permit took. Of a limiter for keys it is negative, as it is not known of them.
 	Idle time.Duration
 
 	// Keys is how many keys are tracked, and MaxKeys how many may be: Keys can be more after that was lowered. Both are 0 for a

@@ -177,7 +177,8 @@ func (f *free) touch() (by time.Duration) {
 }
 
 // A pool is watched if all permits have come back watchedAfter times in a row with less than oftenIdle between one time and
-// the next. Reading the clock would take as long as all the rest. So idleSince may be late by watchPeriod, and is never early.
+// the next. Reading the clock would take as long as all the rest. So idleSince may be late by watchPeriod. It is early by no
+// more than the release took that has noted it.
 const (
 	watchedAfter = 64
 	oftenIdle    = 10 * time.Microsecond
