@@ -206,7 +206,7 @@ func (f *Fleet) Stats() FleetStats {
 }
 
 // Close tells the store what it has to know, within a second or two, gives back what was leased, and closes the store. It returns
-// an error if something could not be told. Closing twice is harmless.
+// an error if it could not tell what was allowed without it. Closing twice is harmless.
 func (f *Fleet) Close() error {
 	f.lock.Lock()
 	first := !f.closed.Swap(true)

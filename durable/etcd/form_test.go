@@ -213,6 +213,10 @@ func TestNodesAreRemoved(t *testing.T) {
 		left, err := nodes[stays].Server().Members(t.Context())
 		return err == nil && len(left) == 1
 	})
+	ready(t, nodes[stays].Node())
+	if err := nodes[stays].Server().RemoveMember(t.Context(), all[stays].Name); err == nil || nodes[stays].Node().Owner() == nil {
+		t.Errorf("the last one, which goes on as the owner: %v", err)
+	}
 }
 
 // TestOneNodeGrowsAndMoves: a node that was alone says what it needs before another one can be added. With that another one, whose file

@@ -118,7 +118,7 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	if i < 0 {
 		return fmt.Errorf("%w: %.80q", ErrNoMember, name)
 	}
-	if all[i].Started && !all[i].Learner {
+	if removable(all, i) {
 		s.bid(ctx, &all[i])
 	}
 	err = settled(ctx, func(ctx context.Context) error {
@@ -132,6 +132,25 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 		return fmt.Errorf("weir: the node %.80q cannot be removed: %w", name, err)
 	}
 	return nil
+}
+
+// removable reports whether etcd removes a node that has a vote: more than half of the others that have one must have been
+// started. Otherwise there is none that could own the limits in its place.
+func removable(all []Member, i int) bool {
+	if all[i].Learner || !all[i].Started {
+		return false
+	}
+	votes, started := 0, 0
+	for j := range all {
+		if j == i || all[j].Learner {
+			continue
+		}
+		votes++
+		if all[j].Started {
+			started++
+		}
+	}
+	return started > votes/2
 }
 
 // isRemoved reports whether a node is this one, and has been removed from the cluster: it knows so, or the others were quicker

@@ -233,8 +233,12 @@ func ready(ctx context.Context, conn *grpc.ClientConn) error {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure: // a stream fails at once, and says why
-			_, err := conn.NewStream(ctx, &description, path)
-			return errors.New(status.Convert(err).Message()) //nolint:err113 // it is told, not compared
+			short, cancel := context.WithCancel(ctx)
+			_, err := conn.NewStream(short, &description, path)
+			if cancel(); err != nil {
+				return errors.New(status.Convert(err).Message()) //nolint:err113 // it is told, not compared
+			}
+			continue // it is ready by now
 		case connectivity.Shutdown:
 			return fmt.Errorf("weir: the connection is in the state %v", state)
 		case connectivity.Idle, connectivity.Connecting: // it goes on
