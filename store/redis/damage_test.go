@@ -295,51 +295,120 @@ func TestSegmentThatIsNoneIsUnreadable(t *testing.T) {
 	}
 }
 
-// TestReservationsLost has a server that evicts keys drop the reservations of a concurrency limit, but not its record: their permits
-// come back when they are settled or expire, also while there are others all the time.
+// evicted is a concurrency limit on a server that evicts keys.
+type evicted struct {
+	t      *testing.T
+	server *server
+	s      *Store
+	c      store.Charge
+}
+
+func newEvicted(t *testing.T, server *server, key string) *evicted {
+	e := &evicted{t: t, server: server, s: server.open(Options{})}
+	e.s.virtual.Store(time.Now().UnixMicro())
+	e.c = store.Charge{Policy: "p", Key: key, Limit: weir.AtOnce(10), N: 1}
+	return e
+}
+
+func (e *evicted) reserve(times int) []store.Hold {
+	e.t.Helper()
+	holds := make([]store.Hold, times)
+	for i := range holds {
+		d := make([]weir.Decision, 1)
+		h, err := store.Reserve(e.t.Context(), e.s, []store.Charge{e.c}, d, time.Minute)
+		if err != nil || h.ID == "" {
+			e.t.Fatal(d, err)
+		}
+		holds[i] = h
+	}
+	return holds
+}
+
+func (e *evicted) cancel(h store.Hold, want error) {
+	e.t.Helper()
+	if err := store.Cancel(e.t.Context(), e.s, h); !errors.Is(err, want) {
+		e.t.Error(err)
+	}
+}
+
+func (e *evicted) reserved(want int64) {
+	e.t.Helper()
+	state, err := store.Inspect(e.t.Context(), e.s, e.c)
+	if err != nil || state.Reserved != want || state.Reservations != int(want) || state.Decision.Remaining != 10-want {
+		e.t.Errorf("%+v, %v, want %d reserved", state, err, want)
+	}
+}
+
+func (e *evicted) evict(kinds ...byte) {
+	for _, kind := range kinds {
+		e.server.ask("DEL", e.s.key(&e.c, kind))
+	}
+}
+
+// TestReservationsLost has a server that evicts keys drop the reservations of a concurrency limit, when they expire or both, but
+// not its record: the permits of those that are lost come back when one is settled, permits are refunded or the first expires,
+// also while there are others all the time. Of which it is only lost when they expire are not lost.
 func TestReservationsLost(t *testing.T) {
 	t.Parallel()
-	const most, lost = 10, 8
 	server := startServer(t)
-	s := server.open(Options{})
-	s.virtual.Store(time.Now().UnixMicro())
-	c := store.Charge{Policy: "p", Key: "k", Limit: weir.AtOnce(most), N: 1}
-	charges, d := []store.Charge{c}, make([]weir.Decision, 1)
-	reserve := func() store.Hold {
-		t.Helper()
-		h, err := store.Reserve(t.Context(), s, charges, d, time.Minute)
-		if err != nil || h.ID == "" {
-			t.Fatal(d, err)
-		}
-		return h
+	for name, kinds := range map[string][]byte{
+		"reservations": {kindReservations},
+		"both":         {kindReservations, kindDue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEvicted(t, server, name)
+			holds := e.reserve(8)
+			e.evict(kinds...)
+			e.s.virtual.Add(40e6)
+			settled := e.reserve(1)[0]
+			e.reserved(9)
+			e.cancel(holds[0], store.ErrNotReserved)
+			e.reserved(1)
+			e.reserve(1)
+			e.evict(kinds...)
+			e.s.virtual.Add(40e6)
+			last := e.reserve(1)[0] // the first have expired, the two have not
+			e.s.virtual.Add(40e6)
+			e.reserved(1)
+			e.cancel(settled, store.ErrNotReserved)
+			e.reserved(1)
+
+			e.reserve(4)
+			e.evict(kinds...)
+			kept := e.reserve(2)
+			if err := store.Refund(t.Context(), e.s, []store.Charge{e.c}); err != nil {
+				t.Error(err)
+			}
+			e.cancel(last, store.ErrNotReserved)
+			state, err := store.Inspect(t.Context(), e.s, e.c)
+			if err != nil || state.Reserved != 1 || state.Reservations != 2 || state.Decision.Remaining != 9 {
+				t.Errorf("%+v, %v, want two reservations, of which the permit of one was refunded", state, err)
+			}
+			e.cancel(kept[0], nil)
+			e.cancel(kept[1], nil)
+			e.reserved(0)
+		})
 	}
-	reserved := func(want int64) {
-		t.Helper()
-		state, err := store.Inspect(t.Context(), s, c)
-		if err != nil || state.Reserved != want || state.Reservations != int(want) || state.Decision.Remaining != most-want {
-			t.Errorf("%+v, %v, want %d reserved", state, err, want)
-		}
-	}
-	holds := make([]store.Hold, lost)
-	for i := range holds {
-		holds[i] = reserve()
-	}
-	server.ask("DEL", s.key(&c, kindReservations))
-	s.virtual.Add(40e6)
-	settled := reserve()
-	reserved(lost + 1)
-	if err := store.Cancel(t.Context(), s, holds[0]); !errors.Is(err, store.ErrNotReserved) {
-		t.Error(err)
-	}
-	reserved(1)
-	reserve()
-	server.ask("DEL", s.key(&c, kindReservations))
-	s.virtual.Add(40e6)
-	reserve() // the first have expired, the two have not
-	s.virtual.Add(40e6)
-	reserved(1)
-	if err := store.Cancel(t.Context(), s, settled); !errors.Is(err, store.ErrNotReserved) {
-		t.Error(err)
-	}
-	reserved(1)
+	t.Run("due", func(t *testing.T) {
+		t.Parallel()
+		e := newEvicted(t, server, "due")
+		holds := e.reserve(8)
+		e.evict(kindDue)
+		e.s.virtual.Add(40e6)
+		second := e.reserve(1)[0]
+		e.reserved(9)
+		e.cancel(holds[0], nil)
+		e.reserved(8)
+		e.evict(kindDue)
+		e.cancel(second, nil)
+		e.reserved(7)
+		e.reserve(1)
+		e.evict(kindDue)
+		e.s.virtual.Add(40e6)
+		e.reserved(1)
+		e.evict(kindDue)
+		e.s.virtual.Add(40e6)
+		e.reserved(0)
+	})
 }

@@ -4,8 +4,8 @@
 -- A call is about one request, or about several that have nothing to do with each other, of which each is decided by itself, as
 -- if it were a call, in their order. An error of one is its reply, and does not concern the others.
 --
--- KEYS: for each charge the record of its algorithm; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
--- sorted set), of which only records with reservations are in need. Those of several requests follow each other.
+-- KEYS: for each charge the record of its algorithm; with full = 1 for each charge its record, its reservations (a hash) and when
+-- they expire (a sorted set), of which only records with reservations are in need. Those of several requests follow each other.
 --
 -- ARGV: a head, which a single charge that is taken does without, and one argument for each charge.
 --   head     op byte, full byte, time in tests or -1, how long a reservation lasts, the fewest permits that are lent or when permits
@@ -781,18 +781,15 @@ local function write_reservation(c, id, m)
   call('HSET', c.res, id, pack('<ddddddd', m[1], m[2], m[3], m[4], m[5], m[6], m[7]))
 end
 
--- recount finds out how many reservations there are, after the server has evicted some: nobody will give their permits back.
-local function recount(c)
-  c.lost, c.count, c.sum = nil, 0, 0
-  for i, v in ipairs(call('HGETALL', c.res)) do
-    if i % 2 == 0 then c.count, c.sum = c.count + 1, c.sum + unpack('<d', v) end
-  end
-  if c.l.alg == 67 then c.s[1] = math.min(c.s[1], c.sum) end
+-- keep has the server keep the reservations until the last has expired.
+local function keep(c)
+  local px = floor(math.max(0, c.until_ - now) / 1000) + 1 + MARGIN
+  call('PEXPIRE', c.res, px)
+  call('PEXPIRE', c.due, px)
 end
 
 -- due is when the first reservation expires; without reservations there is nothing to remember of them.
 local function due(c)
-  if c.lost then recount(c) end
   local first = call('ZRANGE', c.due, 0, 0, 'WITHSCORES')
   if first[2] and c.count > 0 then
     c.first = tonumber(first[2])
@@ -803,14 +800,28 @@ local function due(c)
   if c.l.alg == 84 then c.s[3] = 0 elseif c.l.alg == 67 then c.s[1] = 0 end
 end
 
+-- mend counts the reservations anew if the server has evicted some: nobody will give their permits back. When they expire stands
+-- in their marks too.
+local function mend(c)
+  if call('HLEN', c.res) == c.count and call('ZCARD', c.due) == c.count then return end
+  local all, count, sum = call('HGETALL', c.res), 0, 0
+  call('DEL', c.due)
+  for i = 1, #all, 2 do
+    local m = { unpack('<ddddddd', all[i + 1]) }
+    call('ZADD', c.due, string.format('%.0f', m[7]), all[i])
+    count, sum = count + 1, sum + m[1]
+  end
+  if c.l.alg == 67 then c.s[1] = math.max(0, c.s[1] - c.sum + sum) end
+  c.count, c.sum, c.dirty = count, sum, true
+  keep(c)
+  due(c)
+end
+
 local function remove(c, id)
   local v = call('HGET', c.res, id)
   call('HDEL', c.res, id)
-  local expires = call('ZREM', c.due, id)
-  if not v then
-    c.lost = c.lost or expires == 1
-    return nil
-  end
+  call('ZREM', c.due, id)
+  if not v then return nil end
   local m = { unpack('<ddddddd', v) }
   c.count, c.sum = math.max(0, c.count - 1), math.max(0, c.sum - m[1])
   return m
@@ -1000,8 +1011,8 @@ for i = 1, count do
     c.back = c.last - c.t
     c.s = c.s or zero(c.l)
     -- What is missing is told before anything is written.
-    local touched = c.count > 0 and (c.first <= c.t or c.old or c.back > 0)
-    if full == 0 and (touched or (op == REFUND or op == RETURN) and c.count > 0) then return pack('<B', 1) end
+    c.touched = c.count > 0 and (c.first <= c.t or c.old or c.back > 0 or op == SETTLE or op == REFUND)
+    if full == 0 and (c.touched or op == RETURN and c.count > 0) then return pack('<B', 1) end
     if c.l.alg == 75 then
       local at = edge(c, c.t)
       local from = 0
@@ -1027,6 +1038,7 @@ for i = 1, count do
   local old, l = c.old, c.l
   if old or c.back > 0 then seal(c, old or l) end
   c.l = old or l -- reservations are canceled as what they were
+  if c.touched then mend(c) end
   if l.alg == 75 then c.l = l end
   local was = c.s[1]
   advance(c, old or l)
@@ -1131,8 +1143,6 @@ elseif op == SETTLE then
       else
         charge(c, n - m[1])
       end
-    end
-    if m or c.lost then
       due(c)
       c.dirty = true
     end
@@ -1192,9 +1202,7 @@ else
         if c.count == 1 or m[7] < c.first then c.first = m[7] end
         c.until_ = math.max(c.until_, m[7])
         if expires == 0 or m[7] < expires then expires = m[7] end
-        local px = floor((c.until_ - now) / 1000) + 1 + MARGIN
-        call('PEXPIRE', c.res, px)
-        call('PEXPIRE', c.due, px)
+        keep(c)
       end
     end
     reply[#reply + 1] = pack('<d', expires)

@@ -8,9 +8,9 @@
 // # What the server needs
 //
 // A user of the server needs the right to keys that begin with Prefix and to the commands EVAL, EVALSHA, TIME, GET, MGET, SET,
-// SETRANGE, DEL, PEXPIRE, PTTL, HGET, HGETALL, HSET, HDEL, ZADD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO and CLIENT SETNAME. In a
-// cluster it also needs CLUSTER SLOTS, and behind sentinels ROLE, without which a server is believed to be the master
-// (TestUsersAndPasswords).
+// SETRANGE, DEL, PEXPIRE, PTTL, HGET, HGETALL, HLEN, HSET, HDEL, ZADD, ZCARD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO and CLIENT
+// SETNAME. In a cluster it also needs CLUSTER SLOTS, and behind sentinels ROLE, without which a server is believed to be the
+// master (TestUsersAndPasswords).
 //
 // A record of a token bucket takes about 150 bytes of the server's memory with a short key, and a reservation about 290 more.
 // A record expires a second after it equals a fresh one (TestMemoryIsGivenBack). One that was asked for again may stay for half
@@ -57,9 +57,10 @@
 //     followed (TestSentinelFailover, TestClusterFailover), and all that was taken while it did not. With min-replicas-to-write 1
 //     and min-replicas-max-lag the master stops when no replica has followed for so long (TestReplicaBehind);
 //   - everything, without persistence (TestServerKilled);
-//   - keys that the server evicts, if maxmemory is reached. Reservations whose key is evicted, but not their record, hold their
-//     permits until they are settled or expire (TestReservationsLost). Use the policy noeviction, with which calls fail instead
-//     (TestServerFull).
+//   - keys that the server evicts, if maxmemory is reached. Reservations whose key is evicted, but not their record, can no
+//     longer be settled; those of a concurrency limit hold their permits until a reservation of the same record is settled,
+//     permits are refunded, or the first expires (TestReservationsLost). If only the key of when they expire is evicted, it is
+//     made anew. Use the policy noeviction, with which calls fail instead (TestServerFull).
 //
 // # Keys in a cluster
 //

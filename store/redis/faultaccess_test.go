@@ -150,8 +150,8 @@ func TestTLS(t *testing.T) {
 }
 
 // commandsNeeded are those that a user of the store must be allowed; in a cluster CLUSTER SLOTS too, and behind sentinels ROLE.
-var commandsNeeded = strings.Fields("eval evalsha time get mget set setrange del pexpire pttl hget hgetall hset hdel zadd zrange zrangebyscore zrem " +
-	"hello client|setname")
+var commandsNeeded = strings.Fields("eval evalsha time get mget set setrange del pexpire pttl hget hgetall hlen hset hdel " +
+	"zadd zcard zrange zrangebyscore zrem hello client|setname")
 
 // TestUsersAndPasswords uses a server as a user who may do no more than the store needs, with names and passwords that have to be
 // escaped in a URL, and with wrong ones.
