@@ -29,7 +29,7 @@ const (
 	messageKinds
 )
 
-const messageVersion = 2
+const messageVersion = 3
 
 // mostTime bounds the times that nodes tell each other.
 const mostTime = 1 << 62

@@ -125,6 +125,11 @@ func TestMalformedCalls(t *testing.T) {
 			t.Error("a message with something behind it")
 		}
 	}
+	before := must(durable.AppendMessage(nil, &messages[0]))
+	before[0] = 2 // without the limits of what is settled
+	if _, err := durable.ParseMessage(before); err == nil {
+		t.Error("a message of the version before")
+	}
 	long := someCalls()[0]
 	long.Charges[0].Key = strings.Repeat("k", 200_000)
 	b := must(durable.AppendMessage(nil, &durable.Message{Kind: durable.MessageCall, Call: long}))
