@@ -64,6 +64,9 @@ type Result struct {
 // takes reports whether a call asks for permits.
 func (c *Call) takes() bool { return c.Verb == VerbDo && c.Ask.Mode == store.ModeTake }
 
+// resets reports whether a call is a reset: of the records of all algorithms, as its charges have no limits.
+func (c *Call) resets() bool { return c.Verb == VerbDo && c.Ask.Mode == store.ModeReset }
+
 // single reports whether a call asks for the permits of one charge, for which it waits in one queue.
 func (c *Call) single() bool { return c.takes() && len(c.Charges) == 1 }
 
@@ -72,7 +75,7 @@ func (c *Call) lent() bool { return c.Verb == VerbSettle && c.Hold.ID == "" }
 
 // decided is how many decisions the result of a call has.
 func (c *Call) decided() int {
-	if c.Verb != VerbDo || c.Ask.Mode == store.ModeRefund || c.Ask.Mode == store.ModeReset {
+	if c.Verb != VerbDo || c.Ask.Mode == store.ModeRefund || c.resets() {
 		return 0
 	}
 	return len(c.Charges)
@@ -80,7 +83,7 @@ func (c *Call) decided() int {
 
 // limited reports whether the limits of the charges count.
 func (c *Call) limited() bool {
-	return c.Verb == VerbDo && c.Ask.Mode != store.ModeReset || c.Verb == VerbSettle || c.Verb == VerbAdjust
+	return c.Verb == VerbDo && !c.resets() || c.Verb == VerbSettle || c.Verb == VerbAdjust
 }
 
 // check returns what is wrong with a call, or with where its decisions go, or nil.

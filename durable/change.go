@@ -5,35 +5,20 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
-// change carries out a call that asks for no permits, other than to borrow them. A reset is of the records of all algorithms, one
-// after the other.
+// change carries out a call that asks for no permits, other than to borrow them.
 func (o *Owner) change(ctx context.Context, c *Call) Result {
 	if !o.join() {
 		return failed(errNotOwner)
 	}
 	defer o.calls.Done()
-	if c.Verb != VerbDo || c.Ask.Mode != store.ModeReset {
-		return o.changeRecords(ctx, c, recordKeyOf)
-	}
-	for a := range limits.Algorithms {
-		result := o.changeRecords(ctx, c, func(c *store.Charge) string { return recordKey(c.Policy, c.Key, a) })
-		if result.Reason != weir.ReasonNone {
-			return result
-		}
-	}
-	return Result{}
-}
-
-// changeRecords is change of the records with these names.
-func (o *Owner) changeRecords(ctx context.Context, c *Call, name func(c *store.Charge) string) Result {
-	s, err := o.gather(ctx, c, name)
+	s, err := o.gather(ctx, c)
 	if err != nil {
 		return failed(err)
 	}
+	defer s.leave()
 	if s.full >= 0 {
 		return s.changeNone()
 	}

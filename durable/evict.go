@@ -76,6 +76,13 @@ func (o *Owner) forget(b *bucket) bool {
 	return true
 }
 
+// none reports whether the bucket has no state, as its record does not exist or has not been read.
+func (b *bucket) none() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state == nil
+}
+
 // lastUsed is when the last request for the key was.
 func (b *bucket) lastUsed() int64 {
 	if b.state == nil {
@@ -128,7 +135,7 @@ func (b *bucket) drawToLeave() (writes []Write, ok bool) {
 
 // enter takes in a waiter, at the bucket of its key.
 func (o *Owner) enter(w *waiter) {
-	b, err := o.bucket(recordKeyOf(&w.charge))
+	b, err := o.bucket(recordKeyOf(&w.charge), false)
 	if err == nil {
 		b.enter(w)
 		return

@@ -26,9 +26,9 @@ type OwnerOptions struct {
 	WriteTimeout time.Duration
 	// Writers is how many writes can be on the way at a time: from 1 to 64. Default: 4.
 	Writers int
-	// MaxKeys is how many keys are kept in memory: from 1 to 10^9. Where there is no room, a key without waiting requests is
-	// dropped, and read again when it is used. If there is none, requests for other keys are refused with ReasonTableFull.
-	// Default: 1,000,000.
+	// MaxKeys is how many keys are kept in memory: from 1 to 10^9, and a few more while keys are reset. Where there is no room, a
+	// key without waiting requests is dropped, and read again when it is used. If there is none, requests for other keys are
+	// refused with ReasonTableFull. Default: 1,000,000.
 	MaxKeys int
 	// Sweep is how long to rest between going through the records, to delete those that are not needed: of keys that have had all
 	// their permits for a minute, and of adjustments but the last 1000 of a key. From 1 s to 24 h. Default: 1 min.
@@ -248,8 +248,8 @@ func mustContext(ctx context.Context) {
 
 var errFull = fmt.Errorf("%w: the owner of the limits keeps as many keys as it may", store.ErrUnavailable)
 
-// bucket is that of a record, made if there is room. The error is errNotOwner or errFull.
-func (o *Owner) bucket(name string) (*bucket, error) {
+// bucket is that of a record, made if there is room, or even if it is one over. The error is errNotOwner or errFull.
+func (o *Owner) bucket(name string, over bool) (*bucket, error) {
 	o.mu.RLock()
 	b, ended := o.buckets[name], o.ended
 	o.mu.RUnlock()
@@ -262,8 +262,10 @@ func (o *Owner) bucket(name string) (*bucket, error) {
 		return nil, errNotOwner
 	}
 	if b = o.buckets[name]; b == nil {
-		if len(o.buckets) >= o.options.MaxKeys && !o.drop() {
-			return nil, errFull
+		for !over && len(o.buckets) >= o.options.MaxKeys {
+			if !o.drop() {
+				return nil, errFull
+			}
 		}
 		b = &bucket{owner: o, name: name, revision: -1}
 		o.buckets[name] = b

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -43,14 +44,20 @@ func (o *Owner) join() bool {
 	return true
 }
 
-// gather finds the buckets of a call, whose charges have records with these names, and locks them once the records have been
-// read.
-func (o *Owner) gather(ctx context.Context, c *Call, name func(c *store.Charge) string) (*step, error) {
-	s := &step{owner: o, call: c, parts: make([]part, len(c.Charges)), ended: make(chan *part, len(c.Charges))}
+// gather finds the buckets of a call and locks them once the records have been read.
+func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
+	s := &step{owner: o, call: c, parts: make([]part, 0, len(c.Charges))}
 	for i := range c.Charges {
 		charge := &c.Charges[i]
-		s.parts[i] = part{at: i, charge: charge, name: name(charge)}
+		if !c.resets() {
+			s.parts = append(s.parts, part{at: i, charge: charge, name: recordKeyOf(charge)})
+			continue
+		}
+		for a := range limits.Algorithms {
+			s.parts = append(s.parts, part{at: i, charge: charge, name: recordKey(charge.Policy, charge.Key, a)})
+		}
 	}
+	s.ended = make(chan *part, len(s.parts))
 	slices.SortFunc(s.parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
 	if err := s.load(ctx); err != nil {
 		s.release()
@@ -70,10 +77,10 @@ func (o *Owner) gather(ctx context.Context, c *Call, name func(c *store.Charge) 
 	return s, nil
 }
 
-// keep is the bucket of a record, which stays in memory until release, and whether the record has been read.
-func (o *Owner) keep(name string) (b *bucket, known bool, err error) {
+// keep is the bucket of a record, which stays in memory until release, and whether the record has been read. It may be one over.
+func (o *Owner) keep(name string, over bool) (b *bucket, known bool, err error) {
 	for {
-		if b, err = o.bucket(name); err != nil {
+		if b, err = o.bucket(name, over); err != nil {
 			return nil, false, err
 		}
 		b.mu.Lock()
@@ -101,7 +108,7 @@ func (s *step) load(ctx context.Context) error {
 	read := make(chan *waiter, len(s.parts))
 	for i := range s.parts {
 		p := &s.parts[i]
-		b, known, err := s.owner.keep(p.name)
+		b, known, err := s.owner.keep(p.name, s.call.resets())
 		if p.bucket = b; err != nil {
 			if errors.Is(err, errNotOwner) {
 				return err
@@ -161,6 +168,28 @@ func (s *step) release() {
 			b.mu.Unlock()
 		}
 	}
+	s.leave()
+}
+
+// leave has a reset leave no buckets behind that it need not: those of records that do not exist, and those for which there is no
+// room.
+func (s *step) leave() {
+	if !s.call.resets() {
+		return
+	}
+	o := s.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range s.parts {
+		if b := s.parts[i].bucket; b != nil && b.none() {
+			o.forget(b)
+		}
+	}
+	for i := range s.parts {
+		if b := s.parts[i].bucket; b != nil && len(o.buckets) > o.options.MaxKeys {
+			o.forget(b)
+		}
+	}
 }
 
 // unlock lets the buckets go and gives the results.
@@ -205,7 +234,7 @@ func (o *Owner) takeAll(ctx context.Context, c *Call) Result {
 	}
 	defer o.calls.Done()
 	deadline := time.Now().Add(c.Ask.Wait)
-	s, err := o.gather(ctx, c, recordKeyOf)
+	s, err := o.gather(ctx, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return notBegun(ctx, c)
