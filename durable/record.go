@@ -22,6 +22,9 @@ const maxRecordAhead = 1e15
 // errMalformed says that bytes are not a record.
 var errMalformed = errors.New("weir: not a record of a durable limit")
 
+// errOther says that a record is whole, and of another algorithm than its name says. All algorithms had one name before.
+var errOther = fmt.Errorf("%w: it is of another algorithm than its name says", errMalformed)
+
 // ErrDamaged is returned if a record is not what was written under its name: it was changed where it is stored.
 var ErrDamaged = errors.New("weir: a record is damaged")
 
@@ -81,6 +84,8 @@ func encodeRecord(name string, state *store.Record, ahead int64) []byte {
 	return seal(name, b)
 }
 
+// decodeRecord reads what encodeRecord has written. It returns the state with errOther too. Other errors match errMalformed or
+// ErrDamaged.
 func decodeRecord(name string, value []byte) (state *store.Record, ahead int64, err error) {
 	b, err := unseal(name, value)
 	if err != nil {
@@ -95,7 +100,7 @@ func decodeRecord(name string, value []byte) (state *store.Record, ahead int64, 
 		return nil, 0, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	if of, _ := limits.CutPrefix(name); state.Limit().Algorithm() != of {
-		return nil, 0, fmt.Errorf("%w: it is of another algorithm than its name says", errMalformed)
+		return state, int64(n), errOther
 	}
 	return state, int64(n), nil
 }

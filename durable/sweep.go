@@ -85,7 +85,8 @@ func (o *Owner) erase(writes []Write) error {
 // deletable reports whether a record can be deleted by itself. That of a key in memory is deleted by its bucket.
 func (o *Owner) deletable(r *Named) bool {
 	state, ahead, err := decodeRecord(r.Name, r.Value)
-	if err != nil {
+	other := errors.Is(err, errOther) // it is not that of a bucket, and counts if a process of before is the owner again
+	if err != nil && !other {
 		return false // the next request for the key reports it
 	}
 	before, a := time.Now().Add(-sweepMargin), state.Limit().Algorithm()
@@ -99,8 +100,8 @@ func (o *Owner) deletable(r *Named) bool {
 		state.Burn(ahead)
 		ahead = 0
 	}
-	if !state.Fresh() {
-		return false
+	if fresh := state.Fresh(); other || !fresh {
+		return fresh
 	}
 	o.mu.RLock()
 	b := o.buckets[r.Name]

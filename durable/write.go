@@ -40,6 +40,9 @@ func (o *Owner) load(b *bucket) {
 		if revision != 0 { // otherwise the key is new: its limit is not known yet
 			state, ahead, err = o.recovered(b.name, value)
 		}
+		if errors.Is(err, errOther) { // it is none of this algorithm, and is written over
+			state, ahead, err = nil, 0, nil
+		}
 		if err != nil {
 			err = fmt.Errorf("the record %.80q: %w", b.name, err)
 			o.warn("a record could not be read", err)
