@@ -119,7 +119,7 @@ func (d *decoder) peers(v yamlread.Value, c *Cluster) {
 		return
 	}
 	if len(o.Keys) == 0 || len(o.Keys) > mostClusterNodes {
-		d.Wrong(v, "must have 1 to 99 nodes", "write {a: http://10.0.0.1:7090}, for instance")
+		d.Wrong(v, "must have 1 to 9 nodes", "write {a: http://10.0.0.1:7090}, for instance")
 		return
 	}
 	c.Peers = make(map[string]string, len(o.Keys))
@@ -141,7 +141,7 @@ func (d *decoder) peers(v yamlread.Value, c *Cluster) {
 	}
 }
 
-const mostClusterNodes = 99
+const mostClusterNodes = 9
 
 // nodeURL reads the URL of an etcd server. A host may be missing where it listens.
 func (d *decoder) nodeURL(v yamlread.Value, listens bool) (string, bool) {

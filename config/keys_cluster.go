@@ -33,8 +33,8 @@ var clusterTable = tableOf(yamlread.Kind{What: "a cluster", Hints: map[string]st
 		Instead: "`weir`; required with `peers`", Examples: `["a"]`,
 	}, func(d *decoder, v yamlread.Value, c *Cluster) { c.Name, _ = d.Name(v, nodeNameIs, mostLimitName, "=,") }),
 	custom(keyPeers, shape{
-		"mapping of names to URLs, up to 99",
-		`{"type": "object", "minProperties": 1, "maxProperties": 99, "propertyNames": {"pattern": ` +
+		"mapping of names to URLs, up to 9",
+		`{"type": "object", "minProperties": 1, "maxProperties": 9, "propertyNames": {"pattern": ` +
 			`"^[ -+.-<>-~-]{1,64}$"}, "additionalProperties": {"anyOf": [{"type": "string", "pattern": ` +
 			`"^https?://[^/@]+:[0-9]+$"}, {"$ref": "#/$defs/env"}]}}`,
 	}, yamlread.About{
