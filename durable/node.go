@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/store"
 )
 
@@ -122,7 +123,7 @@ func (n *Node) campaign() {
 	for n.ctx.Err() == nil {
 		ctx, rest := n.round()
 		if rest > 0 {
-			pause(n.ctx, rest)
+			clock.Sleep(n.ctx, rest)
 			continue
 		}
 		term, err := n.options.Engine.Campaign(ctx, n.options.Address)
@@ -136,7 +137,7 @@ func (n *Node) campaign() {
 			if errors.Is(err, ErrEngineClosed) { // which stays so
 				return
 			}
-			pause(ctx, retryCampaign)
+			clock.Sleep(ctx, retryCampaign)
 			continue
 		}
 		if !n.own(term, ctx.Done()) {
@@ -232,15 +233,6 @@ func (n *Node) HandOver(ctx context.Context, away time.Duration) error {
 // stopTime is how long an owner may take to hand over.
 const stopTime = 5 * time.Second
 
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // follow keeps a connection to the owner.
 func (n *Node) follow(watch <-chan Ownership) {
 	var redial <-chan time.Time
@@ -314,7 +306,7 @@ func (n *Node) dropPeer() {
 		select {
 		case <-old.Done():
 		default:
-			pause(n.ctx, drainTime)
+			clock.Sleep(n.ctx, drainTime)
 		}
 		_ = old.Close()
 	})

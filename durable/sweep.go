@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // A sweep goes through all records, a page at a time, and deletes what is not worth keeping: the record of a key that has had
@@ -23,7 +25,7 @@ const (
 // sweeping sweeps until the owner ends.
 func (o *Owner) sweeping() {
 	for {
-		pause(o.ctx, o.options.Sweep)
+		clock.Sleep(o.ctx, o.options.Sweep)
 		if o.ctx.Err() != nil || o.writing.Err() != nil {
 			return
 		}
@@ -57,7 +59,7 @@ func (o *Owner) sweep() error {
 		}
 		after = page[len(page)-1].Name
 		if len(writes) < len(page)/2 {
-			pause(o.ctx, sweepPause)
+			clock.Sleep(o.ctx, sweepPause)
 		}
 	}
 	return nil

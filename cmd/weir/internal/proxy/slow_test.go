@@ -83,7 +83,7 @@ func TestDeafClientHoldsNoPlace(t *testing.T) {
 }
 
 // TestSilentClientHoldsNoConnection: the connection of a client that was too slow ends, also where the server would read the rest
-// of its body, and so does that of one that takes nothing of answers which the server keeps in its buffer.
+// of its body, and so does that of one that takes nothing of responses that the server has written.
 func TestSilentClientHoldsNoConnection(t *testing.T) {
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
