@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	wal.SegmentSizeBytes = testSegment
 	// Most of these tests wait, for elections and for disks.
-	if err := flag.Set("test.parallel", "9"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
