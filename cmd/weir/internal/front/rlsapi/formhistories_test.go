@@ -91,11 +91,13 @@ func compareForms(t *testing.T, services [2]*service, clock *manualclock.Clock) 
 		method := min(random.IntN(len(methodNames)), random.IntN(len(methodNames)))
 		prefix := []byte("before")
 		var replies [2]string
+		second := time.Now().Unix()
 		for i, s := range services {
 			reply, err := s.Answer(t.Context(), method, wire, nil, prefix)
 			replies[i] = fmt.Sprintf("%x %v", reply, err)
 		}
-		if replies[0] != replies[1] {
+		// Where a limit is 0, until when it is so is told by the clock of the machine, in seconds.
+		if replies[0] != replies[1] && time.Now().Unix() == second {
 			t.Fatalf("%v\n%s\n%s", r, replies[0], replies[1])
 		}
 		c := services[0].calls.get() // now and then it is another one
