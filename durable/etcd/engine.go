@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -328,19 +330,20 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		}
 		puts = append(puts, clientv3.OpPut(key, string(w.Value)))
 	}
-	own := clientv3.OpGet(t.key, clientv3.WithKeysOnly())
+	found := []clientv3.Op{clientv3.OpGet(t.key, clientv3.WithKeysOnly())}
 	var r *clientv3.TxnResponse
 	lost := false // what was proposed to a leader that is none any more, or it was written late
 	for {
 		try, end := t.engine.underOneLeader(ctx)
-		r, err = t.engine.client.Txn(try).If(conditions...).Then(puts...).Else(own).Commit()
+		r, err = t.engine.client.Txn(try).If(conditions...).Then(puts...).Else(found...).Commit()
 		anew := try.Err() != nil && ctx.Err() == nil
 		if end(); err == nil {
 			break
 		}
 		if anew { // etcd itself waits for seconds: it is the same write, of which the conditions let only one through
-			lost = true
-			t.floor.Store(unknown)
+			if t.floor.Store(unknown); !lost {
+				lost, found = true, append(found, t.engine.reads(writes)...)
+			}
 			continue
 		}
 		never := unproposed(err)
@@ -359,6 +362,9 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		return revision, nil
 	}
 	if keys := r.Responses[0].GetResponseRange().GetKvs(); len(keys) > 0 && keys[0].GetCreateRevision() == t.epoch {
+		if revision, ok := written(writes, r.Responses[1:]); ok {
+			return revision, nil
+		}
 		t.floor.Store(unknown)
 		return 0, t.unwritten(durable.ErrConflict, lost)
 	}
@@ -372,6 +378,33 @@ func (t *term) unwritten(why error, lost bool) error {
 		return t.failed("written", errLeaderLost)
 	}
 	return why
+}
+
+// reads read the records that are to be written.
+func (e *Engine) reads(writes []durable.Write) []clientv3.Op {
+	ops := make([]clientv3.Op, 0, len(writes))
+	for i := range writes {
+		ops = append(ops, clientv3.OpGet(e.record(writes[i].Name)))
+	}
+	return ops
+}
+
+// written reports whether the records, if they were read, are as writes make them, all by one write, and its revision. As the
+// term still owns them and does not write a record twice at a time, only these writes can have done that.
+func written(writes []durable.Write, records []*etcdserverpb.ResponseOp) (revision int64, ok bool) {
+	for i := range records {
+		w, kvs := &writes[i], records[i].GetResponseRange().GetKvs()
+		switch {
+		case w.Value == nil && len(kvs) == 0:
+		case w.Value == nil || len(kvs) == 0 || !bytes.Equal(kvs[0].GetValue(), w.Value) || kvs[0].GetModRevision() == w.Revision:
+			return 0, false
+		case revision != 0 && kvs[0].GetModRevision() != revision:
+			return 0, false
+		default:
+			revision = kvs[0].GetModRevision()
+		}
+	}
+	return revision, len(records) > 0
 }
 
 // ended is why a term that has ended writes nothing.
