@@ -74,9 +74,9 @@ func (x *exchange) serve() {
 	x.trusted = x.proxy.clients.Trusts(x.peer)
 	drop(r.Header, x.trusted)
 	x.upgrade = upgradeOf(r.Header)
-	if isHTTP(x.upgrade) || len(r.TransferEncoding) > 0 {
-		// All that comes through a connection of HTTP would get past the limit, and one whose request came in chunks ends with
-		// the answer. An upgrade may be ignored.
+	if isHTTP(x.upgrade) || len(r.TransferEncoding) > 0 || x.proxy.o.Upstream.H2C {
+		// All that comes through a connection of HTTP would get past the limit, one whose request came in chunks ends with the
+		// answer, and HTTP/2 has no upgrade. It may be ignored.
 		x.upgrade = ""
 	}
 	if x.upgrade == "" {
@@ -122,8 +122,8 @@ func (x *exchange) wrong() (status int, why string) {
 		x.out.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		return http.StatusMethodNotAllowed, "This server does not pass " + r.Method + " on."
 	case r.Method == "PRI":
-		// The server hands on the beginning of HTTP/2 without TLS as if it were a request.
-		return http.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1, and HTTP/2 over TLS."
+		// The server hands on the beginning of HTTP/2, where HTTP/1.1 was agreed on, as if it were a request.
+		return http.StatusHTTPVersionNotSupported, "This connection speaks HTTP/1.1."
 	case !flags.IsHost(r.Host):
 		// The upstream would get another host than the rules have seen.
 		return http.StatusBadRequest, "The host of the request has characters that no host has."

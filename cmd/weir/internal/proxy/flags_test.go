@@ -11,6 +11,8 @@ func TestParseUpstream(t *testing.T) {
 		"http://localhost":               "localhost:80",
 		"https://api.example.com/v2/":    "api.example.com:443",
 		"HTTPS://[2001:db8::1]:8443/a b": "[2001:db8::1]:8443",
+		"h2c://127.0.0.1:50051":          "127.0.0.1:50051",
+		"h2c://grpc.internal/v2":         "grpc.internal:80",
 		"unix:///run/app.sock":           "",
 	} {
 		u, err := ParseUpstream(s)
@@ -18,7 +20,7 @@ func TestParseUpstream(t *testing.T) {
 			t.Errorf("%s: %v, %v", s, u, err)
 			continue
 		}
-		if again, err := ParseUpstream(u.String()); err != nil || again.String() != u.String() || again.Socket != u.Socket {
+		if again, err := ParseUpstream(u.String()); err != nil || again.String() != u.String() || again.Socket != u.Socket || again.H2C != u.H2C {
 			t.Errorf("%s reads back as %v, %v", u, again, err)
 		}
 	}

@@ -60,8 +60,8 @@ func Kind() *front.Kind {
 
 func (k *kind) register(fs *pflag.FlagSet) {
 	fs.Var(flags.Of("URL", &k.upstream, Upstream.String, ParseUpstream), "upstream",
-		"the service: http://host:port, https://host:port, with a path that is put before all "+
-			"others if you like, or unix:///path/of.sock (default: none, it must be given)")
+		"the service: http://host:port, https://host:port, or h2c://host:port for HTTP/2 without TLS, with a path "+
+			"that is put before all others if you like, or unix:///path/of.sock (default: none, it must be given)")
 	fs.Var(flags.Networks(&k.trusted), "trusted-proxies",
 		"addresses or networks whose X-Forwarded headers are believed, joined by commas (default: none)")
 	fs.Var(flags.Int(&k.concurrency, 0, mostPlaces), "concurrency",
@@ -191,7 +191,12 @@ func (p *Proxy) newServer() *front.HTTP {
 	if p.o.Traced != nil {
 		handler = p.o.Traced(p)
 	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return front.NewHTTP(&http.Server{
+		Protocols:                    protocols,
 		Handler:                      handler,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,

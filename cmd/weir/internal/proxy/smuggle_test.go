@@ -64,7 +64,6 @@ func TestAmbiguousRequests(t *testing.T) {
 		{"a relative target", "GET a HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
 		{"a bad escape", "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
 		{"an unknown version", "GET / HTTP/1.2.3\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
-		{"HTTP/2 by prior knowledge", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, ""},
 		{"a header too long", "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("x", 80_000) + "\r\n\r\n" + smuggled, 431, ""},
 		{"a malformed chunk", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\nzz\r\n" + smuggled, 400, "?"},
 		{"a chunk without an end", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody" + smuggled, 400, "?"},
@@ -117,6 +116,24 @@ func TestAmbiguousRequests(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHTTP2WithinHTTP1: HTTP/2 cannot begin on a connection on which HTTP/1.1 was spoken.
+func TestHTTP2WithinHTTP1(t *testing.T) {
+	var service paths
+	p := start(t, upstream(t, service.handle), nil)
+	_, reader := p.raw(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	for _, want := range []int{http.StatusOK, http.StatusHTTPVersionNotSupported} {
+		if res := read(t, reader); res.StatusCode != want {
+			t.Errorf("%s, want %d", res.Status, want)
+		}
+	}
+	if rest, err := io.ReadAll(reader); strings.Contains(string(rest), "HTTP/") || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if seen := service.take(); len(seen) != 1 {
+		t.Errorf("the upstream got %q", seen)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 const (
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
+	schemeH2C   = "h2c"
 )
 
 // Upstream is the service that requests are passed on to.
@@ -23,36 +24,42 @@ type Upstream struct {
 	URL *url.URL
 	// Socket is the path of a Unix socket, empty for TCP.
 	Socket string
+	// H2C says that the service speaks HTTP/2 without TLS, and nothing else: the scheme is http.
+	H2C bool
 }
 
-// ParseUpstream reads http://host[:port][/prefix], https://host[:port][/prefix] or unix:///path/of.sock. The error reads
-// as what follows the value.
+// ParseUpstream reads http://host[:port][/prefix], https or h2c instead of http, or unix:///path/of.sock. The error reads as
+// what follows the value.
 func ParseUpstream(s string) (Upstream, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Opaque != "" || u.Scheme == "":
-		return Upstream{}, upstreamError("must be http://host:port, https://host:port or unix:///path/of.sock")
+		return Upstream{}, upstreamError("must be http://host:port, https://host:port, h2c://host:port or unix:///path/of.sock")
 	case u.User != nil:
 		return Upstream{}, upstreamError("must have no user and password")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return Upstream{}, upstreamError("must have no query and no fragment")
 	}
 	switch u.Scheme {
-	case schemeHTTP, schemeHTTPS:
+	case schemeHTTP, schemeHTTPS, schemeH2C:
 		if port := u.Port(); u.Hostname() == "" || port != "" && !isPort(port) || strings.HasSuffix(u.Host, ":") {
 			return Upstream{}, upstreamError("must have a host, and a port from 1 to 65535 if any")
 		}
 		if climbs(u.Path) {
 			return Upstream{}, upstreamError(`must have a path without ".."`)
 		}
-		return Upstream{URL: u}, nil
+		to := Upstream{URL: u, H2C: u.Scheme == schemeH2C}
+		if to.H2C {
+			u.Scheme = schemeHTTP
+		}
+		return to, nil
 	case "unix":
 		if u.Host != "" || len(u.Path) < 2 {
 			return Upstream{}, upstreamError("must be unix:// and the absolute path of a socket: unix:///run/app.sock")
 		}
 		return Upstream{URL: &url.URL{Scheme: schemeHTTP, Host: "localhost"}, Socket: u.Path}, nil
 	default:
-		return Upstream{}, upstreamError("must begin with http://, https:// or unix://")
+		return Upstream{}, upstreamError("must begin with http://, https://, h2c:// or unix://")
 	}
 }
 
@@ -72,6 +79,10 @@ func (u Upstream) String() string {
 		return (&url.URL{Scheme: "unix", Path: u.Socket}).String()
 	case u.URL == nil:
 		return ""
+	case u.H2C:
+		shown := *u.URL
+		shown.Scheme = schemeH2C
+		return shown.String()
 	default:
 		return u.URL.String()
 	}
@@ -107,12 +118,12 @@ const (
 	upstreamConnBufferBytes = 16 << 10
 )
 
-// transport sends requests to the upstream. HTTP/2 is spoken with an https upstream that offers it.
+// transport sends requests to the upstream. HTTP/2 is spoken with an https upstream that offers it, and with one of h2c.
 type transport struct {
 	any *http.Transport
 	// calls is that of gRPC, whose servers end a connection that asks for signs of life more often than every 5 minutes.
 	calls *http.Transport
-	// upgrades speaks HTTP/1.1 only: HTTP/2 has no Upgrade.
+	// upgrades speaks HTTP/1.1 only: HTTP/2 has no Upgrade. It is not used with an upstream of h2c.
 	upgrades *http.Transport
 }
 
@@ -141,11 +152,13 @@ func newTransport(u Upstream, timeout time.Duration, roots *x509.CertPool) trans
 			return dialer.DialContext(ctx, "unix", u.Socket)
 		}
 	}
-	if u.URL.Scheme != schemeHTTPS {
+	if u.URL.Scheme != schemeHTTPS && !u.H2C {
 		return transport{t, t, t}
 	}
 	all := t.Clone()
-	all.Protocols.SetHTTP2(true)
+	all.Protocols.SetHTTP1(!u.H2C)
+	all.Protocols.SetHTTP2(!u.H2C)
+	all.Protocols.SetUnencryptedHTTP2(u.H2C)
 	calls := all.Clone()
 	all.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	return transport{all, calls, t}
