@@ -48,8 +48,9 @@ const nameBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 // IsHost reports whether every server reads a host alike: it has the bytes that HTTP/1.1 allows, and no percent sign, as a
 // zone of an address and an encoded host have. Go's client sends other hosts in Punycode, or none in their place, and cuts a
 // zone off; its server does not check those of HTTP/2. Services that make a URL of an encoded host decode it, and take
-// letters beyond ASCII for others. The host of a request that has none is "".
-func IsHost(h string) bool { return httpguts.ValidHostHeader(h) && strings.IndexByte(h, '%') < 0 }
+// letters beyond ASCII for others. Nor has it a comma: services that take the host from X-Forwarded-Host cut it there. The host
+// of a request that has none is "".
+func IsHost(h string) bool { return httpguts.ValidHostHeader(h) && !strings.ContainsAny(h, "%,") }
 
 // AddHeader adds a field to the header of r, and sets the host if it is that.
 func AddHeader(r *policy.Request, name, value string) error {

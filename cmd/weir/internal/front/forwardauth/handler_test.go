@@ -213,6 +213,7 @@ func TestWrongSetupIsNeitherPassNorRefusal(t *testing.T) {
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: bücher.example"), "must be the host of a request"},
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: %61pi.example.com"), "must be the host of a request"},
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: a/b"), `\"a/b\": must be the host of a request`},
+		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: a,b"), `\"a,b\": must be the host of a request`},
 		{"/v1/auth/nginx", append(without(fromNginx, "Host"), "Host: [fe80::1%25en0]"), "must be the host of a request"},
 	} {
 		w := ask(t, h, "GET", c.target, c.fields...)
