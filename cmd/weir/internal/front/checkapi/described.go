@@ -19,6 +19,7 @@ const (
 	acceptedPath       = "must be the target of a request: " + flags.TargetForm
 	acceptedQuery      = "must be left out where path has a query"
 	acceptedHost       = "must be that of the URL in path, or be left out"
+	acceptedName       = "must be the host of a request, such as api.example.com or api.example.com:443"
 	acceptedRequest    = "must be an object that describes a request as that of /v1/decide does"
 
 	pathName, queryName, hostName           = "path", "query", "host"
@@ -77,6 +78,9 @@ func describes(of *dialect[described], d *described, given uint) error {
 	}
 	if d.target.Host != "" {
 		d.Host = d.target.Host
+	}
+	if !flags.IsHost(d.Host) {
+		return &fault{field: hostName, value: excerpt([]byte(d.Host)), accepted: acceptedName}
 	}
 	return nil
 }
