@@ -79,7 +79,8 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 //
 // A failure is an error that wraps [ErrUnavailable], and a success is a call without an error. [ErrUnreadable] is a success: the
 // store works, and one key must not take it from all others (TestBreakerAndUnreadableRecords). It is logged, once a minute at
-// most. Other errors, and calls without charges, do not count (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that
+// most. [ErrPartUnavailable] is neither: it says nothing about the other parts of the store, and the breaker neither opens nor closes
+// for it (TestBreakerAndPartOfTheStore). It is logged too. Other errors, and calls without charges, do not count (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that
 // cancels its context. A deadline that passes is a failure only if the store has taken longer than Patience
 // (TestBreakerJudgesContexts). So callers with short deadlines do not wait for a dead store forever, and one in a great hurry
 // does not take the store from all others.
@@ -102,6 +103,7 @@ type Breaker struct {
 	closed   atomic.Bool // by Close
 
 	unreadableAt atomic.Int64 // when a record that cannot be read may be logged again
+	partAt       atomic.Int64 // and when a part of the store that cannot be reached
 
 	asked, failed, fastFailed atomic.Uint64
 
@@ -170,7 +172,8 @@ type BreakerStats struct {
 	Error string `json:"error,omitempty"`
 	// Opened is how often it has opened: once for an outage, however many probes failed.
 	Opened uint64 `json:"opened"`
-	// Asked is how many calls were let through, of which Failed were failures, or were about a record that cannot be read.
+	// Asked is how many calls were let through, of which Failed were failures, or were about a record that cannot be read or a
+	// part of the store that cannot be reached.
 	Asked  uint64 `json:"asked"`
 	Failed uint64 `json:"failed"`
 	// FastFailed is how many calls were failed at once.
@@ -274,12 +277,15 @@ func (b *Breaker) leave(ctx context.Context, p pass, err error) error {
 		return nil
 	}
 	outcome := b.judge(ctx, p, err)
-	unreadable := errors.Is(err, ErrUnreadable)
-	if outcome == outcomeFailed || unreadable {
+	unreadable, part := errors.Is(err, ErrUnreadable), errors.Is(err, ErrPartUnavailable)
+	if outcome == outcomeFailed || unreadable || part {
 		b.failed.Add(1)
 	}
 	if unreadable {
-		b.logUnreadable(err)
+		b.logRarely(&b.unreadableAt, "a record of the store cannot be read: its key is without the store until it is reset", err)
+	}
+	if part {
+		b.logRarely(&b.partAt, "a part of the store is unavailable: its keys are without the store", err)
 	}
 	switch {
 	case p.probe():
@@ -305,7 +311,7 @@ func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
 	if err == nil || errors.Is(err, ErrUnreadable) {
 		return outcomeAnswered
 	}
-	if !errors.Is(err, ErrUnavailable) {
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPartUnavailable) {
 		return outcomeNothing
 	}
 	switch ended := ctx.Err(); {
@@ -317,14 +323,14 @@ func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
 	return outcomeNothing
 }
 
-// logUnreadable logs that a record cannot be read, unless that was logged in the last minute.
-func (b *Breaker) logUnreadable(err error) {
+// logRarely logs an error about some of the keys, unless that was done in the last minute: again says when it may be.
+func (b *Breaker) logRarely(again *atomic.Int64, message string, err error) {
 	if b.o.Logger == nil {
 		return
 	}
 	now := b.clock.Now()
-	if at := b.unreadableAt.Load(); now >= at && b.unreadableAt.CompareAndSwap(at, now+int64(time.Minute)) {
-		b.o.Logger.Warn("a record of the store cannot be read: its key is without the store until it is reset", "error", err)
+	if at := again.Load(); now >= at && again.CompareAndSwap(at, now+int64(time.Minute)) {
+		b.o.Logger.Warn(message, "error", err)
 	}
 }
 

@@ -221,6 +221,61 @@ func TestBreakerAndUnreadableRecords(t *testing.T) {
 	}
 }
 
+// TestBreakerAndPartOfTheStore has a store of which a part is away: that opens nothing, is logged once a minute, and neither closes
+// an open breaker nor keeps it open for longer than others' calls do.
+func TestBreakerAndPartOfTheStore(t *testing.T) {
+	t.Parallel()
+	clock := newVirtual()
+	var logged bytes.Buffer
+	p := &partly{Home: newMemory(t, store.MemoryOptions{Clock: clock}), why: errPart}
+	p.away.Store(true)
+	m := &outage{Home: p}
+	b := newBreaker(t, m, store.BreakerOptions{
+		Failures: 2, Cooldown: 100 * time.Millisecond, Clock: clock, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	take := func(key string) error {
+		return store.Take(t.Context(), b, []store.Charge{{Policy: "p", Key: key, Limit: hourly(1e6), N: 1}}, make([]weir.Decision, 1))
+	}
+	for range 10 {
+		if err := take("dead"); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrPartUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	if s := b.Stats(); s.State != store.BreakerClosed || s.Opened != 0 || s.Asked != 10 || s.Failed != 10 || s.FastFailed != 0 {
+		t.Errorf("%+v", s)
+	}
+	if n := strings.Count(logged.String(), "level=WARN"); n != 1 {
+		t.Errorf("logged %d times: %s", n, &logged)
+	}
+	repair := m.breaks()
+	_ = take("live")
+	repair()
+	_ = take("dead") // which does not end the row
+	repair = m.breaks()
+	_ = take("live")
+	if s := b.Stats(); s.State != store.BreakerOpen {
+		t.Fatalf("%+v", s)
+	}
+	for range 5 {
+		clock.Advance(5 * time.Second)
+		_ = take("live") // the cooldown is doubled
+	}
+	repair()
+	clock.Advance(5 * time.Second)
+	for range 3 {
+		if err := take("dead"); !errors.Is(err, store.ErrPartUnavailable) {
+			t.Fatal(err)
+		}
+		if s := b.Stats(); s.State != store.BreakerOpen {
+			t.Errorf("a part that is away has closed the breaker: %+v", s)
+		}
+		clock.Advance(100 * time.Millisecond) // and the next one is tried soon
+	}
+	if err := take("live"); err != nil || b.Stats().State != store.BreakerClosed {
+		t.Errorf("%v, %+v", err, b.Stats())
+	}
+}
+
 // unreadable is a store that has no record of the keys that begin with "bad", but something else.
 type damaged struct{ store.Home }
 

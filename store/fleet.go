@@ -50,7 +50,8 @@ type FleetOptions struct {
 //     bucket is divided exactly; its burst, and the permits of the others, are rounded down, but to one permit at least. Requests
 //     for more than the divided limit, but not than the limit, are refused with weir.ReasonUnavailable.
 //
-// It also decides about a key whose record cannot be read, while others are decided by the store ([ErrUnreadable]).
+// It also decides about a key whose record cannot be read, and about keys of a part of the store that cannot be reached, while
+// others are decided by the store ([ErrUnreadable], [ErrPartUnavailable]).
 //
 // A call that failed may have been charged by the store nevertheless, which can only refuse more. A caller whose context is
 // canceled gets an error, and no decision.
@@ -405,7 +406,7 @@ func (f *Fleet) repay(ctx context.Context, charges []Charge) error {
 		}
 		select {
 		case <-other.done:
-			if err := other.err; errors.Is(err, ErrUnavailable) && !ended(err) {
+			if err := other.err; errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrPartUnavailable) && !ended(err) {
 				return err
 			}
 		case <-ctx.Done():

@@ -153,7 +153,7 @@ func (f *Fleet) tellSome(ctx context.Context, times int) {
 		short, cancel := context.WithTimeout(ctx, mostLastWords)
 		err := f.tell(short, claims, mine)
 		cancel()
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrPartUnavailable) {
 			return
 		}
 	}
@@ -182,7 +182,7 @@ func (f *Fleet) settleSome(ctx context.Context, most int) {
 			f.waiting.Add(-1)
 		}
 		f.lock.Unlock()
-		if away {
+		if away && !errors.Is(err, ErrPartUnavailable) {
 			return
 		}
 	}

@@ -130,6 +130,9 @@ var (
 	// ErrUnavailable is returned if the home could not be reached, or did not reply in time. It is never a decision about a
 	// limit.
 	ErrUnavailable = errors.New("weir: the store is unavailable")
+	// ErrPartUnavailable is returned if the part of the home that keeps a key could not be reached, while others can: as one of
+	// the masters of a cluster. It matches ErrUnavailable, but a [Breaker] does not open for it.
+	ErrPartUnavailable = fmt.Errorf("%w: the part of it that keeps the key cannot be reached", ErrUnavailable)
 	// ErrUnreadable is returned if what is kept for a key is damaged, or is no record. It matches ErrUnavailable, but for this
 	// key alone, and until the key is [Reset]: a [Breaker] does not open for it.
 	ErrUnreadable = fmt.Errorf("%w: the record of a key cannot be read", ErrUnavailable)

@@ -108,7 +108,7 @@ func (o *Optimistic) bring(ctx context.Context, b *optimisticBatch) error {
 // answer ends a batch. It locks one shard at a time.
 func (o *Optimistic) answer(b *optimisticBatch, err error) {
 	now := o.now()
-	if b.errs == nil || !errors.Is(err, ErrUnreadable) { // which is that of some keys: who waits for them asks for theirs
+	if b.errs == nil || !ofSomeKeys(err) { // who waits for them asks for theirs
 		b.flight.err = err
 	}
 	for i, k := range b.keys {
@@ -122,9 +122,14 @@ func (o *Optimistic) answer(b *optimisticBatch, err error) {
 	close(b.flight.done)
 }
 
+// ofSomeKeys reports whether an error is about some keys while the store works.
+func ofSomeKeys(err error) bool {
+	return errors.Is(err, ErrUnreadable) || errors.Is(err, ErrPartUnavailable)
+}
+
 // unreachable reports whether an error is about the store, and not about a charge.
 func unreachable(err error) bool {
-	return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnreadable) || errors.Is(err, ErrClosed) ||
+	return errors.Is(err, ErrUnavailable) && !ofSomeKeys(err) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 

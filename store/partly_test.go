@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,6 +20,7 @@ type partly struct {
 	store.Home
 
 	away atomic.Bool
+	why  error // errGone if it is nil
 }
 
 // there are the charges that are not about keys that are away.
@@ -28,7 +30,7 @@ func (p *partly) there(charges []store.Charge) (rest []store.Charge, err error) 
 	}
 	for _, c := range charges {
 		if strings.HasPrefix(c.Key, "dead") {
-			err = errGone
+			err = cmp.Or(p.why, errGone)
 		} else {
 			rest = append(rest, c)
 		}
@@ -130,6 +132,74 @@ func TestPartOfTheStoreIsAway(t *testing.T) {
 			}
 			if s := f.Stats(); s.Fallback.Owed != 0 || s.Unsettled != 0 {
 				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// errPart is what a store says of which a part is away.
+var errPart = fmt.Errorf("%w: gone", store.ErrPartUnavailable)
+
+// TestPartOfTheStoreDoesNotOpenTheBreaker has a store say that a part of it is away, when there are debts of many of its keys: the
+// store goes on being asked about all others, is told what is owed of theirs, and settles their reservations. The part is told too
+// as soon as it is back.
+func TestPartOfTheStoreDoesNotOpenTheBreaker(t *testing.T) {
+	window := weir.FixedWindow(weir.Per(1000, 1000*time.Hour))
+	for _, consistency := range []store.Consistency{store.ConsistencyCoherent, store.ConsistencyLeased, store.ConsistencyOptimistic} {
+		synctest.Test(t, func(t *testing.T) {
+			on := func(key string) store.Charge {
+				return store.Charge{Policy: "p", Key: key, Limit: window, N: 10, Consistency: consistency, Fail: store.FailLocal}
+			}
+			reserved := func(f *store.Fleet, key string) store.Hold {
+				r, err := store.Reserve(t.Context(), f, []store.Charge{on(key)}, make([]weir.Decision, 1), time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			p := &partly{Home: newMemory(t, store.MemoryOptions{}), why: errPart}
+			link := newLink(p)
+			f := newFleet(t, link, alone())
+			defer closing(t, f)
+			var held []store.Hold
+			for i := range 100 {
+				held = append(held, reserved(f, fmt.Sprint("dead held ", i)))
+			}
+			held = append(held, reserved(f, "held"))
+			awayFor(f, link, func() {
+				for i := range 100 {
+					mustTake(t, f, on(fmt.Sprint("dead ", i)))
+					if i < 10 {
+						mustTake(t, f, on(fmt.Sprint("live ", i)))
+					}
+				}
+				p.away.Store(true)
+				for _, r := range held {
+					_ = store.Commit(t.Context(), f, r, []int64{5}) // the fleet tries again
+				}
+			})
+			local := func(s store.FallbackStats) uint64 { return s.LocalAllowed + s.LocalRefused }
+			before := local(f.Stats().Fallback)
+			probe := on("dead probe")
+			probe.Consistency = store.ConsistencyCoherent
+			for range 100 {
+				mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
+				for range 10 { // in a row
+					mustTake(t, f, probe)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			s := f.Stats()
+			if s.Breaker.State != store.BreakerClosed || s.Breaker.Opened != 1 || local(s.Fallback) != before+1000 {
+				t.Errorf("%v: %+v", consistency, s)
+			}
+			if s.Fallback.Owed != 101 || s.Unsettled != 100 {
+				t.Errorf("%v: %d keys are owed and %d unsettled, want those of the part that is away", consistency, s.Fallback.Owed, s.Unsettled)
+			}
+			p.away.Store(false)
+			time.Sleep(3 * time.Second)
+			if s := f.Stats(); s.Fallback.Owed != 0 || s.Unsettled != 0 || s.Breaker.Opened != 1 {
+				t.Errorf("%v, when it is back: %+v", consistency, s)
 			}
 		})
 	}

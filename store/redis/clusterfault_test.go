@@ -160,15 +160,7 @@ func TestClusterNodeStopped(t *testing.T) {
 	const timeout = 3 * time.Second
 	c := startCluster(t, 0, "--cluster-require-full-coverage", "no")
 	s := c.open(t, Options{Timeout: timeout})
-	var here, there []store.Charge
-	for i := 0; len(here) < 4 || len(there) < 4; i++ {
-		charge := store.Charge{Policy: "p", Key: strconv.Itoa(i), Limit: yearly(1_000_000), N: 1}
-		if int(slotOf("{"+charge.Key+"}"))/(16384/masters+1) == 2 {
-			there = append(there, charge)
-		} else {
-			here = append(here, charge)
-		}
-	}
+	here, there := splitByMaster()
 	of := newLoad(t, here, s).start(16)
 	stuck := newLoad(t, there, s).start(16)
 	of.more(500)
@@ -187,6 +179,87 @@ func TestClusterNodeStopped(t *testing.T) {
 	t.Logf("a node stopped: of the others' keys %d calls were answered meanwhile and %d failed, without service %v, slowest call %v; "+
 		"of its own %d failed, without service %v",
 		answered, others, time.Duration(of.gap.Load()), time.Duration(of.slowest.Load()), stuck.failed.Load(), time.Duration(stuck.gap.Load()))
+}
+
+// TestClusterPartIsAway takes a master away that has no replica: the breaker of a fleet stays closed, so that the store decides
+// about keys of the others as before, calls for its own keys fail at once after a few have waited, and are decided by the store
+// again when it is back.
+func TestClusterPartIsAway(t *testing.T) {
+	t.Parallel()
+	for _, kill := range []bool{true, false} {
+		name := "stopped"
+		if kill {
+			name = "killed"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const timeout = time.Second
+			c := startCluster(t, 0, "--cluster-require-full-coverage", "no")
+			f, err := store.NewFleet(c.open(t, Options{Timeout: timeout}), store.FleetOptions{
+				Replicas: store.ReplicasOptions{Disabled: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = f.Close() })
+			here, there := splitByMaster()
+			of, stuck := newLoad(t, here, f).start(16), newLoad(t, there, f).start(16)
+			of.more(500)
+			stuck.more(500)
+			opened := f.Stats().Breaker.Opened
+			if kill {
+				c.servers[2].kill()
+			} else {
+				c.servers[2].stop()
+			}
+			failed := stuck.failed.Load()
+			until(t, "each caller has failed", func() bool { return stuck.failed.Load() >= failed+32 })
+			began, answers, refused := time.Now(), of.answers(), of.failed.Load()
+			slow, calls := 0, 0
+			for ; (calls < 200 || of.answers() < answers+2000) && time.Since(began) < 20*timeout; calls++ {
+				at, d := time.Now(), make([]weir.Decision, 1)
+				if err := store.Take(context.Background(), f, there[:1], d); err != nil || d[0].Reason != weir.ReasonUnavailable {
+					t.Fatal(d, err)
+				}
+				if time.Since(at) > timeout/2 {
+					slow++
+				}
+				time.Sleep(time.Millisecond) // as a caller does something with the answer
+			}
+			if most := 1 + int(time.Since(began)/(4*timeout)); slow > most || calls < 200 { // other callers try it as well
+				t.Errorf("%d of %d calls have waited, want at most %d of 200", slow, calls, most)
+			}
+			answered, others := of.answers()-answers, of.failed.Load()-refused
+			if s := f.Stats().Breaker; answered < 20*others || s.Opened != opened {
+				t.Errorf("of the others' keys %d calls were answered and %d failed: %+v", answered, others, s)
+			}
+			if kill {
+				c.servers[2].start()
+			} else {
+				c.servers[2].resume()
+			}
+			back := time.Now()
+			stuck.more(100)
+			took := time.Since(back)
+			of.stop()
+			stuck.stop()
+			t.Logf("of the others' keys %d calls were answered and %d failed, slowest call %v; %d of %d calls of its own have waited; "+
+				"they are answered %v after it is back", answered, others, time.Duration(of.slowest.Load()), slow, calls, took)
+		})
+	}
+}
+
+// splitByMaster are charges of keys of the first two masters, and of the third.
+func splitByMaster() (here, there []store.Charge) {
+	for i := 0; len(here) < 4 || len(there) < 4; i++ {
+		charge := store.Charge{Policy: "p", Key: strconv.Itoa(i), Limit: yearly(1_000_000), N: 1}
+		if int(slotOf("{"+charge.Key+"}"))/(16384/masters+1) == 2 {
+			there = append(there, charge)
+		} else {
+			here = append(here, charge)
+		}
+	}
+	return here, there
 }
 
 // TestClusterCallerDies leaves charges in several slots reserved, as callers do that die before they commit: they are given back

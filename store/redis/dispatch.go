@@ -53,6 +53,9 @@ var (
 	errLanes   = errors.New("the cluster has too many masters")
 )
 
+// errSpared is what a request gets that is not sent, as the master of its keys does not answer.
+var errSpared = fmt.Errorf("%w: it is not asked, as it did not answer before", store.ErrPartUnavailable)
+
 // past is a time that has passed.
 var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant
 
@@ -132,7 +135,7 @@ func (d *dispatcher) call(ctx context.Context, until time.Time, keys, args []str
 	for redirects := 0; ; {
 		given, err := d.ask(ctx, r, until)
 		if !given {
-			if before != nil {
+			if before != nil && !errors.Is(err, store.ErrPartUnavailable) {
 				err = before
 			}
 			return "", err
@@ -153,19 +156,37 @@ func (d *dispatcher) call(ctx context.Context, until time.Time, keys, args []str
 
 // ask has a request sent. If it was not answered in time, it is no longer the caller's, and there is an error.
 func (d *dispatcher) ask(ctx context.Context, r *request, until time.Time) (given bool, err error) {
-	d.watch()
+	now := d.watch()
 	r.state.Store(waiting)
 	d.lock.Lock()
 	l := d.laneOf(r)
-	if d.closed || l == nil {
-		closed := d.closed
+	switch {
+	case d.closed:
+		err = store.ErrClosed
+	case l == nil:
+		err = unavailable(errLanes)
+	case l.row.Load() != 0 && d.spared(l, now):
+		err = errSpared
+		d.watchSoon() // another one may have become the master
+	}
+	if err != nil {
 		d.lock.Unlock()
 		d.finish(r)
-		if closed {
-			return false, store.ErrClosed
-		}
-		return false, unavailable(errLanes)
+		return false, err
 	}
+	given, err = d.through(ctx, l, r, until)
+	switch {
+	case !d.servers.cluster:
+	case given:
+		r.err = d.heard(ctx, l, now, r.err)
+	default:
+		err = d.heard(ctx, l, now, err)
+	}
+	return given, err
+}
+
+// through has a request sent by a lane. The caller has the lock, and does not have it afterwards.
+func (d *dispatcher) through(ctx context.Context, l *lane, r *request, until time.Time) (given bool, err error) {
 	s := l.idle()
 	if s != nil && s.conn != nil && l.first == nil && !r.asking {
 		s.use = lent

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/internal/respclient"
+	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/store/redis/internal/resp"
 )
 
@@ -20,6 +22,12 @@ type lane struct {
 	first, last *request
 	senders     []*sender
 	gone        bool // the address is no longer that of a master
+
+	// These are kept for the masters of a cluster. Times are since lanes.began.
+	answered atomic.Int64 // when the request began that was answered last, 0 if none was
+	row      atomic.Int64 // requests in a row that have failed, which changes under the lock
+	since    int64        // when the first of them began, of the lock
+	until    int64        // when one is sent again if there are laneFailures, of the lock
 }
 
 // sender has a connection to the server of a lane, over which it sends what waits there.
@@ -95,6 +103,10 @@ func (s *sender) start() {
 }
 
 const (
+	// laneFailures is how many requests in a row must fail until those for a lane fail at once.
+	laneFailures = 5
+	// laneWait is how long a request must have waited before the deadline of its caller counts as a failure.
+	laneWait = 10 * time.Millisecond
 	// maxLanes is how many lanes there are at most, which is more than a cluster has masters.
 	maxLanes = 1024
 	// lanesFor is how long it is believed which slots the masters have, or which server is the master that sentinels name.
@@ -201,12 +213,71 @@ func (d *dispatcher) arrange(all []ranges) bool {
 	return true
 }
 
-// watch asks once in a while which servers are the masters.
-func (d *dispatcher) watch() {
-	if !d.servers.cluster && d.servers.sentinels == nil {
-		return
+// spared reports whether a request for a lane fails at once: its master does not answer, and another one does. A request is let
+// through once in a while, and no other meanwhile; all are if no master answers. The caller has the lock.
+func (d *dispatcher) spared(l *lane, now int64) bool {
+	if l.row.Load() < laneFailures || !d.othersAnswer(l) {
+		return false
+	}
+	if now >= l.until {
+		l.until = now + int64(d.patience)
+		return false
+	}
+	return true
+}
+
+// othersAnswer reports whether another master has answered since a moment before a lane began to fail, and not failed after that.
+// The caller has the lock.
+func (d *dispatcher) othersAnswer(l *lane) bool {
+	for _, other := range d.lanes.byAddress {
+		if at := other.answered.Load(); other != l && at != 0 && at >= l.since-int64(d.patience) && other.row.Load() == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// heard takes note of what became of a request for the lane of a master, which began at a time, and returns its error.
+func (d *dispatcher) heard(ctx context.Context, l *lane, began int64, err error) error {
+	if err == nil || isRedirect(err) {
+		l.answered.Store(max(began, 1))
+		if l.row.Load() != 0 {
+			d.lock.Lock()
+			l.row.Store(0)
+			d.lock.Unlock()
+		}
+		return err
 	}
 	now := int64(time.Since(d.lanes.began))
+	canceled := ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || now-began < int64(laneWait))
+	if canceled || errors.Is(err, errGone) || errors.Is(err, store.ErrClosed) { // which say nothing about the master
+		return err
+	}
+	d.lock.Lock()
+	if l.row.Add(1) == 1 {
+		l.since = began
+	}
+	l.until = now + int64(d.patience)
+	part := d.othersAnswer(l)
+	d.lock.Unlock()
+	if part {
+		return fmt.Errorf("%w: %w", store.ErrPartUnavailable, err)
+	}
+	return err
+}
+
+// isRedirect reports whether a node of a cluster has replied that a request is to be sent elsewhere, or again.
+func isRedirect(err error) bool {
+	e, ok := errors.AsType[respclient.Error](err)
+	return ok && (strings.HasPrefix(string(e), "MOVED ") || strings.HasPrefix(string(e), "ASK ") || strings.HasPrefix(string(e), "TRYAGAIN"))
+}
+
+// watch asks once in a while which servers are the masters. It returns the time since lanes.began if there may be several.
+func (d *dispatcher) watch() (now int64) {
+	if !d.servers.cluster && d.servers.sentinels == nil {
+		return 0
+	}
+	now = int64(time.Since(d.lanes.began))
 	if was := d.lanes.refreshed.Load(); now-was > int64(lanesFor) && d.lanes.refreshed.CompareAndSwap(was, now) {
 		d.lock.Lock()
 		if !d.closed && d.lanes.running.CompareAndSwap(false, true) {
@@ -214,6 +285,7 @@ func (d *dispatcher) watch() {
 		}
 		d.lock.Unlock()
 	}
+	return now
 }
 
 // watchSoon has watch ask soon which servers are the masters, as a request found that they have changed.
