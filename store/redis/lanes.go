@@ -268,8 +268,9 @@ func (d *dispatcher) heard(ctx context.Context, l *lane, began int64, err error)
 
 // isRedirect reports whether a node of a cluster has replied that a request is to be sent elsewhere, or again.
 func isRedirect(err error) bool {
-	e, ok := errors.AsType[respclient.Error](err)
-	return ok && (strings.HasPrefix(string(e), "MOVED ") || strings.HasPrefix(string(e), "ASK ") || strings.HasPrefix(string(e), "TRYAGAIN"))
+	e, _ := errors.AsType[respclient.Error](err)
+	word, _, _ := strings.Cut(string(e), " ")
+	return word == "MOVED" || word == "ASK" || word == "TRYAGAIN"
 }
 
 // watch asks once in a while which servers are the masters. It returns the time since lanes.began if there may be several.
