@@ -130,6 +130,9 @@ func (x *exchange) wrong() (status int, why string) {
 	case strings.IndexByte(r.RequestURI, '#') >= 0:
 		// Some upstreams cut a fragment off, and others take it for a part of the path or of a parameter.
 		return http.StatusBadRequest, "The target of a request has no fragment."
+	case strings.IndexByte(r.URL.Path, 0) >= 0:
+		// Some upstreams take what comes before it for the path.
+		return http.StatusBadRequest, "The path of a request has no zero byte."
 	case r.URL.Opaque != "", r.URL.Path == "*":
 		// No rule reads it as the path that an upstream may take it for.
 		return http.StatusBadRequest, "The request needs a path that begins with a slash."

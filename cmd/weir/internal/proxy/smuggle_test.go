@@ -62,6 +62,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		{"a null in a value", "GET / HTTP/1.1\r\nHost: x\r\nX-A: \x00\r\n\r\n" + smuggled, 400, ""},
 		{"a space in the target", "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
 		{"a relative target", "GET a HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
+		{"a zero byte in the path", "GET /admin%00/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400, ""},
 		{"a bad escape", "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
 		{"an unknown version", "GET / HTTP/1.2.3\r\nHost: x\r\n\r\n" + smuggled, 400, ""},
 		{"a header too long", "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("x", 80_000) + "\r\n\r\n" + smuggled, 431, ""},
