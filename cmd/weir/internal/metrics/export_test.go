@@ -36,8 +36,8 @@ func collect(t *testing.T) *collector {
 	c.status.Store(http.StatusOK)
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
+		if err != nil { // metrics end, and cut off what they are sending
+			return
 		}
 		c.lock.Lock()
 		c.got[r.URL.Path] = append(c.got[r.URL.Path], body...)
