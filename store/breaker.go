@@ -81,9 +81,9 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 // store works, and one key must not take it from all others (TestBreakerAndUnreadableRecords). It is logged, once a minute at
 // most. [ErrPartUnavailable] is neither: it says nothing about the other parts of the store, and the breaker neither opens nor
 // closes for it (TestBreakerAndPartOfTheStore). It is logged too. Other errors, and calls without charges, do not count
-// (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that cancels its context. A deadline that passes is a failure only if the store has taken longer than Patience
-// (TestBreakerJudgesContexts). So callers with short deadlines do not wait for a dead store forever, and one in a great hurry
-// does not take the store from all others.
+// (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that cancels its context. A deadline that passes is a failure only
+// if the store has taken longer than Patience (TestBreakerJudgesContexts). So callers with short deadlines do not wait for a dead
+// store forever, and one in a great hurry does not take the store from all others.
 //
 // Before the breaker opens, an outage costs this: if no call takes longer than T, and N callers make one call at a time each, at
 // most N + Failures - 1 calls wait for T, and the breaker is open after ceil(Failures / N) times T (TestBreakerBoundsWaiting).
