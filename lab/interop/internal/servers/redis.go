@@ -45,7 +45,10 @@ func (r *Redis) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.at = at
 	r.mu.Unlock()
-	return Until(ctx, "redis-server answers", func() bool { return at.ended() || r.answers(ctx) })
+	if err = Until(ctx, "redis-server answers", func() bool { return at.ended() || r.answers(ctx) }); err == nil && at.ended() {
+		return fmt.Errorf("redis-server has ended: %s", r.Log.String())
+	}
+	return err
 }
 
 func (r *Redis) answers(ctx context.Context) bool {

@@ -177,6 +177,7 @@ func freezeRedis(ctx context.Context, s *storm) error {
 // restartRedis ends Redis, which loses all that it has: every key has all its permits again.
 func restartRedis(ctx context.Context, s *storm) error {
 	t := s.traffic
+	defer t.history.begin()()
 	from := t.clocks.now()
 	s.fleet.redis.Kill()
 	clock.Sleep(ctx, s.lasts())
@@ -290,6 +291,7 @@ func override(ctx context.Context, s *storm) error {
 	asked, cancel := context.WithTimeout(ctx, late)
 	defer cancel()
 	body := map[string]any{"policy": name, "key": "hot", "unlimited": true, "for": overrideFor, "reason": "soak"}
+	defer s.traffic.history.begin()()
 	from := s.traffic.clocks.now()
 	status, err := c.admin.call(asked, http.MethodPost, "/v1/admin/override", body, nil)
 	s.traffic.history.add(p, &p.limits[0], "hot", c.who, bounds.Event{

@@ -5,6 +5,7 @@ package soak
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,7 @@ type history struct {
 	groups   map[mark]*group
 	closed   map[string]*totals
 	breaches []breach
+	underWay map[*int64]struct{} // when what is not noted yet began
 }
 
 // What a breach can be.
@@ -72,7 +74,33 @@ type breach struct {
 }
 
 func newHistory(c *clocks) *history {
-	return &history{clocks: c, groups: make(map[mark]*group), closed: make(map[string]*totals)}
+	return &history{
+		clocks: c, groups: make(map[mark]*group), closed: make(map[string]*totals), underWay: make(map[*int64]struct{}),
+	}
+}
+
+// begin notes that something begins that may give permits back, which is noted before done is called.
+func (h *history) begin() (done func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.clocks.now()
+	h.underWay[&at] = struct{}{}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.underWay, &at)
+	}
+}
+
+// known returns until when it is known what was given back.
+func (h *history) known() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known := h.clocks.now()
+	for at := range h.underWay {
+		known = min(known, *at)
+	}
+	return known
 }
 
 // add notes an event.
@@ -115,9 +143,13 @@ func (h *history) events(m mark) []bounds.Event {
 }
 
 // check looks whether every bound holds, closes histories to which nothing more happens, and returns the totals of each
-// policy. While requests are on their way only a permit too many can be told; whether any were lost is told of what is closed,
-// or at the end.
+// policy. While requests are on their way only a permit too many can be told, and only of what was granted before the first of
+// them began; whether any were lost is told of what is closed, or at the end.
 func (h *history) check(end bool) map[string]*totals {
+	known := h.known() // before the events are looked at: what was given back by then is among them
+	if end {
+		known = math.MaxInt64 // nothing is under way
+	}
 	h.mu.Lock()
 	groups := make([]*group, 0, len(h.groups))
 	for _, g := range h.groups {
@@ -135,13 +167,13 @@ func (h *history) check(end bool) map[string]*totals {
 	h.mu.Unlock()
 	for _, g := range groups {
 		over := end || now-g.last > int64(idle)
-		t := h.judge(g, over)
+		t := h.judge(g, known, over)
 		add(sums, g.policy.name, t)
 		if !over || end {
 			continue
 		}
 		h.mu.Lock()
-		if of := h.groups[g.mark]; len(of.events) == len(g.events) {
+		if of := h.groups[g.mark]; of != nil && len(of.events) == len(g.events) { // nobody else has closed it
 			delete(h.groups, g.mark)
 			add(h.closed, g.policy.name, t)
 		}
@@ -169,8 +201,8 @@ func add(to map[string]*totals, name string, t totals) {
 	s.groups += t.groups
 }
 
-// judge looks at one history.
-func (h *history) judge(g *group, over bool) (t totals) {
+// judge looks at one history, of which it is known until a time what was given back.
+func (h *history) judge(g *group, known int64, over bool) (t totals) {
 	t.groups = 1
 	first, last := int64(1)<<62, int64(0)
 	for i := range g.events {
@@ -205,7 +237,7 @@ func (h *history) judge(g *group, over bool) (t totals) {
 	if g.limit != &g.policy.limits[0] { // a request is counted by the first limit alone
 		t = totals{refused: t.refused}
 	}
-	if b := limit.Minted(g.events); b.Broken() {
+	if b := limit.Minted(before(g.events, known)); b.Broken() {
 		t.minted, t.mintedTimes = b.Permits, b.Times
 		h.broken(g, whatMinted, b)
 	}
@@ -217,6 +249,15 @@ func (h *history) judge(g *group, over bool) (t totals) {
 		h.broken(g, whatLost, b)
 	}
 	return t
+}
+
+// before returns the events without the grants that were received at a time or later.
+func before(events []bounds.Event, at int64) []bounds.Event {
+	late := func(e bounds.Event) bool { return e.Kind == bounds.Granted && e.Received >= at }
+	if !slices.ContainsFunc(events, late) {
+		return events
+	}
+	return slices.DeleteFunc(slices.Clone(events), late)
 }
 
 // mostAround is how many events around a breach are kept, and mostBreaches how many breaches are.

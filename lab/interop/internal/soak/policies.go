@@ -177,7 +177,7 @@ type setup struct {
 func configuration(all []*policy, s setup, v variant) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\nx-number: %d\n", v.number)
-	fmt.Fprintf(&b, "store: {url: 'redis://%s', timeout: 100ms, leased: {term: 1s}}\n", s.store)
+	fmt.Fprintf(&b, "store: {url: 'redis://%s', timeout: 500ms, leased: {term: 1s}}\n", s.store)
 	fmt.Fprintf(&b, "cluster:\n  directory: '%s'\n  name: %s\n  reserve: %d\n  peers:\n", s.directory, s.name, s.reserve)
 	for name, url := range s.peers {
 		fmt.Fprintf(&b, "    %s: '%s'\n", name, url)

@@ -214,6 +214,7 @@ func (t *traffic) do(ctx context.Context, n *node, p *policy, key string, r *req
 		return
 	}
 	who := c.who
+	defer t.history.begin()()
 	a, sent, received := t.ask(ctx, c.clients, r, random)
 	switch r.verb {
 	case refund, resets:
