@@ -173,7 +173,7 @@ func (h *history) check(end bool) map[string]*totals {
 			continue
 		}
 		h.mu.Lock()
-		if of := h.groups[g.mark]; of != nil && len(of.events) == len(g.events) { // nobody else has closed it
+		if of := h.groups[g.mark]; of != nil && len(of.events) == len(g.events) { // no other check has closed it
 			delete(h.groups, g.mark)
 			add(h.closed, g.policy.name, t)
 		}
