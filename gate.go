@@ -95,7 +95,15 @@ func (g *gate) setUp(o gateOptions) error {
 
 func (g *gate) now() int64 { return g.clock.Now() }
 
+// made panics if g is that of a zero limiter, before the lock is taken: a caller that recovers must not leave it locked.
+func (g *gate) made() {
+	if g.owner == nil {
+		panic("weir: zero limiter: make it by its constructor")
+	}
+}
+
 func (g *gate) lock() {
+	g.made()
 	g.mu.Lock()
 	if g.word != nil {
 		g.word.raise()

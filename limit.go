@@ -284,7 +284,7 @@ func (p *parameters) returnsByTime() bool { return p.algorithm != AlgorithmConcu
 // Quota is what the limit promises over a longer time: as many permits as are allowed at once, and the window in which they come
 // back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond. The window is 0 for
 // [AtOnce], and for a [CalendarWindow] where windows from now on differ in length, as months do, and days in a
-// zone whose clocks are changed. It is 0 as well for a limit that cannot be used: see [Limit.Check].
+// zone whose clocks are changed. Of a limit that cannot be used the two mean nothing: see [Limit.Check].
 func (l Limit) Quota() (permits int64, window time.Duration) {
 	c := l.in()
 	switch c.algorithm {

@@ -123,6 +123,7 @@ func (l *Limiter) allowContended(now int64) bool {
 
 // allowLocked is Allow under the lock, of a goroutine of this cell.
 func (l *Limiter) allowLocked(cell uint) (ok bool) {
+	l.made()
 	l.mu.Lock()
 	if l.fast.borrow(cell) {
 		l.mu.Unlock()

@@ -282,7 +282,8 @@ type nilPressure struct{ x float64 }
 func (p *nilPressure) Pressure(int64) (float64, error) { return p.x, nil }
 func (*nilPressure) String() string                    { return "nil" }
 
-// TestZeroLimitersPanic in each method: a zero value must not look like a limiter that refuses, or grants.
+// TestZeroLimitersPanic in each method, and at each call: a zero value must not look like a limiter that refuses, or grants, and
+// a server that recovers must not wait for a lock that the first call has kept.
 func TestZeroLimitersPanic(t *testing.T) {
 	for _, zero := range []func() weir.Acquirer{
 		func() weir.Acquirer { return new(weir.Limiter) }, func() weir.Acquirer { return new(weir.Concurrency) },
@@ -296,8 +297,23 @@ func TestZeroLimitersPanic(t *testing.T) {
 			"Peek":       func(l weir.Acquirer) { l.Peek(1) },
 			"Stats":      func(l weir.Acquirer) { l.Stats() },
 		} {
-			if l := zero(); panics(func() { call(l) }) == "" {
-				t.Errorf("%T: %s does not panic", l, name)
+			l := zero()
+			for range 2 {
+				if panics(func() { call(l) }) == "" {
+					t.Errorf("%T: %s does not panic", l, name)
+				}
+			}
+		}
+	}
+	limiter, permits := new(weir.Limiter), new(weir.Concurrency)
+	for name, call := range map[string]func(){
+		"Allow": func() { limiter.Allow() }, "Wait": func() { _ = limiter.Wait(t.Context(), 1) },
+		"Close": func() { _ = limiter.Close() }, "SetLimit": func() { _ = permits.SetLimit(1) },
+		"in a chain": func() { mustChain(t, mustConcurrency(t, 1, weir.Options{}), limiter).TryAcquire(1) },
+	} {
+		for range 2 {
+			if got := panics(call); !strings.Contains(got, "zero limiter") {
+				t.Errorf("%s: %q", name, got)
 			}
 		}
 	}
