@@ -162,14 +162,34 @@ func (k *Keyed) take(key string, n int64) weir.Decision {
 	return k.do(store.ModeTake, key, n)
 }
 
+// never is the decision about more permits than a charge can have.
+func (k *Keyed) never(key string) weir.Decision {
+	d := k.do(store.ModePeek, key, 0)
+	if d.Allowed || d.Reason == weir.ReasonLimited {
+		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonNever, weir.Never
+	}
+	return d
+}
+
 // do is a call that waits for nothing but the disk.
 func (k *Keyed) do(mode store.Mode, key string, n int64) weir.Decision {
+	if n > maxRecordAhead {
+		return k.never(key)
+	}
 	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
 	if _, err := k.node.Do(context.Background(), store.Ask{Mode: mode}, c[:], d[:]); err != nil {
 		return k.failed(err)
 	}
-	d[0].Policy = k.name
+	k.told(&d[0])
 	return d[0]
+}
+
+// told makes a decision of the node that of the limiter, whose end is that of all terms.
+func (k *Keyed) told(d *weir.Decision) {
+	d.Policy = k.name
+	if d.Reason == weir.ReasonClosed && k.closed.Load() {
+		d.RetryAfter = weir.Never
+	}
 }
 
 // Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0, or n is. The error is nil if and only if
@@ -201,8 +221,10 @@ func (k *Keyed) Cancel(ctx context.Context, h store.Hold) error { return k.node.
 func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Duration) (store.Hold, error) {
 	mustContext(ctx)
 	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
-	if !k.room(key, n) {
-		d[0] = k.full()
+	if !k.room(key, n) || n > maxRecordAhead {
+		if d[0] = k.full(); n > maxRecordAhead {
+			d[0] = k.never(key)
+		}
 		return store.Hold{}, store.Refusal(ctx, c[:], d[:]) //nolint:wrapcheck // it is a *weir.RefusedError
 	}
 	ask := store.Ask{Hold: expiry, Wait: store.MaxWait}
@@ -214,12 +236,21 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 	case err == nil:
 		return h, nil
 	case ok:
-		refused.Decision.Policy = k.name
-		if k.queueLimit == 0 && refused.Decision.Reason == weir.ReasonLimited {
+		k.told(&refused.Decision)
+		switch {
+		case k.queueLimit == 0 && refused.Decision.Reason == weir.ReasonLimited:
 			refused.Decision.Reason, refused.Err = weir.ReasonQueueFull, weir.ErrNoQueue
+		case refused.Decision.Reason == weir.ReasonClosed && k.closed.Load():
+			refused.Err = weir.ErrClosed
 		}
-	case k.closed.Load():
-		err = &weir.RefusedError{Decision: k.failed(err), Permits: n, Err: weir.ErrClosed}
+	default:
+		switch d[0] = k.failed(err); d[0].Reason {
+		case weir.ReasonInvalid:
+			err = &weir.RefusedError{Decision: d[0], Permits: n, Err: err}
+		case weir.ReasonClosed:
+			err = &weir.RefusedError{Decision: d[0], Permits: n, Err: weir.ErrClosed}
+		default:
+		}
 	}
 	return store.Hold{}, err
 }

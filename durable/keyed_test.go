@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -190,6 +191,12 @@ func TestKeyedMisuse(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	_, reserved := k.Reserve(t.Context(), "a", -1, time.Minute)
+	for _, err := range []error{k.Wait(t.Context(), "a", -1), k.Wait(t.Context(), long, 1), reserved} {
+		if e, ok := errors.AsType[*weir.RefusedError](err); !ok || e.Decision.Reason != weir.ReasonInvalid || e.Err == nil {
+			t.Errorf("a call that may wait: %v", err)
+		}
+	}
 	if _, err := k.Reserve(t.Context(), "a", 1, 0); err == nil {
 		t.Error("reserved for no time")
 	}
@@ -310,6 +317,47 @@ func TestKeyedCloses(t *testing.T) {
 	k = openKeyed(t, path, year(1_000_000), durable.KeyedOptions{})
 	if d := k.Peek("a", 0); d.Remaining != 1_000_000-sum {
 		t.Errorf("%d are left of 1000000, and %d were granted", d.Remaining, sum)
+	}
+}
+
+// TestKeyedIsNeverAllowedMore than the limit, and says so whatever number is asked for.
+func TestKeyedIsNeverAllowedMore(t *testing.T) {
+	const most = 1_000_000_000_000_000
+	for _, limit := range []int64{3, most} {
+		path := filepath.Join(t.TempDir(), "quota")
+		k := openKeyed(t, path, weir.FixedWindow(weir.Per(limit, 365*24*time.Hour)), durable.KeyedOptions{Name: "year"})
+		k.Take("a", 1)
+		for _, n := range []int64{most + 1, math.MaxInt64} {
+			for name, d := range map[string]weir.Decision{"take": k.Take("a", n), "peek": k.Peek("a", n), "new": k.Take("b", n)} {
+				if d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never || d.Limit != limit || d.Policy != "year" {
+					t.Errorf("%s %d of %d: %+v", name, n, limit, d)
+				}
+			}
+			e, ok := errors.AsType[*weir.RefusedError](k.Wait(t.Context(), "a", n))
+			if !ok || e.Decision.Reason != weir.ReasonNever || e.Permits != n || e.Decision.Remaining != limit-1 {
+				t.Errorf("wait for %d of %d: %v", n, limit, e)
+			}
+		}
+	}
+}
+
+// TestKeyedCloseTellsThoseWhoWait what it tells those who come later: there is no other owner to ask.
+func TestKeyedCloseTellsThoseWhoWait(t *testing.T) {
+	limit := weir.TokenBucket(weir.PerDay(3), 3)
+	k := openKeyed(t, filepath.Join(t.TempDir(), "quota"), limit, durable.KeyedOptions{QueueLimit: 1})
+	k.Take("a", 3)
+	alone, refused := k.Peek("a", 1).RetryAfter, make(chan error, 1)
+	go func() { refused <- k.Wait(t.Context(), "a", 1) }()
+	for k.Peek("a", 1).RetryAfter <= alone {
+		runtime.Gosched()
+	}
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := <-refused
+	e, ok := errors.AsType[*weir.RefusedError](err)
+	if !ok || !errors.Is(err, weir.ErrClosed) || e.Decision.Reason != weir.ReasonClosed || e.Decision.RetryAfter != weir.Never {
+		t.Error(err)
 	}
 }
 
