@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,22 +146,31 @@ func TestWaitSaysWhatWasRefused(t *testing.T) {
 		Rules: []policy.Rule{
 			{Name: "denied", Match: policy.Match{Paths: []string{"/denied"}}, Deny: true},
 			{Name: "fails", Match: policy.Match{Paths: []string{"/fails"}}, Limits: uses("q")},
+			{Name: "costs", Match: policy.Match{Paths: []string{"/costs"}}, Limits: uses("p")},
 		},
 	})
+	named := func(name string, cost int64, l weir.Limit) policy.Request {
+		return policy.Request{Named: &policy.Named{Policy: []byte(name), Cost: cost, Limit: l}}
+	}
 	for name, c := range map[string]struct {
 		r       policy.Request
 		permits int64
 		matches error
+		says    string
 	}{
-		"denied":         {policy.Request{Path: "/denied", Cost: 5}, 5, weir.ErrRefused},
-		"unknown policy": {policy.Request{Named: &policy.Named{Policy: []byte("none"), Cost: 7}}, 7, weir.ErrRefused},
-		"too much":       {policy.Request{Named: &policy.Named{Policy: []byte("p"), Cost: 1e15 + 1}}, 1e15 + 1, weir.ErrRefused},
-		"a key":          {policy.Request{Path: "/fails"}, 1, errCannot},
+		"denied":         {policy.Request{Path: "/denied", Cost: 5}, 5, weir.ErrRefused, "denied"},
+		"unknown policy": {named("none", 7, weir.Limit{}), 7, weir.ErrRefused, `policy is "none": must be the name of a policy`},
+		"too much":       {named("p", 1e15+1, weir.Limit{}), 1e15 + 1, weir.ErrRefused, "is 1000000000000001: must be from 0 to 10^15"},
+		"a limit":        {named("p", 1, perHour(3)), 1, weir.ErrRefused, "limit that a request brings is "},
+		"a key":          {policy.Request{Path: "/fails"}, 1, errCannot, errCannot.Error()},
+		"negative":       {policy.Request{Path: "/costs", Cost: -1}, -1, weir.ErrRefused, "the cost is -1: must be from 0 to 10^15"},
+		"more than all":  {policy.Request{Path: "/costs", Cost: 1e16}, 1e16, weir.ErrRefused, "the cost is 10000000000000000: must be"},
 	} {
 		var v policy.Verdict
 		err := e.Wait(t.Context(), &c.r, &v)
 		refused, ok := errors.AsType[*weir.RefusedError](err)
-		if !ok || refused.Permits != c.permits || !errors.Is(err, c.matches) || errors.Is(err, store.ErrUnavailable) {
+		if !ok || refused.Permits != c.permits || !errors.Is(err, c.matches) || errors.Is(err, store.ErrUnavailable) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

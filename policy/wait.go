@@ -41,7 +41,9 @@ func (v *Verdict) refusal(ctx context.Context, r *Request) error {
 	switch reason := e.Decision.Reason; {
 	case reason == weir.ReasonClosed:
 		e.Err = weir.ErrClosed
-	case reason == weir.ReasonUnavailable && p == nil && v.why() != nil:
+	case p == nil && v.Unknown(0):
+		e.Err = noPolicy(string(r.Named.Policy))
+	case p == nil && reason != weir.ReasonDenied && reason != weir.ReasonOverloaded && v.why() != nil:
 		e.Err = v.why()
 	case reason == weir.ReasonUnavailable:
 		e.Err = store.ErrUnavailable
