@@ -192,7 +192,7 @@ func TestGuardRateIsRoundedToTheScale(t *testing.T) {
 		rate  float64
 		scale int
 		want  float64
-	}{{6, 1000, 6}, {6.4, 1, 6}, {6.5, 1, 7}, {0.0014, 1000, 0.001}, {1.0 / 3, 1_000_000, 0.333333}} {
+	}{{6, 1000, 6}, {6.4, 1, 6}, {6.5, 1, 7}, {0.0014, 1000, 0.001}, {1.0 / 3, 1_000_000, 0.333333}, {5e8, 1000, 5e8}, {1e9, 1, 1e9}} {
 		g, clock := on(t, func(o *guard.Options) {
 			o.CapacityTokens, o.InitialTokens, o.RefillTokensPerSecond, o.TokenScale = 1, 0, c.rate, c.scale
 		})

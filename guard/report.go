@@ -47,7 +47,7 @@ func (g *Guard) Stats() Stats {
 	units, period := g.algorithm.Rate()
 	return Stats{
 		Name: g.o.Name, CapacityTokens: g.o.CapacityTokens, TokenScale: g.o.TokenScale, Shards: g.states.Shards(),
-		RefillPerSecond:    float64(units) / time.Duration(period).Seconds(),
+		RefillPerSecond:    float64(units) * float64(time.Second) / float64(period),
 		HardLockoutSeconds: g.o.HardLockout.Seconds(), StaleEntrySeconds: g.o.StaleEntry.Seconds(),
 		CleanupIntervalSecs: g.o.CleanupInterval.Seconds(), MaxTrackedEndpoints: g.maxTracked.Load(),
 		TrackedEndpoints: g.states.Len(),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -364,7 +365,7 @@ func (c *checker) variants(at string, of []Limit, all map[string][]Limit) map[st
 				continue
 			}
 			if l.Name != "" && l.Name != of[i].Name || !alike(l.Limit, of[i].Limit) {
-				c.refuse(fmt.Sprintf("%s[%d]", where, i), l.Name+" "+l.String(), acceptedVariant)
+				c.refuse(fmt.Sprintf("%s[%d]", where, i), strings.TrimSpace(l.Name+" "+l.String()), acceptedVariant)
 			}
 			l.Name = of[i].Name
 		}

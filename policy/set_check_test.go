@@ -38,7 +38,7 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": Tiers["a"] is 2 of them: must be as many`, policy.Policy{
 			Name: "p", Limits: ok, TierBy: policy.MethodText(), Tiers: map[string][]policy.Limit{"a": append(ok, ok...)},
 		}},
-		{`policy "p": Keys["a"][0] is  fixed-window 1/s: must be as many limits as Limits, with the same names and algorithms`, policy.Policy{
+		{`policy "p": Keys["a"][0] is fixed-window 1/s: must be as many limits as Limits, with the same names and algorithms`, policy.Policy{
 			Name: "p", Limits: ok, Keys: map[string][]policy.Limit{"a": one(window)},
 		}},
 		{`policy "p": Parent is "q": must be the name of a policy`, policy.Policy{Name: "p", Limits: ok, Parent: "q"}},
