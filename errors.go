@@ -93,7 +93,7 @@ func causeOf(r Reason, n int64) error {
 	case n < 0:
 		return errNegativePermits
 	}
-	return errInvalidLimit
+	return errMisuse
 }
 
 // noQueue is ErrNoQueue if a call was refused because it would have had to wait and the queue holds nothing.
@@ -123,6 +123,9 @@ var errNegativePermits = errors.New("weir: negative number of permits: must be 0
 // errInvalidLimit is wrapped where the function that chooses the limits of keys returns one that cannot be used, by Keyed.Acquire
 // and Reserve together with what is wrong with it.
 var errInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
+
+// errMisuse is wrapped where a lease or a decision is all that is known of a refusal because of misuse.
+var errMisuse = errors.New("weir: the limit that was chosen for the key, or a charge of the request, cannot be used")
 
 // An OptionError names the option of a constructor that cannot be used, its value and what is accepted.
 type OptionError struct {

@@ -716,7 +716,7 @@ func TestSetBoundsOfAQueue(t *testing.T) {
 	})
 }
 
-// TestMisusedChargesSayWhatIsWrong in the error of a call that may wait.
+// TestMisusedChargesSayWhatIsWrong in the error of a call that may wait, and blame no limit in that of a lease.
 func TestMisusedChargesSayWhatIsWrong(t *testing.T) {
 	k, other := hourly(t, "k", 1), hourly(t, "other", 1)
 	for want, charges := range map[string][]keyset.Charge{
@@ -727,6 +727,12 @@ func TestMisusedChargesSayWhatIsWrong(t *testing.T) {
 		_, _, err := keyset.AcquireAll(t.Context(), nil, charges...)
 		if !errors.Is(err, weir.ErrRefused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, charges := range [][]keyset.Charge{{{Limiter: k}, {}}, slices.Repeat([]keyset.Charge{{Limiter: k}}, 65)} {
+		leases, binding := keyset.TryAcquireAll(nil, charges...)
+		if err := leases[binding].Err(); !errors.Is(err, weir.ErrRefused) || !strings.Contains(err.Error(), "a charge of the request") {
+			t.Errorf("the error of a lease, which knows less: %v", err)
 		}
 	}
 	if other.Stats().Allowed != 0 {
