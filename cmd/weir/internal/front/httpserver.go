@@ -62,6 +62,7 @@ func NewHTTPServer(h http.Handler, certificates *tls.Config, bound *Bounded, log
 	return &HTTPServer{HTTP: NewHTTP(&http.Server{
 		Handler: d, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{WriteByteTimeout: writeTimeout}, // the end of a stream waits behind what is not taken
 	}, certificates, bound, log), drain: d}
 }
 

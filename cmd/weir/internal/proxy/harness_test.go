@@ -10,10 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
@@ -278,4 +281,14 @@ func (r *running) expectTotals(tb testing.TB, want proxy.Totals) {
 		}
 		runtime.Gosched()
 	}
+}
+
+// fieldBlock is a header of HTTP/2 of names and values in turn.
+func fieldBlock(pairs ...string) []byte {
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for pair := range slices.Chunk(pairs, 2) {
+		_ = e.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]}) // a buffer takes all
+	}
+	return block.Bytes()
 }

@@ -203,7 +203,11 @@ func (p *Proxy) newServer() *front.HTTP {
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is for the upstream
 		BaseContext:                  func(net.Listener) context.Context { return base },
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			// The end of a stream waits behind what its connection does not take.
+			WriteByteTimeout: p.o.ClientTimeout,
+		},
 	}, p.o.TLS, p.o.Bound, p.o.Logger)
 }
 

@@ -4,12 +4,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
@@ -80,6 +83,36 @@ func TestDeafClientHoldsNoPlace(t *testing.T) {
 		}
 		p.expectTotals(t, proxy.Totals{Allowed: 2, Aborted: 1})
 	})
+}
+
+// TestDeafConnectionHoldsNoPlace: a client whose streams of HTTP/2 may get all there is, and which reads nothing from their
+// connection, is cut off likewise.
+func TestDeafConnectionHoldsNoPlace(t *testing.T) {
+	to := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/endless" {
+			_, _ = io.Copy(w, letters{})
+			return
+		}
+		ok(w, r)
+	})
+	p := start(t, to, func(o *proxy.Options) { o.Concurrency, o.Queue, o.ClientTimeout = 1, 10, clientTimeout })
+	conn, _ := p.raw(t, http2.ClientPreface)
+	framer := http2.NewFramer(conn, nil)
+	if err := errors.Join(
+		framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32}),
+		framer.WriteWindowUpdate(0, math.MaxInt32-1<<16),
+		framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: 1, BlockFragment: fieldBlock(":method", "GET", ":scheme", "http", ":path", "/endless", ":authority", "x"),
+			EndStream: true, EndHeaders: true,
+		}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the place to be taken", func() bool { return p.Concurrency().Remaining == 0 })
+	if other := p.get(t, "/"); other.StatusCode != http.StatusOK {
+		t.Errorf("another client: %s", other.Status)
+	}
+	p.expectTotals(t, proxy.Totals{Allowed: 2, Aborted: 1})
 }
 
 // TestSilentClientHoldsNoConnection: the connection of a client that was too slow ends, also where the server would read the rest
