@@ -21,8 +21,9 @@ import (
 // Bounded bounds how many connections a server has open at a time. When there are as many and one more comes, one that is not in
 // use makes room: so clients that connect and send nothing, or that keep connections for requests which never come, lock out
 // no other. Only while all of them are in use is the new one refused; the time limits of the server bound how long that
-// lasts. The connections of one address are bounded in the same way, so that it cannot use up those of all. All methods are
-// safe for concurrent use.
+// lasts. The connections of one address are bounded in the same way, so that it cannot use up those of all. Connections with many
+// requests at a time, as of HTTP/2, have as many more of them in all as there may be connections: see [Seat.Begin]. All methods
+// are safe for concurrent use.
 type Bounded struct {
 	most, mostOfOne int
 	log             *slog.Logger
@@ -36,13 +37,16 @@ type Bounded struct {
 	ended  bool      // a server shuts down: there is no place any more
 
 	refused, evicted int64
+
+	requests atomic.Int64 // beyond the first of each connection
 }
 
 // owner is an address that has connections.
 type owner struct {
-	network netip.Prefix
-	open    int
-	waiting waiting
+	network  netip.Prefix
+	open     int
+	waiting  waiting
+	requests atomic.Int64 // of those of all
 }
 
 // patience is how long a client that has asked nothing is not made to make room as long as another one is idle: longer
@@ -160,10 +164,7 @@ func addressOf(a net.Addr) netip.Addr {
 // refuse counts a connection for which there is no room, unlocks b.mu, and tells of it if that is due.
 func (b *Bounded) refuse(c net.Conn, ofOne bool) {
 	b.refused++
-	due := time.Since(b.told) >= quietTime
-	if due {
-		b.told = time.Now()
-	}
+	due := b.due()
 	b.mu.Unlock()
 	switch {
 	case due && ofOne:
@@ -175,6 +176,15 @@ func (b *Bounded) refuse(c net.Conn, ofOne bool) {
 	}
 }
 
+// due reports whether it is to be logged that there are too many, which it was not for some time. b.mu is held.
+func (b *Bounded) due() bool {
+	due := time.Since(b.told) >= quietTime
+	if due {
+		b.told = time.Now()
+	}
+	return due
+}
+
 // Seat is the place of a connection among those of a [Bounded]. The server of the connection says when it is in use: while it
 // is, it does not make room for others. At first nothing was asked on it, and it is not in use. All methods are safe for
 // concurrent use; there must be no more calls of [Seat.Rest] than there were of [Seat.Use]. They cost little, and take a lock
@@ -183,6 +193,8 @@ type Seat struct {
 	conn  net.Conn
 	b     *Bounded
 	owner *owner // nil if the address is not known
+
+	requests atomic.Int64 // between Begin and End
 
 	uses  atomic.Int64 // how many are going on; far below 0 when it has made room
 	since atomic.Int64 // when it began to wait, as a time of b
@@ -239,6 +251,43 @@ func (s *Seat) Touch() {
 		s.Rest()
 	default:
 		s.since.Store(s.b.now())
+	}
+}
+
+// Begin begins one of several requests of the connection, until [Seat.End], which is to be called if it is true. It is false if
+// there are too many: there is room for one of each connection, and for as many more as there may be connections, of all together
+// and of those of one address.
+func (s *Seat) Begin() bool {
+	if s == nil || s.requests.Add(1) == 1 {
+		return true
+	}
+	b, own := s.b, int64(0)
+	all := b.requests.Add(1)
+	if s.owner != nil {
+		own = s.owner.requests.Add(1)
+	}
+	if all <= int64(b.most) && own <= int64(b.mostOfOne) {
+		return true
+	}
+	s.End()
+	b.mu.Lock()
+	due := b.due()
+	b.mu.Unlock()
+	if due {
+		b.log.Warn("requests are refused: their connections have as many as may be",
+			"of_all", b.most, "of_an_address", b.mostOfOne, "client", s.conn.RemoteAddr().String())
+	}
+	return false
+}
+
+// End ends what [Seat.Begin] has begun.
+func (s *Seat) End() {
+	if s == nil || s.requests.Add(-1) == 0 {
+		return
+	}
+	s.b.requests.Add(-1)
+	if s.owner != nil {
+		s.owner.requests.Add(-1)
 	}
 }
 

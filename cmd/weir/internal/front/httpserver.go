@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// HTTP is a server of HTTP as all fronts have it: with TLS or without, a bound of its connections, and connections that end with
-// the answer to a request in chunks and, in a shutdown, at once where nothing was asked.
+// HTTP is a server of HTTP as all fronts have it: with TLS or without, a bound of its connections and of requests of HTTP/2, and
+// connections that end with the answer to a request in chunks and, in a shutdown, at once where nothing was asked.
 type HTTP struct {
 	*http.Server
 
@@ -24,7 +24,10 @@ type HTTP struct {
 // NewHTTP makes one of a server that has a handler and its own bounds and time limits. It speaks TLS unless certificates is nil,
 // and any number of connections may be open if bound is nil.
 func NewHTTP(s *http.Server, certificates *tls.Config, bound *Bounded, log *slog.Logger) *HTTP {
-	s.Handler = endOfChunks(s.Handler)
+	s.Handler = eachInTurn(s.Handler)
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, seatKey{}, SeatOf(c))
+	}
 	h := &HTTP{Server: s, bound: bound}
 	if certificates != nil {
 		h.tls = NewTLS(certificates)
@@ -119,6 +122,9 @@ func (d *drain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer d.leave()
 	}
 	d.handler.ServeHTTP(w, r)
+	if r.ProtoMajor > 1 {
+		_ = http.NewResponseController(w).Flush() // while its client does not take what is left, it is under way
+	}
 }
 
 func (d *drain) leave() {
@@ -137,12 +143,26 @@ func (d *drain) begin() (inFlight int64, idle <-chan struct{}) {
 	return inFlight, d.idle
 }
 
-// endOfChunks makes a connection end with the answer to a request whose body came in chunks. The request may have said how long
+// seatKey is that of the [Seat] of a connection in the contexts of its requests.
+type seatKey struct{}
+
+// eachInTurn makes a connection end with the answer to a request whose body came in chunks. The request may have said how long
 // it is as well: net/http goes by the chunks and does not tell. A proxy that has passed it on and goes by the length takes what
 // follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1).
-func endOfChunks(next http.Handler) http.Handler {
+//
+// Of HTTP/2 it answers one request of each connection, and no more besides than [Seat.Begin] has room for: a client can open
+// thousands by a few bytes each, and take none of the answers. One that is refused has no body to wait for.
+func eachInTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TransferEncoding) > 0 { // never in HTTP/2
+		if r.ProtoMajor > 1 {
+			seat, _ := r.Context().Value(seatKey{}).(*Seat)
+			if !seat.Begin() {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			defer seat.End()
+		} else if len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

@@ -205,15 +205,69 @@ func TestSeatsContention(t *testing.T) {
 	}
 }
 
+// TestRequestsOfOneAddressLeaveSome: a connection has one request in any case, and all of an address have no more besides than it may
+// have connections. What has ended makes room.
+func TestRequestsOfOneAddressLeaveSome(t *testing.T) {
+	b := front.NewBounded(5, 3, nil)
+	first, second := b.Add(&closing{owner: "192.0.2.1"}), b.Add(&closing{owner: "192.0.2.1"})
+	other, last := b.Add(&closing{owner: "192.0.2.2"}), b.Add(&closing{owner: "192.0.2.3"})
+	begin := func(of *front.Seat, want ...bool) {
+		t.Helper()
+		for i, want := range want {
+			if got := of.Begin(); got != want {
+				t.Errorf("request %d: %t", i, got)
+			}
+		}
+	}
+	begin(first, true, true, true, true, false)
+	begin(second, true, false)
+	begin(other, true, true, true, false)
+	begin(last, true, false)
+	first.End()
+	begin(second, true, false)
+	begin(last, false)
+	second.End()
+	second.End()
+	begin(last, true, false)
+	for _, of := range []*front.Seat{first, first, first, other, other, other, last, last} {
+		of.End()
+	}
+	begin(first, true, true, true, true, false)
+	begin(other, true, true, true, false)
+}
+
+// TestRequestsContention: whatever begins and ends at the same time, nothing stays counted.
+func TestRequestsContention(t *testing.T) {
+	b := front.NewBounded(4, 3, nil)
+	seats := []*front.Seat{b.Add(&closing{owner: "192.0.2.1"}), b.Add(&closing{owner: "192.0.2.1"}), b.Add(&closing{owner: "192.0.2.2"})}
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for range 5_000 {
+				if s := seats[i%len(seats)]; s.Begin() {
+					s.End()
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range 5 {
+		if got := seats[0].Begin(); got != (i < 4) {
+			t.Errorf("request %d: %t", i, got)
+		}
+	}
+}
+
 // TestNoSeat: what has no place can be used all the same.
 func TestNoSeat(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
 	seat := front.SeatOf(ours)
-	if seat != nil || !seat.Use() {
+	if seat != nil || !seat.Use() || !seat.Begin() || !seat.Begin() {
 		t.Error("it has one, or cannot be used")
 	}
+	seat.End()
 	seat.Touch()
 	seat.Rest()
 	seat.Leave()

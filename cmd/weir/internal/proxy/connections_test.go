@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 )
@@ -110,6 +113,60 @@ func TestProxyConnectionsOfOneAddress(t *testing.T) {
 	}
 	if n, err := connect(t, p).Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("there is room for a third connection of the address")
+	}
+}
+
+// TestStreamsAreBounded has a client of HTTP/2 that is over its limit and takes no answers. Its requests are no more than connections
+// may be, beyond one of each connection.
+func TestStreamsAreBounded(t *testing.T) {
+	p := start(t, upstream(t, ok), func(o *proxy.Options) {
+		o.Engine, o.Bound = limit(t, 1), front.NewBounded(20, 10, o.Logger)
+	})
+	p.get(t, "/") // uses up the limit
+	ask := func(streams int) (statuses []string) {
+		t.Helper()
+		conn, _ := p.raw(t, http2.ClientPreface)
+		framer := http2.NewFramer(conn, conn)
+		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		for i := range streams {
+			err = errors.Join(err, framer.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: uint32(2*i + 1), BlockFragment: fieldBlock(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "x"),
+				EndStream: true, EndHeaders: true,
+			}))
+		}
+		for err == nil && len(statuses) < streams {
+			var f http2.Frame
+			if f, err = framer.ReadFrame(); err == nil {
+				if h, ok := f.(*http2.MetaHeadersFrame); ok {
+					statuses = append(statuses, h.PseudoValue("status"))
+				}
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return statuses
+	}
+	count := func(statuses []string) (refused int) {
+		for _, status := range statuses {
+			if status == "503" {
+				refused++
+			}
+		}
+		return refused
+	}
+	if got := ask(30); count(got) != 19 {
+		t.Errorf("%d of %q, want 19 of 503", count(got), got)
+	}
+	if got := ask(3); count(got) != 2 {
+		t.Errorf("another connection: %q, want 429 and 503 twice", got)
+	}
+	if res := p.get(t, "/"); res.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("HTTP/1.1: %s", res.Status)
+	}
+	if len(p.log.with("requests are refused")) != 1 {
+		t.Errorf("the log says %s", p.log)
 	}
 }
 

@@ -283,6 +283,10 @@ func (x *exchange) end() {
 		_ = x.out.FlushError() // which remembers its error
 	}
 	x.out.hurry() // for what the server still has of the response
+	if x.returned && x.out.written > 0 && x.in.ProtoMajor > 1 {
+		// While its client does not take that, the request is under way.
+		_ = http.NewResponseController(x.out.ResponseWriter).Flush()
+	}
 	if x.body != nil {
 		x.body.finish()
 	}
