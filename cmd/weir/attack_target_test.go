@@ -24,7 +24,7 @@ var targets = map[string]bool{
 // brokenTargets are refused wherever they come in.
 var brokenTargets = []string{
 	"", "login/alice", "/login/alice#x", "/about#/../login/alice", "/about?x#y", "#", "/%zz/login/alice", "/login/%", "?/login/alice",
-	"shop.example/login/alice", "mailto:alice", "http:///login/alice", "http://shop.example/login/alice#x",
+	"/login/alice%00", "/login/alice%00/x", "shop.example/login/alice", "mailto:alice", "http:///login/alice", "http://shop.example/login/alice#x",
 }
 
 // TestAttackTargets: a request that is described by its target, in whatever way, gets the same limits. A query, a host or
@@ -37,7 +37,7 @@ func TestAttackTargets(t *testing.T) {
 	client := 0
 	address := func() string {
 		client++
-		return fmt.Sprintf("192.0.2.%d", client)
+		return fmt.Sprintf("198.18.%d.%d", client/200, client%200)
 	}
 	described := func(target, client string) string {
 		return fmt.Sprintf(`{"path":%q,"client":%q}`, target, client)

@@ -25,7 +25,7 @@ func ParseRequest(line string, r *policy.Request) error {
 	}
 	text = strings.TrimSpace(text)
 	switch {
-	case method == "" || strings.Trim(method, nameBytes) != "":
+	case !IsMethod(method):
 		return Errorf("%s is not a method: must be %s", Quote(method), RequestForm)
 	case text == "" || strings.ContainsAny(text, " \t"):
 		return Errorf("must be %s", RequestForm)
@@ -44,6 +44,9 @@ func ParseRequest(line string, r *policy.Request) error {
 
 // nameBytes are the bytes of methods and of names of header fields (RFC 9110, 5.6.2).
 const nameBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// IsMethod reports whether m can be a method.
+func IsMethod(m string) bool { return m != "" && strings.Trim(m, nameBytes) == "" }
 
 // IsHost reports whether every server reads a host alike: it has the bytes that HTTP/1.1 allows, and no percent sign, as a
 // zone of an address and an encoded host have. Go's client sends other hosts in Punycode, or none in their place, and cuts a
@@ -81,8 +84,8 @@ func ParseClient(s string) (netip.Addr, error) {
 }
 
 // TargetForm says what ParseTarget reads.
-const TargetForm = "a path that begins with a slash, a URL or *, percent-encoded and without a fragment, " +
-	"such as /search?q=weir"
+const TargetForm = "a path that begins with a slash, a URL or *, percent-encoded and without a fragment " +
+	"or a zero byte, such as /search?q=weir"
 
 // Target is what stands behind the method in the request line of HTTP.
 type Target struct {
@@ -98,13 +101,15 @@ type Target struct {
 // ParseTarget reads the target of a request: a path with or without a query, "*", or a URL, of which the host and the path are
 // taken. A path that begins with two slashes is a path. It is not ok for anything else: an empty text, a path without the slash
 // at its beginning, broken percent-encoding, a control character. A fragment is in no target that a client may send: some servers
-// cut it off and others take it for a part of the path, so a target with one is not ok either.
+// cut it off and others take it for a part of the path, so a target with one is not ok either. Nor is one whose path has a zero
+// byte, %00, where some services end it.
 func ParseTarget(text string) (t Target, ok bool) {
 	if text == "*" { // of OPTIONS
 		return Target{Path: text}, true
 	}
 	u, err := url.ParseRequestURI(text)
-	if err != nil || u.Opaque != "" || strings.IndexByte(text, '#') >= 0 || text[0] != '/' && u.Host == "" {
+	if err != nil || u.Opaque != "" || strings.IndexByte(text, '#') >= 0 || strings.IndexByte(u.Path, 0) >= 0 ||
+		text[0] != '/' && u.Host == "" {
 		return Target{}, false
 	}
 	t = Target{u.Host, u.Path, u.RawPath, u.RawQuery, u.ForceQuery || u.RawQuery != ""}

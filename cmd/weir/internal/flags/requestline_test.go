@@ -40,6 +40,7 @@ func TestParse(t *testing.T) {
 		"GET login":       `"login" is not the target of a request`,
 		"GET /a b":        "must be a method and a path",
 		"G<T /":           `"G<T" is not a method`,
+		"GET /a%00b":      `"/a%00b" is not the target of a request`,
 		"GET http://[::1": "is not the target of a request",
 	} {
 		if err := flags.ParseRequest(line, &policy.Request{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -78,7 +79,7 @@ func TestParseClient(t *testing.T) {
 // refuses is no target.
 func FuzzParseTarget(f *testing.F) {
 	for _, target := range []string{
-		"/", "*", "/a?b", "/a?", "//a/b", "http://a/b?c", "http://a", "/a%2fb", "/a#b", "/%zz", "a", "", "mailto:a", "http:///a", "/a b", "?a",
+		"/", "*", "/a?b", "/a?", "//a/b", "http://a/b?c", "http://a", "/a%2fb", "/a#b", "/%zz", "a", "", "mailto:a", "http:///a", "/a b", "?a", "/a%00b",
 	} {
 		f.Add(target)
 	}
@@ -87,7 +88,7 @@ func FuzzParseTarget(f *testing.F) {
 		if !ok {
 			return
 		}
-		if strings.ContainsAny(text, "#\r\n") || target.Path != "*" && target.Path[0] != '/' {
+		if strings.ContainsAny(text, "#\r\n") || strings.ContainsRune(target.Path, 0) || target.Path != "*" && target.Path[0] != '/' {
 			t.Fatalf("%q: %+v", text, target)
 		}
 		if strings.ContainsAny(text, " ") {

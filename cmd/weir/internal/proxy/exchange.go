@@ -124,6 +124,9 @@ func (x *exchange) wrong() (status int, why string) {
 	case r.Method == "PRI":
 		// The server hands on the beginning of HTTP/2, where HTTP/1.1 was agreed on, as if it were a request.
 		return http.StatusHTTPVersionNotSupported, "This connection speaks HTTP/1.1."
+	case !flags.IsMethod(r.Method):
+		// The server does not check that of HTTP/2. No rule reads it, and the transport would not send it.
+		return http.StatusBadRequest, "The method of the request has characters that no method has."
 	case !flags.IsHost(r.Host):
 		// The upstream would get another host than the rules have seen.
 		return http.StatusBadRequest, "The host of the request has characters that no host has."

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -73,6 +74,42 @@ func TestHostsThatAreNone(t *testing.T) {
 	select {
 	case got := <-requests:
 		t.Errorf("a request with the host %q has arrived", got.Host)
+	default:
+	}
+}
+
+// TestMethodsThatAreNone has methods come by HTTP/2, of which the server checks none. No rule reads them, and that they cannot be
+// passed on is no failure of the upstream.
+func TestMethodsThatAreNone(t *testing.T) {
+	url, requests := recorder(t)
+	p := start(t, url, nil)
+	for _, method := range []string{"GET /admin HTTP/1.1", "DELETE ", "DEL,ETE", "G\u00c9T"} {
+		conn, _ := p.raw(t, http2.ClientPreface)
+		framer := http2.NewFramer(conn, conn)
+		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		err := errors.Join(framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: 1, BlockFragment: fieldBlock(":method", method, ":scheme", "http", ":path", "/", ":authority", "x"),
+			EndStream: true, EndHeaders: true,
+		}))
+		for status := ""; err == nil && status == ""; {
+			var f http2.Frame
+			if f, err = framer.ReadFrame(); err != nil {
+				break
+			}
+			if h, ok := f.(*http2.MetaHeadersFrame); ok {
+				if status = h.PseudoValue("status"); status != "400" {
+					t.Errorf("%q: %s, want 400", method, status)
+				}
+			}
+		}
+		if err != nil {
+			t.Errorf("%q: %v", method, err)
+		}
+	}
+	p.expectTotals(t, proxy.Totals{Rejected: 4})
+	select {
+	case got := <-requests:
+		t.Errorf("a request with the method %q has arrived", got.Method)
 	default:
 	}
 }

@@ -19,10 +19,12 @@ const (
 	acceptedPath       = "must be the target of a request: " + flags.TargetForm
 	acceptedQuery      = "must be left out where path has a query"
 	acceptedHost       = "must be that of the URL in path, or be left out"
+	acceptedMethod     = "must be the method of a request, such as GET, or be left out"
 	acceptedName       = "must be the host of a request, such as api.example.com or api.example.com:443"
 	acceptedRequest    = "must be an object that describes a request as that of /v1/decide does"
 
-	pathName, queryName, hostName           = "path", "query", "host"
+	methodName, hostName                    = "method", "host"
+	pathName, queryName                     = "path", "query"
 	clientName, headersName, attributesName = "client", "headers", "attributes"
 )
 
@@ -40,7 +42,7 @@ var describedDialect = dialect[described]{
 	"must be protocol, method, host, path, query, route, headers, client, attributes, cost or wait",
 	[]field[described]{
 		member("protocol", wordOf("protocol"), func(d *described) *string { return &d.Protocol }),
-		member("method", wordOf("method"), func(d *described) *string { return &d.Method }),
+		member(methodName, wordOf(methodName), func(d *described) *string { return &d.Method }),
 		member(hostName, wordOf(hostName), func(d *described) *string { return &d.Host }),
 		{pathName, func(s *scanner, d *described) error { return d.path(s) }},
 		member(queryName, wordOf(queryName), func(d *described) *string { return &d.Query }),
@@ -78,6 +80,9 @@ func describes(of *dialect[described], d *described, given uint) error {
 	}
 	if d.target.Host != "" {
 		d.Host = d.target.Host
+	}
+	if d.Method != "" && !flags.IsMethod(d.Method) {
+		return &fault{field: methodName, value: excerpt([]byte(d.Method)), accepted: acceptedMethod}
 	}
 	if !flags.IsHost(d.Host) {
 		return &fault{field: hostName, value: excerpt([]byte(d.Host)), accepted: acceptedName}

@@ -50,10 +50,15 @@ func (h *Handler) describe(p *policy.Request, r *http.Request, k kind) error {
 	default:
 		err = h.describeForwarded(p, r)
 	}
-	if err == nil && !flags.IsHost(p.Host) {
+	switch {
+	case err != nil:
+		return err
+	case !flags.IsMethod(p.Method):
+		return fmt.Errorf("weir: %.80q: must be the method of a request", p.Method)
+	case !flags.IsHost(p.Host):
 		return fmt.Errorf("weir: %.80q: must be the host of a request", p.Host)
 	}
-	return err
+	return nil
 }
 
 // describeNginx reads the fields that the documented configuration of nginx sets.

@@ -210,6 +210,12 @@ func TestWrongSetupIsNeitherPassNorRefusal(t *testing.T) {
 		{"/v1/auth/nginx", append(without(fromNginx, "X-Real-Ip"), "X-Real-Ip: home"), `X-Real-IP \"home\": must be the address`},
 		{"/v1/auth/nginx", fromCaddy, "0 fields X-Original-Method"},
 		{"/v1/auth/envoy/", []string{"Host: a"}, "no field X-Forwarded-For"},
+		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Method"), "X-Forwarded-Method: DELETE x"), "must be the method of a request"},
+		{
+			"/v1/auth/nginx", append(without(fromNginx, "X-Original-Method"), "X-Original-Method: DELETE, GET"),
+			"must be the method of a request",
+		},
+		{"/v1/auth/nginx", append(without(fromNginx, "X-Original-Uri"), "X-Original-Uri: /a%00/b"), "must be the target of a request"},
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: bücher.example"), "must be the host of a request"},
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: %61pi.example.com"), "must be the host of a request"},
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Host"), "X-Forwarded-Host: a/b"), `\"a/b\": must be the host of a request`},
