@@ -143,7 +143,18 @@ func clientTracking(_ *conn, w *resp.Writer, args [][]byte) {
 
 func clientList(c *conn, w *resp.Writer, args [][]byte) {
 	all := c.s.clients()
-	if len(args) > 2 {
+	switch {
+	case len(args) == 2:
+	case len(args) == 4 && equalFold(args[2], "type"):
+		switch strings.ToLower(string(args[3])) {
+		case "normal": // as they all are
+		case "master", "replica", "slave", "pubsub":
+			all = nil
+		default:
+			w.Error("ERR Unknown client type '" + clip(args[3]) + "'")
+			return
+		}
+	case len(args) > 3 && equalFold(args[2], "id"):
 		wanted := make(map[int64]bool)
 		for _, a := range args[3:] {
 			id, err := strconv.ParseInt(string(a), 10, 64)
@@ -153,11 +164,10 @@ func clientList(c *conn, w *resp.Writer, args [][]byte) {
 			}
 			wanted[id] = true
 		}
-		if !equalFold(args[2], "id") || len(wanted) == 0 {
-			w.Error("ERR syntax error")
-			return
-		}
 		all = slices.DeleteFunc(all, func(c *conn) bool { return !wanted[c.id] })
+	default:
+		w.Error("ERR syntax error")
+		return
 	}
 	size := 0
 	for _, one := range all {

@@ -54,6 +54,9 @@ func TestSession(t *testing.T) {
 		{"-ERR wrong number of arguments for 'client' command", []string{"CLIENT"}},
 		{"-ERR Invalid client ID", []string{"CLIENT", "LIST", "ID", "x"}},
 		{"-ERR syntax error", []string{"CLIENT", "LIST", "ID"}},
+		{"-ERR syntax error", []string{"CLIENT", "LIST", "SKIPME", "no"}},
+		{"$", []string{"CLIENT", "LIST", "type", "PUBSUB"}},
+		{"-ERR Unknown client type 'x'", []string{"CLIENT", "LIST", "TYPE", "x"}},
 		{"$", []string{"CLIENT", "LIST", "ID", "99"}},
 
 		{"*[$save $]", []string{"CONFIG", "GET", "save"}},
@@ -88,6 +91,18 @@ func TestSession(t *testing.T) {
 	got := s.Status()
 	if commands, ok := got["commands"].(int64); !ok || commands < 50 || got["connections_total"] != int64(1) {
 		t.Error(got)
+	}
+}
+
+// TestClientListOfType: all clients are normal ones.
+func TestClientListOfType(t *testing.T) {
+	s := start(t, nil)
+	c := s.dial()
+	c.expect("+OK", "CLIENT", "SETNAME", "me")
+	for _, args := range [][]string{{"CLIENT", "LIST"}, {"CLIENT", "LIST", "TYPE", "normal"}} {
+		if got := c.ask(args...); !strings.Contains(got, " name=me ") {
+			t.Errorf("%q: %s", args, got)
+		}
 	}
 }
 
