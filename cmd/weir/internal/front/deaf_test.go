@@ -67,7 +67,9 @@ func TestDeafConnectionsOfHTTP2End(t *testing.T) {
 		served := make(chan struct{})
 		ask, _ := secure(t, func(w http.ResponseWriter, _ *http.Request) {
 			defer close(served)
-			for err := error(nil); err == nil; _, err = w.Write(make([]byte, 1<<16)) {
+			part, err := make([]byte, 1<<16), error(nil)
+			for err == nil {
+				_, err = w.Write(part)
 			}
 		}, nil, math.MaxInt32)
 		ask(1)
