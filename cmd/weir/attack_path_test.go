@@ -59,7 +59,7 @@ func TestAttackPathConfusion(t *testing.T) {
 		"/login/x%2f..%2f..%2fassets%2fy", "/login/..%2fassets%2fy", "/login/..%2f..%2fassets%2fy", "/login/..%5calice", `/login\alice`,
 		`/assets\..\login\alice`, "/assets/..%5clogin%5calice", "/assets/%252e%252e/login/alice", "/assets/..%252flogin%252falice",
 		"/assets/%25252e%25252e%25252flogin/alice", "/login/a%2fb/../alice", "/assets/..%2f/../login/alice",
-		"/assets/x/../../login/alice", "/%zz/login/alice", "login/alice", "",
+		"/assets/x/../../login/alice", "/%zz/login/alice", "login/alice", "", "/assets/..%00/login/alice",
 	} {
 		if !limited(target) {
 			t.Errorf("%s: the limit of /login/alice does not hold", target)
@@ -68,7 +68,6 @@ func TestAttackPathConfusion(t *testing.T) {
 	// Those are other pages: patterns are exact about case and trailing slashes, as those of net/http are.
 	for _, target := range []string{
 		"/LOGIN/alice", "/login", "/login/alice/", "/login/alice/x", "/assets/login/alice",
-		"/assets/..%00/login/alice",
 	} {
 		if limited(target) {
 			t.Errorf("%s: the limit of /login/alice holds", target)
