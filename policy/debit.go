@@ -132,6 +132,7 @@ func (v *Verdict) bindMissed() {
 
 // debited counts requests that were debited, and charges policies in shadow and candidates.
 func (e *Engine) debited(ctx context.Context, v *Verdict) {
+	v.count(e)
 	w := &v.work
 	for i := range w.items {
 		if it := &w.items[i]; it.first >= 0 && !v.some(it, (*Part).missed) || it.waved() {

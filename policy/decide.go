@@ -55,7 +55,6 @@ func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verd
 	var gone error
 	switch {
 	case a.verb == debit:
-		v.count(e)
 		e.debitAll(ctx, v)
 		return
 	case a.verb == peek:
@@ -63,14 +62,15 @@ func (e *Engine) answer(ctx context.Context, requests []*Request, a ask, v *Verd
 		return
 	case len(v.Parts) == 0:
 	case a.wait:
-		v.count(e)
 		gone = e.wait(ctx, requests, a.reserve, v)
+		v.count(e)
 		if gone == nil && v.failed() {
 			e.refusedAhead(ctx, a, v)
 			return
 		}
 	default:
 		gone = e.take(ctx, v, a.reserve)
+		v.count(e)
 	}
 	if gone != nil {
 		e.canceled(v, gone)
@@ -336,7 +336,10 @@ func (e *Engine) take(ctx context.Context, v *Verdict, reserve bool) error {
 func (v *Verdict) takeLocal(e *Engine, reserve bool) {
 	w := &v.work
 	v.addCharges(false)
-	if v.count(e); w.charged == 0 {
+	if len(w.sharing.asked) == 0 {
+		v.count(e)
+	}
+	if w.charged == 0 {
 		return
 	}
 	var binding int

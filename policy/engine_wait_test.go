@@ -175,3 +175,47 @@ func TestWaitSaysWhatWasRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestsThatWaitAreNotAllowedYet: a request is counted when it is decided, and not while it waits in a queue or for a store.
+func TestRequestsThatWaitAreNotAllowedYet(t *testing.T) {
+	queue := func(p *policy.Policy) { p.QueueLimit, p.Limits = 9, one(weir.AtOnce(1)) }
+	stored := func(p *policy.Policy) { coherent(p); p.Limits = one(perHour(1)) }
+	for name, change := range map[string]func(*policy.Policy){"queue": queue, "store": stored} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := engine(t, login(change), func(o *policy.EngineOptions) {
+					o.Clock, o.Store = nil, &slowly{memory(t, nil), 50 * time.Millisecond}
+				})
+				counted := func(requests, refused uint64) {
+					t.Helper()
+					if r := e.Report(); r.Requests != requests || r.Refused != refused || r.Rules[0].Matched != requests {
+						t.Errorf("%d requests, %d of them refused, %d matched: must be %d and %d",
+							r.Requests, r.Refused, r.Rules[0].Matched, requests, refused)
+					}
+				}
+				wait := func(v *policy.Verdict) {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					r := request(ann)
+					r.Context = t.Context()
+					if err := verdictOf(e.Wait(ctx, &r, v), v); err != nil {
+						t.Error(err)
+					}
+				}
+				var first, second policy.Verdict
+				wait(&first)
+				counted(1, 0)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					wait(&second)
+				}()
+				synctest.Wait()
+				counted(1, 0)
+				<-done
+				counted(2, 1)
+				first.Release()
+			})
+		})
+	}
+}

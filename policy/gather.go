@@ -198,8 +198,9 @@ func (w *work) count(rule *ruleCount, earlier int) {
 	}
 }
 
-// count counts requests, and which rules they match. Calls that take, and wait for nothing, count while the memory of the keys is
-// loaded, as each count makes the processor wait for what it was to load before.
+// count counts requests that are decided, and which rules they match: one that is counted and not refused was allowed. Calls
+// that take, and wait for nothing, count while the memory of the keys is loaded, as each count makes the processor wait for what
+// it was to load before.
 func (v *Verdict) count(e *Engine) {
 	w := &v.work
 	for ; w.uncounted > 0; w.uncounted-- {

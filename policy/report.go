@@ -15,9 +15,9 @@ type Report struct {
 	// LastError is why the last set was refused, "" if it was not, and LastAttempt when that was.
 	LastError   string    `json:"last_error,omitempty"`
 	LastAttempt time.Time `json:"last_attempt"`
-	// Requests counts the requests that were decided, and Refused those that were refused, of which Denied counts those that a
-	// rule denied. Exempt counts those that a rule has exempted, and Unlimited those that no limit applied to. Canceled counts
-	// those whose callers went away while they waited.
+	// Requests counts the requests that were decided, not those that wait, and Refused those that were refused, of which Denied
+	// counts those that a rule denied. Exempt counts those that a rule has exempted, and Unlimited those that no limit applied
+	// to. Canceled counts those whose callers went away while they waited.
 	Requests  uint64 `json:"requests"`
 	Refused   uint64 `json:"refused"`
 	Denied    uint64 `json:"denied"`
@@ -49,7 +49,7 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	// Durability is that of the policy.
 	Durability Durability `json:"durability,omitzero"`
 	// Allowed and Refused count requests that it applied to. Refused counts those that it has refused itself, or would have in
-	// shadow.
+	// shadow. One that only another policy has refused counts for neither, and neither does one that Failed counts.
 	Allowed uint64 `json:"allowed"`
 	Refused uint64 `json:"refused"`
 	// LockedOut counts the refusals of keys that are locked out. Failed counts the requests for which its key, tier or cost could

@@ -14,7 +14,7 @@ const ofRequests = "{request}"
 var ofEngine = []observation[policy.Report]{
 	{
 		name: "weir.rate_limiting.policy.requests", unit: ofRequests,
-		help: "Requests to which a policy applied, by its own decision.",
+		help: "Requests to which a policy applied: allowed, or refused by the policy itself.",
 		each: ofPolicies(func(p *policy.PolicyReport, of attribute.KeyValue, emit emitter) {
 			emit(int64(p.Allowed), of, resultKey.String(resultNames[acquired]))
 			emit(int64(p.Refused), of, resultKey.String(resultNames[refused]))

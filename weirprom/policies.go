@@ -32,8 +32,8 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_requests_total", kind: counter, labels: []string{ofPolicy, result},
-		help: "Requests to which the policy applied, once for each of its keys, by its own decision: allowed or refused. " +
-			"In shadow, refused are those that it would refuse.",
+		help: "Requests to which the policy applied, once for each of its keys: allowed, or refused by the policy itself. " +
+			"In shadow, refused are those that it would refuse. What only another policy refuses counts as neither.",
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
 				p := &r.Policies[i]
