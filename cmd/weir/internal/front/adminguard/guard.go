@@ -33,7 +33,8 @@ type Options struct {
 	// Rate and Burst are how often an address may ask. An IPv6 address counts with all of its /64. Default: 20/s, and 100.
 	Rate  weir.Rate
 	Burst int64
-	// LoginFailed is called for a caller with a wrong token. Default: nil.
+	// LoginFailed is called for a caller with a wrong token, and the path that it asked for, percent-encoded: a terminal would
+	// obey it in a log otherwise. Default: nil.
 	LoginFailed func(from netip.Addr, path string)
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
@@ -271,7 +272,7 @@ func (g *Guard) token(w http.ResponseWriter, r *http.Request, from netip.Addr) (
 			return name, nil
 		}
 		if g.o.LoginFailed != nil {
-			g.o.LoginFailed(from, r.URL.Path)
+			g.o.LoginFailed(from, r.URL.EscapedPath())
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +233,27 @@ func TestGuessing(t *testing.T) {
 	counts := g.Counts()
 	if counts.Entered != 21 || counts.Unauthorized != 11 || counts.Limited != 3 {
 		t.Errorf("%+v", counts)
+	}
+}
+
+// TestPathOfAFailedLoginMovesNoCursor: any client chooses the path, which is read in logs. Neither the encoded form nor raw bytes
+// of it get there as what a terminal obeys.
+func TestPathOfAFailedLoginMovesNoCursor(t *testing.T) {
+	var told []string
+	g := newGuard(t, adminguard.Options{
+		Tokens: []adminguard.Token{adminguard.TokenOf("alice", right)}, LoginFailed: func(_ netip.Addr, path string) { told = append(told, path) },
+	})
+	for _, path := range []string{"/v1/admin/%1b%5B31m%C2%9b%E2%80%AE", "/v1/admin/\u009b31m\u202e", "/v1/status"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:7070/", nil)
+		var err error
+		if r.URL, err = url.ParseRequestURI(path); err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer wrong")
+		_, _ = g.Enter(httptest.NewRecorder(), r)
+	}
+	if want := []string{"/v1/admin/%1b%5B31m%C2%9b%E2%80%AE", "/v1/admin/%C2%9B31m%E2%80%AE", "/v1/status"}; !slices.Equal(told, want) {
+		t.Errorf("%q, not %q", told, want)
 	}
 }
 
