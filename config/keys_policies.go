@@ -249,7 +249,8 @@ var lockoutTable = tableOf(yamlread.Kind{What: "a lockout", Hints: map[string]st
 		Instead: required, Examples: `["1m"]`,
 	}, func(l *policy.Lockout, t time.Duration) { l.Within = t }),
 	read("for", duration(time.Millisecond, algo.MaxPeriod), yamlread.About{
-		Text:    "How long the lockout lasts. A reload with less shortens lockouts that have begun.",
+		Text: "How long the lockout lasts. A reload with less shortens lockouts that have begun, and one without `lockout` " +
+			"ends them.",
 		Instead: required, Examples: `["15m"]`,
 	}, func(l *policy.Lockout, t time.Duration) { l.For = t }),
 	read("in_a_row", boolean, yamlread.About{

@@ -106,7 +106,8 @@ var ofServer = []family{
 			emit(float64(n.admin.Limited), "limited")
 		},
 	},
-	single("weir_admin_changes_total", counter, "Changes by the admin API.",
+	single("weir_admin_changes_total", counter,
+		"Changes that the audit log has, those that failed or found nothing to change included.",
 		func(n *snapshot) float64 { return float64(n.admin.Changes) }),
 	single("weir_admin_event_streams", gauge, "Open streams of events of the admin API.",
 		func(n *snapshot) float64 { return float64(n.admin.Streams) }),
