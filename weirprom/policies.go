@@ -109,7 +109,7 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_forgiven_permits_total", kind: counter, labels: byPolicy,
-		help: "Permits that requests have cost beyond the largest debt, and that were forgiven.",
+		help: "Permits that requests have cost beyond the largest debt, and that limits of this process have forgiven.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Forgiven }),
 	},
 	{

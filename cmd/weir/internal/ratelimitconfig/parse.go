@@ -34,7 +34,7 @@ type Options struct {
 	// Quota makes all limits those of quota mode, overrides included, except those of shadow mode. Default: those that say so.
 	Quota bool
 	// Policies is up to how many limits each have a policy of their own, named like the descriptor. If there are more, as each
-	// policy takes up to 170 kB, those of a domain that are counted alike share one; if that are too many as well, those of all
+	// policy takes some 240 kB, those of a domain that are counted alike share one; if that are too many as well, those of all
 	// domains do. From 1 to 10,000. Default: 256.
 	Policies int
 	// Taken reports whether a policy of this name exists already, so that another one is chosen. Default: nil, none.
