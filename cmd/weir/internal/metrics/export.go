@@ -25,6 +25,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/remote"
+	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/weirotel"
 )
@@ -124,9 +125,9 @@ func (e *export) openSpans(base *url.URL, about *resource.Resource, o Options) e
 	return nil
 }
 
-// start has the limits, and the store if there is one, observed.
+// start has the limits, and the store if there is one, observed. The engine does not know of a file that could not be read.
 func (e *export) start(s *Sources, first *snapshot) error {
-	if err := e.observer.Watch(s.Limits.Engine().Report); err != nil {
+	if err := e.observer.Watch(func() policy.Report { return s.Limits.Status().Report }); err != nil {
 		return err
 	}
 	if first.store.Store == "" {

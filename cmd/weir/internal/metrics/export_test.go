@@ -3,10 +3,14 @@ package metrics_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 	"github.com/weirhq/weir/cmd/weir/internal/remote"
 	"github.com/weirhq/weir/policy"
@@ -138,6 +143,52 @@ func TestOTLP(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOTLPTellsOfARefusedFile: a file with a mistake never comes to the engine.
+func TestOTLPTellsOfARefusedFile(t *testing.T) {
+	for want, mistake := range []error{nil, errors.New("a mistake")} {
+		path, loads := filepath.Join(t.TempDir(), "weir.yaml"), 0
+		fatal(t, os.WriteFile(path, nil, 0o600))
+		to := collect(t)
+		m, err := metrics.New(metrics.Options{OTLP: metrics.OTLP{Endpoint: to.URL, Interval: time.Hour}})
+		fatal(t, err)
+		l, err := live.Load(live.Options{
+			Path: path, Logger: slog.New(slog.DiscardHandler),
+			Parse: func(live.Files) (live.Parsed, error) {
+				loads++
+				if loads > 1 && mistake != nil {
+					return live.Parsed{}, mistake
+				}
+				return live.Parsed{Set: &policy.Set{}}, nil
+			},
+		})
+		fatal(t, err)
+		t.Cleanup(func() { _ = l.Engine().Close() }) // it is always nil
+		fatal(t, m.Start(metrics.Sources{Limits: l}))
+		if _, err := l.Reload("test"); !errors.Is(err, mistake) {
+			t.Error(err)
+		}
+		fatal(t, m.Close(t.Context()))
+		if got, known := to.number("weir.rate_limiting.config.refused"); !known || int(got) != want {
+			t.Errorf("%v: refused is %d (%t), not %d", mistake, got, known, want)
+		}
+	}
+}
+
+// number is the last value of a metric that is a whole number and has no attributes: what stands behind the tag of as_int, before
+// the next metric.
+func (c *collector) number(name string) (value uint64, known bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	_, behind, _ := bytes.Cut(c.got["/v1/metrics"], []byte(name))
+	behind, _, _ = bytes.Cut(behind, []byte("weir.rate_limiting."))
+	const tagOfInt = 6<<3 | 1 // field 6 of NumberDataPoint, of 64 bits
+	at := bytes.LastIndexByte(behind[:max(len(behind)-8, 0)], tagOfInt)
+	if at < 0 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(behind[at+1:]), true
 }
 
 // logged keeps what is logged.
