@@ -12,18 +12,23 @@ func (t *Table) Bound(maxKeys int64) {
 	}
 	t.max = maxKeys
 	for i := range t.shards {
-		// While there is no bound, the times at which keys become fresh are not kept.
-		d := t.shards[i].dir.Load()
-		for at := 0; at < len(d.segments); {
-			var g *segment
-			g, at = d.next(at)
-			g.due = Always
-			for j := range g.dues {
-				g.dues[j] = Always
-			}
+		if d := t.shards[i].dir.Load(); d != t.empty {
+			d.unsure()
+			t.due[i].Store(Always)
 		}
-		t.due[i].Store(Always)
 		t.shards[i].Unlock()
+	}
+}
+
+// unsure makes every time before which nothing is fresh Always: while there is no bound, they are not kept.
+func (d *directory) unsure() {
+	for at := 0; at < len(d.segments); {
+		var g *segment
+		g, at = d.next(at)
+		g.due = Always
+		for j := range g.dues {
+			g.dues[j] = Always
+		}
 	}
 }
 
@@ -46,6 +51,9 @@ func (s *Shard) sharpen() bool {
 	s.lock.lock()
 	defer s.Unlock()
 	d := s.dir.Load()
+	if d == s.table.empty {
+		return true
+	}
 	first := d.segments[0]
 	for at := 0; at < len(d.segments); {
 		var g *segment

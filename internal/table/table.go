@@ -91,6 +91,7 @@ type Table struct {
 	open      atomic.Bool // slots can be seized
 	mask      uint64
 	shards    []Shard
+	empty     *directory     // that of all shards that have had no key: it is never written
 	due       []atomic.Int64 // of each shard, a time before which nothing in it is fresh
 
 	// What changes with new keys lies in a line of the cache of its own: calls for keys that are known read all the rest.
@@ -197,16 +198,22 @@ func New(o Options) *Table {
 		stride: o.Words + overhead, max: o.MaxKeys, linger: o.Linger, freshAt: o.FreshAt, forgotten: o.Forgotten,
 		mask: uint64(o.Shards - 1), shards: make([]Shard, o.Shards), due: make([]atomic.Int64, o.Shards),
 	}
+	t.empty = t.directory(1)
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
 		t.shards[i].table, t.shards[i].index = t, uint16(i)
-		d, g := newDirectory(fewBits), t.segment(0, t.shards[i].sizeFor(0))
-		for at := range d.segments {
-			d.put(at, g)
-		}
-		t.shards[i].show(d)
+		t.shards[i].show(t.empty)
 	}
 	return t
+}
+
+// directory returns one of a single segment.
+func (t *Table) directory(size int) *directory {
+	d, g := newDirectory(fewBits), t.segment(0, size)
+	for at := range d.segments {
+		d.put(at, g)
+	}
+	return d
 }
 
 func (t *Table) segment(depth uint8, size int) *segment {
@@ -372,6 +379,10 @@ func (s *Shard) findFrom(slots []uint64, home uint64, h Hash) Slot {
 // must be called.
 func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	t := s.table
+	if s.dir.Load() == t.empty {
+		s.show(t.directory(s.sizeFor(0)))
+		s.place = uint32(s.segmentOf(h).home(h.b))
+	}
 	g := s.segmentOf(h)
 	i := uint64(s.place)
 	if t.keys.Add(1) > t.max && t.max > 0 {

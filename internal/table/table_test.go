@@ -3,6 +3,7 @@ package table
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -152,4 +153,50 @@ func BenchmarkLongestStop(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(longest.Microseconds()), "us/longest")
+}
+
+// TestEmptyTables: a table without keys takes little, and its shards take memory when they have a first key, each for itself.
+func TestEmptyTables(t *testing.T) {
+	const tables, shards = 100, 256
+	options := Options{
+		Words: 2, Shards: shards, FreshAt: func([]uint64, uint16) int64 { return NotByItself },
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var all [tables]*Table
+	for i := range all {
+		all[i] = New(options)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := (after.HeapAlloc - before.HeapAlloc) / tables; each > shards*160 {
+		t.Errorf("%d bytes", each)
+	}
+	var callers sync.WaitGroup
+	table := all[0]
+	for i := range 4 {
+		callers.Go(func() {
+			for j := range uint64(shards) {
+				h := Hash{a: j | uint64(i+1)<<32, b: uint64(i + 1)}
+				s := table.Lock(h)
+				if s.Find(h) != nil || s.Add(h, 0, 0) == nil || s.Find(h) == nil {
+					t.Error("a key is not found where it was added")
+				}
+				s.Unlock()
+				table.Sharpen(2)
+				if j%64 == 0 {
+					table.Bound(int64(1000 + j))
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if table.Len() != 4*shards {
+		t.Errorf("%d keys", table.Len())
+	}
+	empty := all[1]
+	if empty.Bound(1); empty.NextFresh() != NotByItself || empty.empty.segments[0].due != NotByItself || empty.Full(0) {
+		t.Error("something may be fresh in a table without keys")
+	}
 }
