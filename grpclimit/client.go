@@ -47,37 +47,43 @@ type NotSentError struct {
 	// Cost is how many permits it asked for.
 	Cost int64
 
-	noQueue bool // in which it could have waited
+	cause error // what the refusal of the limiter wraps
 }
 
 // Error is what was not sent, and why, in words.
 func (e *NotSentError) Error() string { return "weir: " + e.Method + " was not sent: " + e.why() }
 
-// Unwrap returns a [*weir.RefusedError] with the decision, which matches [weir.ErrNoQueue] if the limiter has no queue.
+// Unwrap returns a [*weir.RefusedError] with the decision, which matches [weir.ErrNoQueue] if the limiter has no queue, and
+// [weir.ErrClosed] if it is closed.
 func (e *NotSentError) Unwrap() error {
-	refused := &weir.RefusedError{Decision: e.Decision, Permits: e.Cost}
-	if e.noQueue {
-		refused.Err = weir.ErrNoQueue
-	}
-	return refused
+	return &weir.RefusedError{Decision: e.Decision, Permits: e.Cost, Err: e.cause}
 }
 
 func (e *NotSentError) why() string {
-	if e.Held {
+	switch {
+	case e.Held:
 		return "the server has asked to hold back" + comeBack(&e.Decision)
+	case e.Decision.Reason == weir.ReasonClosed: // by the client: the server may go on
+		return "the limiter is closed"
 	}
-	d := e.Decision
-	if e.noQueue {
-		d.Reason = weir.ReasonLimited // no one waits
-	}
+	d := e.told()
 	return message(&d, e.Cost, false)
+}
+
+// told is the decision in words: where there is no queue, no other call waits in it.
+func (e *NotSentError) told() weir.Decision {
+	d := e.Decision
+	if errors.Is(e.cause, weir.ErrNoQueue) {
+		d.Reason = weir.ReasonLimited
+	}
+	return d
 }
 
 // GRPCStatus is the error as a status, for package status.
 func (e *NotSentError) GRPCStatus() *status.Status {
 	r := Refusal{Decision: e.Decision, Cost: e.Cost}
 	if !e.Held {
-		r.Refused = []weir.Decision{e.Decision}
+		r.Refused = []weir.Decision{e.told()}
 	}
 	st := newStatus(&r, false).Proto()
 	st.Message = e.Error()
@@ -219,8 +225,8 @@ func (c *Client) outlast(ctx, wait context.Context, out *Outgoing) error {
 			return gone(ctx)
 		}
 		if c.o.MaxWait < 0 || !c.pause(wait, rest) {
-			if wait.Err() != nil {
-				return gone(wait)
+			if ctx.Err() != nil {
+				return gone(ctx)
 			}
 			e := c.notSent(out, weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: rest}, 0)
 			e.Held = true
@@ -257,13 +263,24 @@ func (c *Client) acquire(ctx, wait context.Context, out *Outgoing, cost int64) (
 		if l.Decision().Reason == weir.ReasonInvalid {
 			return l, status.Error(codes.Internal, l.Err().Error())
 		}
-		refused := c.notSent(out, l.Decision(), cost)
-		refused.noQueue = errors.Is(err, weir.ErrNoQueue)
-		return l, refused
+		e := c.notSent(out, l.Decision(), cost)
+		if err == nil {
+			err = l.Err()
+		}
+		if refused, ok := errors.AsType[*weir.RefusedError](err); ok {
+			e.cause = refused.Err
+		}
+		return l, e
 	case ctx.Err() != nil:
 		return l, gone(ctx)
 	case errors.Is(wait.Err(), context.DeadlineExceeded): // MaxWait is over
-		return l, c.notSent(out, late(c.peek(key, cost)), cost)
+		d := c.peek(key, cost)
+		if d.Allowed { // perhaps it was over before anything was tried
+			if l = c.try(key, cost); l.Allowed() {
+				return l, nil
+			}
+		}
+		return l, c.notSent(out, late(d), cost)
 	}
 	return l, status.Error(codes.Internal, err.Error())
 }
@@ -277,12 +294,17 @@ func (c *Client) peek(key string, cost int64) weir.Decision {
 
 func (c *Client) reserve(wait context.Context, key string, cost int64) (weir.Lease, error) {
 	switch {
-	case c.o.MaxWait < 0 && c.o.Keyed != nil:
-		return c.o.Keyed.TryReserve(key, cost), nil
 	case c.o.MaxWait < 0:
-		return c.o.Limiter.TryReserve(cost), nil
+		return c.try(key, cost), nil
 	case c.o.Keyed != nil:
 		return c.o.Keyed.Reserve(wait, key, cost)
 	}
 	return c.o.Limiter.Reserve(wait, cost)
+}
+
+func (c *Client) try(key string, cost int64) weir.Lease {
+	if c.o.Keyed != nil {
+		return c.o.Keyed.TryReserve(key, cost)
+	}
+	return c.o.Limiter.TryReserve(cost)
 }

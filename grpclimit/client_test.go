@@ -115,6 +115,9 @@ func TestClientWithoutQueueSaysSo(t *testing.T) {
 		if !errors.Is(err, weir.ErrNoQueue) || !errors.Is(err, weir.ErrRefused) || strings.Contains(err.Error(), "wait for it") {
 			t.Error(err)
 		}
+		if _, violations := details(err); len(violations) != 1 || strings.Contains(violations[0].GetDescription(), "wait for it") {
+			t.Errorf("the details say %v", violations)
+		}
 	})
 }
 

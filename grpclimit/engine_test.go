@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
@@ -226,6 +227,24 @@ func TestDeniedCallsArePermissionDenied(t *testing.T) {
 		}
 		if _, err := client.EmptyCall(t.Context(), &testgrpc.Empty{}); err != nil {
 			t.Errorf("cost %d: another method: %v", cost, err)
+		}
+	}
+}
+
+// TestLockedOutIsSaidSo: the message of a refusal has the words for it.
+func TestLockedOutIsSaidSo(t *testing.T) {
+	client := setup{server: limited(t, grpclimit.ServerOptions{Engine: engine(t, &policy.Set{
+		Policies: []policy.Policy{{
+			Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 1)}},
+			Lockout: &policy.Lockout{Refusals: 1, Within: time.Hour, For: 24 * time.Hour},
+		}},
+		Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "login"}}}},
+	}, policy.EngineOptions{})})}.dial(t)
+	want(t, call(t.Context(), client), codes.OK)
+	for range 2 {
+		err := call(t.Context(), client)
+		if text := status.Convert(err).Message(); !strings.HasPrefix(text, `the limit "login" has locked the caller out; retry after `) {
+			t.Errorf("the message is %q", text)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func message(d *weir.Decision, cost int64, quiet bool) string {
 	case weir.ReasonUnavailable:
 		return "the limit" + name + " cannot be decided now" + comeBack(d)
 	case weir.ReasonHardLockout:
-		return "the limit" + name + " has shut the caller out" + comeBack(d)
+		return "the limit" + name + " has locked the caller out" + comeBack(d)
 	case weir.ReasonNever:
 		text = "the limit" + name + " can never allow this"
 	case weir.ReasonDeadline, weir.ReasonEvicted:
