@@ -77,6 +77,9 @@ func placeFlaw(u *url.URL, query url.Values) (message, fix string) {
 	switch {
 	case u.Scheme == schemeUnix && u.Path == "":
 		return "has no path: must be unix:///path/to/socket", "write unix:///run/redis/redis.sock, for instance"
+	case u.Scheme == schemeUnix && u.Host != "":
+		return "has a host, which a socket has not: must be unix:///path/to/socket",
+			"write unix:///run/redis/redis.sock, for instance"
 	case u.Scheme == schemeUnix:
 		database = query.Get("db")
 	case u.Hostname() == "":

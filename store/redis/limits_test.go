@@ -52,6 +52,30 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	}
 }
 
+// TestAddressesThatAreNone: an address that can never be reached is a wrong option, where a program would try it again for ever.
+// So is a URL of which a part would be ignored, and another server asked.
+func TestAddressesThatAreNone(t *testing.T) {
+	for option, all := range map[string][]Options{
+		"Options.URL": {
+			{URL: "redis:127.0.0.1:6379"},
+			{URL: "rediss:redis.example.com"},
+			{URL: "redis://127.0.0.1:65536"},
+			{URL: "redis://127.0.0.1:0"},
+			{URL: "redis://127.0.0.1?addr=127.0.0.1:70000"},
+			{URL: "unix://run/redis.sock"},
+		},
+		"Options.Addresses[0]": {{Addresses: []string{"127.0.0.1"}}, {Addresses: []string{""}}, {Addresses: []string{"redis://127.0.0.1:6379"}}},
+		"Options.Addresses[1]": {{Addresses: []string{"127.0.0.1:1", "127.0.0.1:65536"}}, {Addresses: []string{"127.0.0.1:1", "127.0.0.1:0"}}},
+	} {
+		for _, o := range all {
+			_, err := Open(o)
+			if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || wrong.Option != option {
+				t.Errorf("%q %q: %v, want an error about %s", o.URL, o.Addresses, err, option)
+			}
+		}
+	}
+}
+
 // TestKeysDiffer has names of keys and policies that could be mistaken for others.
 func TestKeysDiffer(t *testing.T) {
 	texts := []string{"a", "a}b", "a}", "}", "%", "%25", "%7D", "{a}", "a}:b", "b}+c", ":", "+", "!", ":a", "F", "F:a", "F+a"}

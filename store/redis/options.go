@@ -94,6 +94,12 @@ func (o Options) checked() (Options, error) {
 // servers are those of checked options.
 func (o Options) servers() (*servers, error) {
 	s := &servers{addresses: o.Addresses}
+	if i := slices.IndexFunc(o.Addresses, neverReached); i >= 0 {
+		return nil, &weir.OptionError{
+			Option: fmt.Sprintf("Options.Addresses[%d]", i), Value: fmt.Sprintf("%.80q", o.Addresses[i]),
+			Accepted: "host:port, such as 127.0.0.1:6379",
+		}
+	}
 	set := o.MasterSet
 	if o.URL != "" {
 		named, err := s.parse(o.URL)

@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +25,13 @@ func (s *servers) parse(text string) (masterSet string, err error) {
 	case "unix":
 		s.login.Unix = true
 		s.addresses = []string{strings.TrimSpace(u.Path)}
-		if u.Path == "" || q.Has("addr") || q.Has("master_set") {
-			return "", errors.New("a socket has a path, and stands alone")
+		if u.Path == "" || u.Host != "" || q.Has("addr") || q.Has("master_set") {
+			return "", errors.New("a socket has a path and no host, and stands alone")
 		}
 	case "redis", "valkey", "rediss", "valkeys":
+		if u.Opaque != "" { // redis:host:port, of which nothing would be taken
+			return "", errors.New("there is no // before the host")
+		}
 		host, address := hostPort(u.Host, u.Hostname())
 		s.addresses = []string{address}
 		if u.Scheme == "rediss" || u.Scheme == "valkeys" {
@@ -50,15 +55,26 @@ func (s *servers) parse(text string) (masterSet string, err error) {
 			return "", fmt.Errorf("%s is %.20q", name, q.Get(name))
 		}
 	}
-	for _, other := range q["addr"] {
-		_, address := hostPort(other, u.Hostname())
-		s.addresses = append(s.addresses, address)
+	if err := s.parseAddresses(q["addr"], u.Hostname()); err != nil {
+		return "", err
 	}
 	if err := s.parseVerify(q); err != nil {
 		return "", err
 	}
 	s.login.Old = q.Get("protocol") == "2"
 	return q.Get("master_set"), nil
+}
+
+// parseAddresses takes those of further servers, which may lack what the first has.
+func (s *servers) parseAddresses(more []string, host string) error {
+	for _, other := range more {
+		_, address := hostPort(other, host)
+		s.addresses = append(s.addresses, address)
+	}
+	if !s.login.Unix && slices.ContainsFunc(s.addresses, neverReached) {
+		return errors.New("a port is not from 1 to 65535")
+	}
+	return nil
 }
 
 // parseVerify takes whether the certificate of a server is not to be verified.
@@ -87,6 +103,16 @@ func (s *servers) parseDB(text string) error {
 	}
 	s.login.DB = n
 	return nil
+}
+
+// neverReached reports whether an address is not host:port, or no port has this number.
+func neverReached(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return true
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && (n < 1 || n > math.MaxUint16)
 }
 
 // hostPort is a host and its address, with what is missing.
