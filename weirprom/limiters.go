@@ -38,7 +38,9 @@ var limiterFamilies = []family[weir.Stats]{
 		each: one(func(s *weir.Stats) int64 { return s.Remaining }),
 	},
 	{
-		name: "weir_limiter_adaptive_limit_permits", help: "The limit that an adaptive limiter has found so far.", kind: gauge,
+		name: "weir_limiter_adaptive_limit_permits", kind: gauge,
+		help: "Permits that can be taken at once now: what an adaptive limiter has found so far, or the limit or burst of " +
+			"another.",
 		each: func(s *weir.Stats, emit emitter) {
 			if s.Limit > 0 {
 				emit(float64(s.Limit))
