@@ -83,11 +83,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
-		resp, err := t.options.Base.RoundTrip(req)
+		resp, err := u.send(req, h, f)
 		if err != nil {
-			h.failed(f)
-			t.hosts.leave(h)
-			u.end()
 			return resp, err
 		}
 		told := ratelimitfields.Parse(resp.Header, time.Now())
@@ -165,6 +162,21 @@ func (u *turn) waitFor(h *host, start time.Time) (*flight, error) {
 		u.lease.Cancel()
 	}
 	return f, err
+}
+
+// send sends the request. If there is no response, also if Base panics, nothing is held for it any more.
+func (u *turn) send(req *http.Request, h *host, f *flight) (resp *http.Response, err error) {
+	answered := false
+	defer func() {
+		if !answered {
+			h.failed(f)
+			u.t.hosts.leave(h)
+			u.end()
+		}
+	}()
+	resp, err = u.t.options.Base.RoundTrip(req)
+	answered = err == nil
+	return resp, err
 }
 
 // until is when the request must be sent at the latest; the zero Time is never.

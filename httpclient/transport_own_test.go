@@ -255,3 +255,42 @@ func TestTransportOfAChain(t *testing.T) {
 		t.Errorf("%v, %+v", err, one.Stats())
 	}
 }
+
+// TestBaseThatPanicsKeepsNothing: in a server that recovers, a panic of Base must not take a permit for ever, nor a place in the
+// table of hosts.
+func TestBaseThatPanicsKeepsNothing(t *testing.T) {
+	own := slots(t, 1, weir.Options{})
+	tr, err := httpclient.New(httpclient.Options{
+		Limiter: own, MaxHosts: 1,
+		Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				panic("boom")
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic of Base does not come through")
+			}
+		}()
+		_, _ = tr.RoundTrip(request(http.MethodPost)) //nolint:bodyclose // there is no response
+	}()
+	if s := own.Stats(); s.Remaining != 1 {
+		t.Errorf("%d permits remain, want 1", s.Remaining)
+	}
+	if s, _ := tr.Status("api.example.com"); s.InFlight != 0 || s.Sent != 1 {
+		t.Errorf("the host has %+v", s)
+	}
+	other := request(http.MethodGet)
+	other.URL.Host = "other.example.com"
+	resp, err := tr.RoundTrip(other)
+	if err != nil {
+		t.Fatalf("there is no room for another host: %v", err)
+	}
+	_ = resp.Body.Close()
+}
