@@ -23,8 +23,9 @@ type observation[S any] struct {
 // emitter takes a value with its attributes.
 type emitter func(value int64, attributes ...attribute.KeyValue)
 
-// Watch has the reports of an engine observed, from [policy.Engine.Report], at each collection until Close. The error is that of
-// the MeterProvider.
+// Watch has the reports of an engine observed, from [policy.Engine.Report], at each collection until Close. What is watched
+// twice counts twice, also by two Instruments of one MeterProvider, and several engines are added up. The error is that of the
+// MeterProvider.
 func (i *Instruments) Watch(report func() policy.Report) error {
 	folded := fold.NewReports(MaxNames, Other)
 	return watch(i, func() policy.Report {
