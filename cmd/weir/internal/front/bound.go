@@ -39,6 +39,7 @@ type Bounded struct {
 	refused, evicted int64
 
 	requests atomic.Int64 // beyond the first of each connection
+	refusals atomic.Int64 // of such requests, while their clients do not take them
 }
 
 // owner is an address that has connections.
@@ -96,7 +97,7 @@ func (b *Bounded) Tell(status map[string]any) {
 // Add gives a place to a connection that was accepted, nil if there is none: then it is to be closed. The connection that makes
 // room for it is closed.
 func (b *Bounded) Add(c net.Conn) *Seat {
-	s := &Seat{conn: c, b: b, place: [2]int{-1, -1}}
+	s := &Seat{conn: c, b: b, place: [2]int{-1, -1}, writing: make(chan struct{}, 1)}
 	network := NetworkOf(c.RemoteAddr())
 	b.mu.Lock()
 	if b.ended {
@@ -194,7 +195,8 @@ type Seat struct {
 	b     *Bounded
 	owner *owner // nil if the address is not known
 
-	requests atomic.Int64 // between Begin and End
+	requests atomic.Int64  // between Begin and End
+	writing  chan struct{} // full while something is written
 
 	uses  atomic.Int64 // how many are going on; far below 0 when it has made room
 	since atomic.Int64 // when it began to wait, as a time of b
@@ -278,6 +280,27 @@ func (s *Seat) Begin() bool {
 			"of_all", b.most, "of_an_address", b.mostOfOne, "client", s.conn.RemoteAddr().String())
 	}
 	return false
+}
+
+// Refuse waits until something can be written to the connection, that is, until the client can be told that [Seat.Begin] was false.
+// It is false, and the client is not to be told, if as many wait already as there may be connections.
+func (s *Seat) Refuse() bool {
+	refusals := &s.b.refusals
+	defer refusals.Add(-1)
+	if refusals.Add(1) > int64(s.b.most) {
+		return false
+	}
+	s.await()
+	return true
+}
+
+// await waits while something is written to the connection: as long as its client does not take that, or until the connection
+// ends.
+func (s *Seat) await() {
+	if s != nil {
+		s.writing <- struct{}{}
+		<-s.writing
+	}
 }
 
 // End ends what [Seat.Begin] has begun.
@@ -551,6 +574,13 @@ func changed(c net.Conn, state http.ConnState) {
 		}
 	case http.StateNew, http.StateClosed: // it waits since it was accepted; and its place is given back by Close
 	}
+}
+
+// Write implements net.Conn.
+func (c *boundedConn) Write(b []byte) (int, error) {
+	c.seat.writing <- struct{}{}
+	defer func() { <-c.seat.writing }()
+	return c.Conn.Write(b) //nolint:wrapcheck // it is that of the connection
 }
 
 // Close implements net.Conn.

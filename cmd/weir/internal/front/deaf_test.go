@@ -116,3 +116,50 @@ func TestStreamsNotTakenAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusalsBehindWhatIsNotReadAreBounded has a client that reads nothing from its connection of HTTP/2: refusals wait for it, and
+// those that have no room for that either are reset.
+func TestRefusalsBehindWhatIsNotReadAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask, framer := secure(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+			front.Await(r)
+		}, front.NewBounded(2, 2, nil), 0)
+		const requests = 9
+		for i := range requests {
+			ask(uint32(2*i + 1))
+			synctest.Wait()
+		}
+		got := make(map[uint32]string)
+		for len(got) < requests {
+			f, err := framer.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch f := f.(type) {
+			case *http2.MetaHeadersFrame:
+				got[f.StreamID] = f.PseudoValue("status")
+			case *http2.RSTStreamFrame:
+				got[f.StreamID] = "reset"
+			}
+		}
+		for i, want := range [requests]string{"204", "204", "204", "503", "503", "reset", "reset", "reset", "reset"} {
+			if got := got[uint32(2*i+1)]; got != want {
+				t.Errorf("request %d: %s, want %s", i, got, want)
+			}
+		}
+		ask(2*requests + 1)
+		for {
+			f, err := framer.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, ok := f.(*http2.MetaHeadersFrame); ok {
+				if got := h.PseudoValue("status"); got != "204" {
+					t.Errorf("after all were read: %s", got)
+				}
+				break
+			}
+		}
+	})
+}

@@ -146,17 +146,30 @@ func (d *drain) begin() (inFlight int64, idle <-chan struct{}) {
 // seatKey is that of the [Seat] of a connection in the contexts of its requests.
 type seatKey struct{}
 
+func seatIn(r *http.Request) *Seat {
+	seat, _ := r.Context().Value(seatKey{}).(*Seat)
+	return seat
+}
+
+// Await is for a handler of HTTP/2 that has written no body and so cannot flush its answer, which would be two frames then. It
+// waits while that would wait behind what the connection does not take, so that the request is under way.
+func Await(r *http.Request) { seatIn(r).await() }
+
 // eachInTurn makes a connection end with the answer to a request whose body came in chunks. The request may have said how long
 // it is as well: net/http goes by the chunks and does not tell. A proxy that has passed it on and goes by the length takes what
 // follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1).
 //
 // Of HTTP/2 it answers one request of each connection, and no more besides than [Seat.Begin] has room for: a client can open
-// thousands by a few bytes each, and take none of the answers. One that is refused has no body to wait for.
+// thousands by a few bytes each, and take none of the answers. One that is refused has no body to wait for. It gets 503 or, if too
+// many of these wait for their clients, a reset of its stream, for which no handler waits.
 func eachInTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor > 1 {
-			seat, _ := r.Context().Value(seatKey{}).(*Seat)
+			seat := seatIn(r)
 			if !seat.Begin() {
+				if !seat.Refuse() {
+					panic(http.ErrAbortHandler)
+				}
 				w.Header().Set("Retry-After", "1")
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -267,6 +269,7 @@ func TestNoSeat(t *testing.T) {
 	if seat != nil || !seat.Use() || !seat.Begin() || !seat.Begin() {
 		t.Error("it has one, or cannot be used")
 	}
+	front.Await(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	seat.End()
 	seat.Touch()
 	seat.Rest()

@@ -3,10 +3,12 @@ package proxy_test
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -167,6 +169,36 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	if len(p.log.with("requests are refused")) != 1 {
 		t.Errorf("the log says %s", p.log)
+	}
+}
+
+// TestStreamsBehindWhatIsNotReadAreBounded has a client that reads nothing from its connection of HTTP/2. Its requests that are
+// answered without a body are bounded likewise.
+func TestStreamsBehindWhatIsNotReadAreBounded(t *testing.T) {
+	p := start(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, letters{}) }),
+		func(o *proxy.Options) { o.Engine, o.Bound = limit(t, 1), front.NewBounded(200, 100, o.Logger) })
+	conn, _ := p.raw(t, http2.ClientPreface)
+	framer := http2.NewFramer(conn, nil)
+	err := errors.Join(
+		conn.SetWriteDeadline(time.Now().Add(patience)),
+		framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32}),
+		framer.WriteWindowUpdate(0, math.MaxInt32-1<<16),
+	)
+	stream := uint32(1)
+	ask := func(method string) {
+		err = errors.Join(err, framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: stream, BlockFragment: fieldBlock(":method", method, ":scheme", "http", ":path", "/", ":authority", "x"),
+			EndStream: true, EndHeaders: true,
+		}))
+		stream += 2
+	}
+	ask(http.MethodGet)
+	until(t, "requests to be refused", func() bool {
+		ask(http.MethodHead)
+		return err != nil || len(p.log.with("requests are refused")) > 0
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

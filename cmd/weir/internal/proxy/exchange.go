@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
+	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/httplimit"
 )
 
@@ -286,10 +287,7 @@ func (x *exchange) end() {
 		_ = x.out.FlushError() // which remembers its error
 	}
 	x.out.hurry() // for what the server still has of the response
-	if x.returned && x.out.written > 0 && x.in.ProtoMajor > 1 {
-		// While its client does not take that, the request is under way.
-		_ = http.NewResponseController(x.out.ResponseWriter).Flush()
-	}
+	x.await()
 	if x.body != nil {
 		x.body.finish()
 	}
@@ -316,6 +314,17 @@ func (x *exchange) end() {
 		x.log()
 	}
 	x.proxy.totals.count(x.outcome) // last, so that the lines are there when the count is
+}
+
+// await waits while the client of a stream of HTTP/2 does not take what is left of its response, so that the request is under way.
+func (x *exchange) await() {
+	switch {
+	case !x.returned || x.in.ProtoMajor < 2:
+	case x.out.written > 0:
+		_ = http.NewResponseController(x.out.ResponseWriter).Flush()
+	default:
+		front.Await(x.in)
+	}
 }
 
 func (x *exchange) log() {
