@@ -282,8 +282,8 @@ func (s *Seat) Begin() bool {
 	return false
 }
 
-// Refuse waits until something can be written to the connection, that is, until the client can be told that [Seat.Begin] was false.
-// It is false, and the client is not to be told, if as many wait already as there may be connections.
+// Refuse waits until something can be written to the connection: then the client can be told that [Seat.Begin] was false. It is
+// false, and the client is not to be told, if as many wait already as there may be connections.
 func (s *Seat) Refuse() bool {
 	refusals := &s.b.refusals
 	defer refusals.Add(-1)

@@ -160,8 +160,8 @@ func Await(r *http.Request) { seatIn(r).await() }
 // follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1).
 //
 // Of HTTP/2 it answers one request of each connection, and no more besides than [Seat.Begin] has room for: a client can open
-// thousands by a few bytes each, and take none of the answers. One that is refused has no body to wait for. It gets 503 or, if too
-// many of these wait for their clients, a reset of its stream, for which no handler waits.
+// thousands by a few bytes each, and take none of the answers. One that is refused has no body to wait for. It gets 503 or, if
+// too many of these wait for their clients, a reset of its stream, for which no handler waits.
 func eachInTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor > 1 {

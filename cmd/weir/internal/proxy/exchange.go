@@ -316,7 +316,8 @@ func (x *exchange) end() {
 	x.proxy.totals.count(x.outcome) // last, so that the lines are there when the count is
 }
 
-// await waits while the client of a stream of HTTP/2 does not take what is left of its response, so that the request is under way.
+// await waits while the client of a stream of HTTP/2 does not take what is left of its response: the request is under way until
+// then.
 func (x *exchange) await() {
 	switch {
 	case !x.returned || x.in.ProtoMajor < 2:
