@@ -81,7 +81,7 @@ func TestDeafConnectionsOfHTTP2End(t *testing.T) {
 	})
 }
 
-// TestStreamsNotTakenAreBounded has a client of HTTP/2 that takes no answers: they stay under way, and those beyond the bound are
+// TestStreamsNotTakenAreBounded has a client of HTTP/2 that takes no responses: they stay under way, and those beyond the bound are
 // refused.
 func TestStreamsNotTakenAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -159,8 +159,8 @@ func Await(r *http.Request) { seatIn(r).await() }
 // it is as well: net/http goes by the chunks and does not tell. A proxy that has passed it on and goes by the length takes what
 // follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1).
 //
-// Of HTTP/2 it answers one request of each connection, and no more besides than [Seat.Begin] has room for: a client can open
-// thousands by a few bytes each, and take none of the answers. One that is refused has no body to wait for. It gets 503 or, if
+// Of HTTP/2 it handles one request of each connection, and no more besides than [Seat.Begin] has room for: a client can open
+// thousands by a few bytes each, and take none of the responses. One that is refused has no body to wait for. It gets 503 or, if
 // too many of these wait for their clients, a reset of its stream, for which no handler waits.
 func eachInTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -118,7 +118,7 @@ func TestProxyConnectionsOfOneAddress(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded has a client of HTTP/2 that is over its limit and takes no answers. Its requests are no more than connections
+// TestStreamsAreBounded has a client of HTTP/2 that is over its limit and takes no responses. Its requests are no more than connections
 // may be, beyond one of each connection.
 func TestStreamsAreBounded(t *testing.T) {
 	p := start(t, upstream(t, ok), func(o *proxy.Options) {
