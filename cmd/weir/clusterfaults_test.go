@@ -46,7 +46,8 @@ type faultNode struct {
 	data    string // its directory
 	peer    string // what the others reach it by
 	program string
-	clock   *os.File // by how many seconds its clock is ahead, nil if it has the one of the machine
+	clock   *os.File      // by how many seconds its clock is ahead, nil if it has the one of the machine
+	stepped time.Duration // as step has set it
 	server  *server
 	address string // where it is asked
 
@@ -61,6 +62,7 @@ type faultCluster struct {
 	began   time.Time
 	client  *http.Client
 	granted sync.Map // how many permits of a policy and key were granted
+	unknown sync.Map // the same of requests without an answer, which may have taken them
 }
 
 // newFaultCluster starts the three nodes of the README, at other ports, with these policies. Their clocks can be set if the program is
@@ -155,6 +157,7 @@ func (n *faultNode) withClock(path string) {
 // step sets the clock of the node.
 func (n *faultNode) step(by time.Duration) {
 	n.t.Helper()
+	n.stepped = by
 	seconds := binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second))
 	if _, err := n.clock.WriteAt(seconds, 0); err != nil {
 		n.t.Fatal(err)
@@ -193,18 +196,35 @@ func (c *faultCluster) get(n *faultNode, method, path, body string) (status int,
 // take asks a node for permits.
 func (c *faultCluster) take(n *faultNode, policy, key string, permits int) int {
 	status, _ := c.get(n, http.MethodPost, "/v1/check", fmt.Sprintf(`{"policy":%q,"key":%q,"cost":%d}`, policy, key, permits))
-	if status == http.StatusOK {
-		got, _ := c.granted.LoadOrStore(policy+" "+key, new(atomic.Int64))
-		got.(*atomic.Int64).Add(int64(permits)) //nolint:forcetypeassert // it is always one
+	switch status {
+	case http.StatusOK:
+		counter(&c.granted, policy, key).Add(int64(permits))
+	case http.StatusTooManyRequests:
+	default: // an owner may have written them before it was lost
+		counter(&c.unknown, policy, key).Add(int64(permits))
 	}
 	return status
 }
 
-// want takes permits that must be granted in the end.
+func counter(of *sync.Map, policy, key string) *atomic.Int64 {
+	n, _ := of.LoadOrStore(policy+" "+key, new(atomic.Int64))
+	return n.(*atomic.Int64) //nolint:forcetypeassert // it is always one
+}
+
+// want takes permits that must be granted in the end. They may be refused if those that were granted, with all that may have been
+// taken by requests without an answer, leave no room for them, and none come back soon.
 func (c *faultCluster) want(n *faultNode, policy, key string, permits int) {
 	c.t.Helper()
+	soon := strings.HasSuffix(policy, "second") || policy == "locked"
 	eventually(c.t, fmt.Sprintf("%s grants %d permits of %s to %s", n.name, permits, policy, key), func() bool {
-		return c.take(n, policy, key, permits) == http.StatusOK
+		taken := counter(&c.granted, policy, key).Load() + counter(&c.unknown, policy, key).Load()
+		switch c.take(n, policy, key, permits) {
+		case http.StatusOK:
+			return true
+		case http.StatusTooManyRequests:
+			return !soon && taken+int64(permits) > faultPermits
+		}
+		return false
 	})
 }
 
