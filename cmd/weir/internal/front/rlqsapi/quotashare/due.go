@@ -15,6 +15,9 @@ func (l *Ledger) Tick(nanos int64) {
 		if a.dirty {
 			l.divide(a, now)
 		}
+		if len(a.links) == 0 { // nothing is divided, and no report says any more what others use
+			a.others = 0
+		}
 		if a.fresh() {
 			l.due.Pop()
 			delete(l.accounts, a.key)

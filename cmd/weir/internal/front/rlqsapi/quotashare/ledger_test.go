@@ -250,3 +250,21 @@ func TestManySharesOfOneLimit(t *testing.T) {
 		t.Errorf("%d shares had tokens last", tokens)
 	}
 }
+
+// TestUsedByOthersIsForgottenWithTheLastShare: an account that others use takes no room and no time once no proxy has a part in it.
+func TestUsedByOthersIsForgottenWithTheLastShare(t *testing.T) {
+	for _, others := range []float64{3, 100} { // a part of the limit, and all of it
+		l := newTold(t, quotashare.Options{})
+		s := l.subscribe(t, "a", weir.TokenBucket(weir.Rate{Permits: 100, Period: time.Second}, 50))
+		l.Use("k", others, 0)
+		l.End(s, 0)
+		now, ticks := int64(0), 0
+		for ; now < int64(5*time.Minute); ticks++ {
+			l.Tick(now)
+			now = max(now+1, l.Next(now))
+		}
+		if _, accounts := l.Accounts(10, now); accounts != 0 || ticks > 1000 {
+			t.Errorf("%v/s used by others: %d accounts after %d ticks", others, accounts, ticks)
+		}
+	}
+}
