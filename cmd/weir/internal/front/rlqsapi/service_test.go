@@ -467,3 +467,45 @@ func TestNeverReads(t *testing.T) {
 	}
 	<-sent
 }
+
+// TestReportsAreNotTheUseOfOthers: where only proxies use a limit, nothing of it is left to other fronts.
+func TestReportsAreNotTheUseOfOthers(t *testing.T) {
+	limit := weir.TokenBucket(weir.PerSecond(100), 50)
+	t.Run("of more than the burst", func(t *testing.T) {
+		s := serve(t, one(limited(limit)))
+		a := s.connect()
+		a.report(id, 0, 0, 0)
+		has := rate(t, a.next())
+		for _, demand := range [...]float64{30, 30, 30, 30, 30, 30, 30, 30, 100, 100, 100, 100} {
+			s.clock.Advance(5 * time.Second)
+			a.report(id, 5*time.Second, uint64(5*min(demand, has)), uint64(5*max(0, demand-has)))
+			has = rate(t, a.next())
+		}
+		if has < 90 {
+			t.Errorf("%v/s are assigned of 100", has)
+		}
+	})
+	t.Run("of proxies in turn", func(t *testing.T) {
+		s := serve(t, one(limited(limit)))
+		proxies := []*client{s.connect(), s.connect(), s.connect(), s.connect()}
+		demand, has := [...]float64{200, 100, 30, 5}, make([]float64, 4)
+		for i, p := range proxies {
+			p.report(id, 0, 0, 0)
+			has[i] = rate(t, p.next())
+		}
+		assigned, rounds := 0., 30
+		for n := range rounds {
+			for i, p := range proxies {
+				s.clock.Advance(1250 * time.Millisecond)
+				p.report(id, 5*time.Second, uint64(5*min(demand[i], has[i])), uint64(5*max(0, demand[i]-has[i])))
+				has[i] = rate(t, p.next())
+				if n >= rounds/2 {
+					assigned += has[i]
+				}
+			}
+		}
+		if assigned /= float64(rounds - rounds/2); assigned < 93 {
+			t.Errorf("%v/s are assigned of 100", assigned)
+		}
+	})
+}

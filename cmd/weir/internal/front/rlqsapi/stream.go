@@ -364,7 +364,7 @@ func (s *Service) subscribe(b *bucket, allowed uint64) error {
 	engine := s.o.Limits.Engine()
 	set := engine.Set()
 	held := s.lookUp(b)
-	s.charge(b, held, allowed)
+	measured := s.charge(b, held, allowed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for set != engine.Set() { // it has been replaced: a look at all buckets does not find this one yet
@@ -378,7 +378,9 @@ func (s *Service) subscribe(b *bucket, allowed uint64) error {
 	}
 	b.holding, b.stream.buckets[b.key] = held, b
 	s.reports++
-	share, err := s.ledger.Subscribe(b, held.needs, held.deny, s.clock.Now())
+	now := s.clock.Now()
+	s.measure(measured, now)
+	share, err := s.ledger.Subscribe(b, held.needs, held.deny, now)
 	if err != nil {
 		delete(b.stream.buckets, b.key)
 		return err
