@@ -53,6 +53,9 @@ func urlFlaw(text string) (message, fix string) {
 	if !slices.Contains(storeSchemes, u.Scheme) {
 		return "must be " + storeURLIs, yamlread.Meant(u.Scheme, storeSchemes, storeFix)
 	}
+	if u.Fragment != "" {
+		return "has a #, after which nothing is read: must be " + storeURLIs, "write %23 if it is of the password"
+	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return "has parameters that cannot be read: must be " + storeURLIs, storeFix

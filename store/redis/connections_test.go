@@ -122,6 +122,13 @@ func TestURLs(t *testing.T) {
 		"rediss://h?skip_verify=perhaps":              "skip_verify",
 		"unix://?db=1":                                "a path",
 		"redis://u:secret@h:x":                        "cannot be parsed",
+		"redis://h?tls=true":                          "rediss://",
+		"redis://h?adr=i:1":                           "not known",
+		"redis://h?db=1;adr=i:1":                      "not known",
+		"redis://h/#0":                                "has a #",
+		"redis://u:1#secret@h":                        "%23",
+		"redis://u:1?secret@h":                        "%3F",
+		"unix:///run/redis.sock?dbs=2":                "not known",
 	} {
 		s, err := Options{URL: text}.servers()
 		if err != nil {

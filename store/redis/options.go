@@ -143,5 +143,8 @@ func redacted(text string) string {
 	if err != nil {
 		return "a text that cannot be parsed"
 	}
+	if unread(u) {
+		u = &url.URL{Scheme: u.Scheme, Host: "xxxxx"}
+	}
 	return u.Redacted()
 }

@@ -13,12 +13,43 @@ import (
 	"time"
 )
 
+// parameters are those of a URL: those that matter here, and those that other clients of Redis read.
+var parameters = []string{
+	"addr", "db", "master_set", "skip_verify", "protocol",
+	"client_cache", "client_name", "dial_timeout", "max_retries", "write_timeout",
+}
+
+// unread reports whether a URL has what nothing is taken from: tls=true, a name with a mistake, or what follows a # or a ? in a
+// password.
+func unread(u *url.URL) bool {
+	q, err := url.ParseQuery(u.RawQuery)
+	for name := range q {
+		if !slices.Contains(parameters, name) {
+			return true
+		}
+	}
+	return err != nil || u.Fragment != ""
+}
+
+// parsed is a URL of which all can be read.
+func parsed(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, errors.New("it cannot be parsed") // the error would show the password
+	}
+	if unread(u) {
+		return nil, errors.New("it has a # or a parameter that is not known: accepted are addr, db, master_set and " +
+			"skip_verify; for TLS write rediss://, in a password %23 and %3F")
+	}
+	return u, nil
+}
+
 // parse takes from a URL where servers are and how they are reached, and returns the name of the set of sentinels, if any. The
 // URL is as other clients of Redis have it; what does not matter here is accepted if it is right.
 func (s *servers) parse(text string) (masterSet string, err error) {
-	u, err := url.Parse(text)
+	u, err := parsed(text)
 	if err != nil {
-		return "", errors.New("it cannot be parsed") // the error would show the password
+		return "", err
 	}
 	q := u.Query()
 	switch u.Scheme {
