@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 )
@@ -67,7 +69,9 @@ func (l handshakeListener) Accept() (net.Conn, error) {
 	return l.of.count(c), nil
 }
 
-// handshakeConn is a connection on which a client greets.
+// handshakeConn is a connection on which a client greets. TLS answers by itself some of what it reads, such as a request for new
+// keys: a write without a deadline of its own ends by that of reads, or in a second if that has passed. Otherwise a client that
+// takes no such answers would keep a read waiting for ever.
 type handshakeConn struct {
 	net.Conn
 
@@ -79,7 +83,14 @@ type handshakeConn struct {
 
 	taken  atomic.Int64 // of the room
 	closed atomic.Bool
+
+	mu            sync.Mutex
+	reads, writes time.Time // the deadlines, zero if there are none
+	armed         time.Time // the deadline of writes that the connection below has
 }
+
+// leastWrite is how long a write may take that ends by the deadline of reads.
+const leastWrite = time.Second
 
 var errHandshake = errors.New("weir: there is no room for the handshake: it is long, and so are those of others")
 
@@ -108,6 +119,53 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err //nolint:wrapcheck // it is that of the connection
+}
+
+// SetDeadline implements net.Conn.
+func (c *handshakeConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetWriteDeadline(t), c.SetReadDeadline(t))
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *handshakeConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads = t
+	return errors.Join(c.Conn.SetReadDeadline(t), c.arm())
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *handshakeConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = t
+	return c.arm()
+}
+
+// arm hands the deadline of writes to the connection below. c.mu is held.
+func (c *handshakeConn) arm() error {
+	by := c.writes
+	if by.IsZero() {
+		by = c.reads
+	}
+	if by.Equal(c.armed) {
+		return nil
+	}
+	c.armed = by
+	return c.Conn.SetWriteDeadline(by) //nolint:wrapcheck // it is that of the connection
+}
+
+// Write implements net.Conn.
+func (c *handshakeConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.writes.IsZero() && !c.reads.IsZero() {
+		if least := time.Now().Add(leastWrite); least.After(c.armed) {
+			c.armed = least
+			_ = c.Conn.SetWriteDeadline(least) // the write tells if it has failed
+		}
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(b) //nolint:wrapcheck // it is that of the connection
 }
 
 // share is what its client has of the room.

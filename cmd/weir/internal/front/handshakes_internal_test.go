@@ -1,13 +1,22 @@
 package front
 
 import (
+	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
+	"os"
+	"regexp"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/fronttest"
 )
@@ -117,5 +126,117 @@ func TestHandshakesThatAreCompleteHaveNoBound(t *testing.T) {
 		if got := server.room.Bytes(); got != 0 || most == 0 {
 			t.Errorf("version %x: %d bytes are counted after the handshake, and %d before its end", version, got, most)
 		}
+	}
+}
+
+// askForKeys is the record by which a client of TLS 1.3 asks for new keys, as the first after its handshake. The keys are those
+// that it has logged.
+func askForKeys(t *testing.T, logged []byte) []byte {
+	t.Helper()
+	found := regexp.MustCompile(`CLIENT_TRAFFIC_SECRET_0 \S+ (\S+)`).FindSubmatch(logged)
+	if found == nil {
+		t.Fatalf("no keys: %s", logged)
+	}
+	secret, err := hex.DecodeString(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expand := func(label string, n int) []byte {
+		info := append([]byte{0, byte(n), byte(len("tls13 " + label))}, "tls13 "+label...)
+		key, wrong := hkdf.Expand(sha256.New, secret, string(append(info, 0)), n)
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		return key
+	}
+	block, err := aes.NewCipher(expand("key", 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal, err := cipher.NewGCM(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const handshake, keyUpdate, requested = 22, 24, 1
+	message := []byte{keyUpdate, 0, 0, 1, requested, handshake}
+	head := []byte{23, 3, 3, 0, byte(len(message) + seal.Overhead())}
+	return seal.Seal(head, expand("iv", 12), message, head)
+}
+
+// TestNoReadWaitsForWhatIsNotTaken has a client that asks for new keys and takes none: the read that has them sent ends in time.
+func TestNoReadWaitsForWhatIsNotTaken(t *testing.T) {
+	one, now := fronttest.SelfSigned(t, "one"), time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		server := NewTLS(&tls.Config{
+			Certificates: []tls.Certificate{one.Pair}, MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
+		})
+		here, there := net.Pipe()
+		defer here.Close()
+		ended, took := make(chan error, 1), time.Duration(0)
+		go func() {
+			defer there.Close()
+			secure, err := server.Handshake(t.Context(), there)
+			if err == nil {
+				begun := time.Now()
+				_ = secure.SetReadDeadline(begun.Add(readTimeout))
+				_, err = secure.Read(make([]byte, 1))
+				took = time.Since(begun)
+			}
+			ended <- err
+		}()
+		var keys bytes.Buffer
+		client := tls.Client(here, &tls.Config{
+			RootCAs: one.Pool, ServerName: "one", MinVersion: tls.VersionTLS13, KeyLogWriter: &keys,
+			Time: func() time.Time { return now }, // at which the certificate is valid
+		})
+		if err := client.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if client.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
+			t.Log("nothing is shown where AES is slow: TLS has chosen another cipher")
+			return
+		}
+		if _, err := here.Write(askForKeys(t, keys.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || took != readTimeout {
+			t.Errorf("the read has ended after %v with %v", took, err)
+		}
+	})
+}
+
+// TestWritesEndByADeadline has a connection whose client takes nothing for a minute.
+func TestWritesEndByADeadline(t *testing.T) {
+	at := func(d time.Duration) time.Time { return time.Now().Add(d) }
+	for name, c := range map[string]struct {
+		set  func(c *handshakeConn)
+		want time.Duration // until the write ends in vain, 0 if it does not
+	}{
+		"none":                   {func(*handshakeConn) {}, 0},
+		"of reads":               {func(c *handshakeConn) { _ = c.SetReadDeadline(at(30 * time.Second)) }, 30 * time.Second},
+		"of reads, nearly over":  {func(c *handshakeConn) { _ = c.SetReadDeadline(at(time.Millisecond)) }, leastWrite},
+		"of reads, over":         {func(c *handshakeConn) { _ = c.SetReadDeadline(time.Unix(1, 0)) }, leastWrite},
+		"of reads, none anymore": {func(c *handshakeConn) { _ = errors.Join(c.SetReadDeadline(at(1)), c.SetReadDeadline(time.Time{})) }, 0},
+		"of its own": {func(c *handshakeConn) {
+			_ = errors.Join(c.SetWriteDeadline(at(time.Hour)), c.SetReadDeadline(at(time.Second)))
+		}, 0},
+		"of both": {func(c *handshakeConn) { _ = c.SetDeadline(at(10 * time.Second)) }, 10 * time.Second},
+		"of reads again": {func(c *handshakeConn) {
+			_ = errors.Join(c.SetDeadline(at(10*time.Second)), c.SetWriteDeadline(time.Time{}), c.SetReadDeadline(at(20*time.Second)))
+		}, 20 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			conn := (&TLS{}).count(there)
+			defer time.AfterFunc(time.Minute, func() { _, _ = here.Read(make([]byte, 1)) }).Stop()
+			begun := time.Now()
+			c.set(conn)
+			_, err := conn.Write([]byte("x"))
+			took := time.Since(begun)
+			if late := errors.Is(err, os.ErrDeadlineExceeded); late != (c.want > 0) || late && took != c.want {
+				t.Errorf("%s: the write has ended after %v with %v", name, took, err)
+			}
+			_ = errors.Join(conn.Close(), here.Close())
+		})
 	}
 }

@@ -157,7 +157,8 @@ func Await(r *http.Request) { seatIn(r).await() }
 
 // eachInTurn makes a connection end with the answer to a request whose body came in chunks. The request may have said how long
 // it is as well: net/http goes by the chunks and does not tell. A proxy that has passed it on and goes by the length takes what
-// follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1).
+// follows the chunks for a part of the body. An answer to that could reach another client (RFC 9112, 6.1). So does each of
+// HTTP/1.0, in which net/http takes chunks for what follows a request without a body, and does not tell either.
 //
 // Of HTTP/2 it handles one request of each connection, and no more besides than [Seat.Begin] has room for: a client can open
 // thousands by a few bytes each, and take none of the responses. One that is refused has no body to wait for. It gets 503 or, if
@@ -175,7 +176,7 @@ func eachInTurn(next http.Handler) http.Handler {
 				return
 			}
 			defer seat.End()
-		} else if len(r.TransferEncoding) > 0 {
+		} else if len(r.TransferEncoding) > 0 || r.ProtoMinor == 0 {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

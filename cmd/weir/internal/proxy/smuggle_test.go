@@ -76,6 +76,11 @@ func TestAmbiguousRequests(t *testing.T) {
 			"0\r\n\r\n" + smuggled, closes, "/ "},
 		{"coding, length and what follows", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: CHUNKED\r\nContent-Length: 6\r\n\r\n" +
 			"0\r\n\r\n" + smuggled + smuggled, closes, "/ "},
+		// net/http does not know the coding in HTTP/1.0, and goes by the length.
+		{"chunks in HTTP/1.0", "POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n" +
+			"24\r\n" + smuggled, closes, "/ 24\r\n"},
+		{"chunks without a length in HTTP/1.0", "GET / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			smuggled, closes, "/ "},
 		{"refused, with length and coding", "TRACE / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			"0\r\n\r\n" + smuggled, 405, ""},
 		{"equal lengths", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nbody", 200, "/ body"},

@@ -34,8 +34,8 @@ request to the service. No path is taken: /healthz is that of the service.
 
 TRACE is refused with 405 and CONNECT with 501. Trailers of requests are
 dropped; those of answers pass, as gRPC needs them. A connection of HTTP/1.1
-ends with the answer to a request whose body came in chunks, so that nothing
-hidden behind the body is served.
+ends with the answer to a request whose body came in chunks, and one of HTTP/1.0
+with each answer, so that nothing hidden behind a body is served.
 
 A client is the address of its connection, and with --by client each /64 of
 IPv6 is one. The proxy sets X-Forwarded-For, -Host and -Proto, and drops what
