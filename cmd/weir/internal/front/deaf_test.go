@@ -46,6 +46,7 @@ func secure(t *testing.T, h http.HandlerFunc, bound *front.Bounded, window uint3
 	if err = errors.Join(err, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})); err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // then the server waits for its own settings to be read, and writes nothing behind them
 	return func(stream uint32) {
 		t.Helper()
 		var block bytes.Buffer
