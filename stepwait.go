@@ -45,18 +45,22 @@ func (s *step) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all [
 	return leases, s.binding(), nil
 }
 
-// hopeless reports whether a limit refuses that no waiting helps with, and why if it has no queue.
+// hopeless reports whether a limit refuses that no waiting helps with, and why if that is for want of a queue alone.
 func (s *step) hopeless() (is bool, why error) {
+	never := false
 	for i := range s.parts {
 		switch p := &s.parts[i]; {
 		case p.decision.Allowed:
 		case p.decision.Reason != ReasonLimited:
-			return true, nil
+			never = true
 		case p.n > 0 && p.k.bounds.Load().QueueLimit == 0: // what asks for none takes no room in one
-			is, why = true, ErrNoQueue
+			p.decision.Reason, why = ReasonQueueFull, ErrNoQueue // as of a call that asks this limit alone
 		}
 	}
-	return is, why
+	if never {
+		return true, nil
+	}
+	return why != nil, why
 }
 
 // waiting appends the parts in the order in which they are waited for, which is the same for all requests, too.

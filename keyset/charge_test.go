@@ -378,6 +378,34 @@ func TestAcquireAllWithoutQueue(t *testing.T) {
 	}
 }
 
+// TestAcquireAllSaysThatThereIsNoQueueAsAcquireDoes: the decision of a limit without a queue is what it decides alone, also where
+// its key stands in two charges, and beside a limit that can never allow the request.
+func TestAcquireAllSaysThatThereIsNoQueueAsAcquireDoes(t *testing.T) {
+	a, b := hourly(t, "a", 2), hourly(t, "b", 1)
+	a.Take("", 1)
+	b.Take("", 1)
+	alone, err := b.Acquire(t.Context(), "", 1)
+	want := err.Error()
+	if alone.Decision().Reason != weir.ReasonQueueFull {
+		t.Fatalf("alone: %v", want)
+	}
+	l, at, err := keyset.AcquireAll(t.Context(), nil, keyset.Charge{Limiter: a, N: 1}, keyset.Charge{Limiter: b, N: 1})
+	if err == nil || err.Error() != want || at != 1 || l[0].Decision().Reason != weir.ReasonNone ||
+		l[1].Decision().Reason != weir.ReasonQueueFull {
+		t.Errorf("%d of %+v, %v, want %s", at, l, err, want)
+	}
+	twice := []keyset.Charge{{Limiter: a, N: 1}, {Limiter: a, N: 1}}
+	if l, at, err = keyset.AcquireAll(t.Context(), nil, twice...); !errors.Is(err, weir.ErrNoQueue) ||
+		l[at].Decision().Reason != weir.ReasonQueueFull {
+		t.Errorf("the same key: %+v, %v", l, err)
+	}
+	never := []keyset.Charge{{Limiter: b, N: 1}, {Limiter: a, N: 3}}
+	if l, at, err = keyset.AcquireAll(t.Context(), nil, never...); at != 1 || errors.Is(err, weir.ErrNoQueue) ||
+		l[0].Decision().Reason != weir.ReasonQueueFull || l[1].Decision().Reason != weir.ReasonNever {
+		t.Errorf("never: %d of %+v, %v", at, l, err)
+	}
+}
+
 func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 	k := hourly(t, "k", 100)
 	k.Take("a", 40)

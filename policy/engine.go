@@ -124,9 +124,10 @@ func (e *Engine) Peek(r *Request, v *Verdict) {
 // owner are asked until the Context of the request ends, if it has one, and otherwise until ctx does.
 //
 // The error is nil if and only if the request is allowed. If a limit refuses it, the error is a *[weir.RefusedError] with the
-// decision of the verdict. It matches [weir.ErrNoQueue] where the policy has no queue to wait in, and the error of ctx as well if
-// the deadline of ctx has passed. If ctx was canceled the error is that of ctx; then a request to which a limit applies is not
-// allowed, even if it would not have to wait. A nil ctx panics.
+// decision of the verdict. Where the policy has no queue to wait in, the error matches [weir.ErrNoQueue] and has ReasonQueueFull,
+// as that of [weir.Keyed.Acquire], and the verdict, of which clients are told, ReasonLimited. One with ReasonDeadline matches the
+// error of ctx as well if the deadline of ctx has passed. If ctx was canceled the error is that of ctx; then a request to which a
+// limit applies is not allowed, even if it would not have to wait. A nil ctx panics.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.waitFor(ctx, r, ask{wait: true}, v)
 }

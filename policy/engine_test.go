@@ -50,15 +50,19 @@ func engine(t testing.TB, set *policy.Set, changes ...func(*policy.EngineOptions
 }
 
 // verdictOf is the error of a call of Wait that decided on v: nil if it is the one that the verdict calls for, a *weir.RefusedError with
-// its decision if the request was refused.
+// its decision if the request was refused, which has another reason where there is no queue.
 func verdictOf(err error, v *policy.Verdict) error {
 	refused, ok := errors.AsType[*weir.RefusedError](err)
+	decision := v.Decision()
+	if errors.Is(err, weir.ErrNoQueue) && decision.Reason == weir.ReasonLimited {
+		decision.Reason = weir.ReasonQueueFull
+	}
 	switch {
 	case err == nil && !v.Allowed:
 		return errors.New("refused, and the error is nil")
 	case !ok:
 		return err
-	case v.Allowed || !errors.Is(err, weir.ErrRefused) || refused.Decision != v.Decision():
+	case v.Allowed || !errors.Is(err, weir.ErrRefused) || refused.Decision != decision:
 		return fmt.Errorf("not the refusal of the verdict: %w", err)
 	}
 	return nil

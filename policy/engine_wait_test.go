@@ -176,6 +176,31 @@ func TestWaitSaysWhatWasRefused(t *testing.T) {
 	}
 }
 
+// TestWaitWithoutAQueueSaysSoAsLimitersDo: the error has the reason and the text of a limiter that was asked alone, and the
+// verdict says that the limit is exceeded, also where another policy of the request has a queue.
+func TestWaitWithoutAQueueSaysSoAsLimitersDo(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1))}, {Name: "q", Limits: one(perHour(9)), QueueLimit: 9}},
+		Rules: []policy.Rule{
+			{Name: "alone", Match: policy.Match{Paths: []string{"/alone"}}, Limits: uses("p")},
+			{Name: "both", Match: policy.Match{Paths: []string{"/both"}}, Limits: uses("p", "q")},
+		},
+	})
+	var v policy.Verdict
+	e.Take(&policy.Request{Path: "/alone"}, &v)
+	for _, path := range []string{"/alone", "/both"} {
+		err := e.Wait(t.Context(), &policy.Request{Path: path}, &v)
+		refused, ok := errors.AsType[*weir.RefusedError](err)
+		if !ok || refused.Decision.Reason != weir.ReasonQueueFull || !errors.Is(err, weir.ErrNoQueue) ||
+			!strings.HasPrefix(err.Error(), `weir: "p" refused 1 permit: queue-full, retry after`) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if d := v.Decision(); d.Reason != weir.ReasonLimited || d.Policy != "p" {
+			t.Errorf("%s: the verdict is %+v", path, d)
+		}
+	}
+}
+
 // TestRequestsThatWaitAreNotAllowedYet: a request is counted when it is decided, and not while it waits in a queue or for a store.
 func TestRequestsThatWaitAreNotAllowedYet(t *testing.T) {
 	queue := func(p *policy.Policy) { p.QueueLimit, p.Limits = 9, one(weir.AtOnce(1)) }

@@ -50,7 +50,7 @@ func (v *Verdict) refusal(ctx context.Context, r *Request) error {
 	case reason == weir.ReasonDeadline || reason == weir.ReasonCanceled:
 		e.Err = ctx.Err() // if it has ended by now
 	case reason == weir.ReasonLimited && p != nil && p.Policy != nil && p.Policy.QueueLimit == 0:
-		e.Err = weir.ErrNoQueue
+		e.Decision.Reason, e.Err = weir.ReasonQueueFull, weir.ErrNoQueue
 	}
 	return e
 }
@@ -203,6 +203,7 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 	v.fillLocal()
 	v.Binding = v.partOfLocal(binding)
 	if errors.Is(err, weir.ErrRefused) {
+		v.tellNoQueue()
 		return nil // the parts say so
 	}
 	late := err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
@@ -210,6 +211,16 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f pati
 		return nil
 	}
 	return err
+}
+
+// tellNoQueue makes the refusals of policies without a queue those that they are where no policy has one: a client cannot know
+// that its request could have waited. The error of the call has ReasonQueueFull.
+func (v *Verdict) tellNoQueue() {
+	for i := range v.Parts {
+		if p := &v.Parts[i]; p.Decision.Reason == weir.ReasonQueueFull && p.Policy.QueueLimit == 0 {
+			p.Decision.Reason = weir.ReasonLimited
+		}
+	}
 }
 
 // lastTry takes what is there for a caller that is out of time. On a busy machine that may be so before anything was tried. It
