@@ -241,7 +241,13 @@ func Return(ctx context.Context, h Home, loan Hold, unspent int64) error {
 	if !loan.lent() {
 		return h.Settle(ctx, Hold{}, nil)
 	}
-	return h.Settle(ctx, loan, []int64{loan.Charges[0].N - unspent})
+	lent := loan.Charges[0].N
+	if unspent < 0 || unspent > lent { // Settle would speak of what was spent
+		return &weir.OptionError{
+			Option: "unspent", Value: fmt.Sprint(unspent), Accepted: fmt.Sprintf("from 0 to what was lent, which is %d", lent),
+		}
+	}
+	return h.Settle(ctx, loan, []int64{lent - unspent})
 }
 
 // Reset makes all permits of a key of a policy available, as if it had never been seen, whatever the algorithm of its limit.

@@ -298,7 +298,8 @@ func testLoanMisuse(s *suite) {
 	s.wantLeft(good, 5)
 	l, _ := s.lend(s.Store, good, 1)
 	for _, unspent := range []int64{-1, 4, algo.MaxPermits} {
-		s.wantOption("Return", "actual", store.Return(s.ctx(), s.Store, l, unspent))
+		s.wantOption("Return", "unspent", store.Return(s.ctx(), s.Store, l, unspent))
+		s.wantOption("Settle", "actual", s.Store.Settle(s.ctx(), l, []int64{l.Lent() - unspent}))
 	}
 	s.wantLeft(good, 2)
 }
