@@ -56,11 +56,11 @@ func ParseLimit(s string) (Limit, error) {
 
 func parseLimit(s string) (Limit, error) {
 	if n, ok := strings.CutSuffix(s, atOnce); ok {
-		permits, err := parseNumber(n)
+		permits, err := parsePermitsOf(n)
 		return AtOnce(permits), err
 	}
 	if n, calendar, ok := strings.Cut(s, perWindow); ok {
-		permits, err := parseNumber(n)
+		permits, err := parsePermitsOf(n)
 		if err != nil {
 			return Limit{}, err
 		}
@@ -87,11 +87,11 @@ func parseLimit(s string) (Limit, error) {
 			return SlidingWindow(rate, 0), err
 		}
 		number, ok := strings.CutSuffix(in, " segments")
-		segments, err := parseNumber(number)
-		if !ok || err != nil || segments < 1 || segments > 1<<10 {
+		if !ok {
 			return Limit{}, errLimitSyntax
 		}
-		return SlidingWindow(rate, int(segments)), nil
+		segments, err := parseWithin("Segments", strings.TrimSpace(number), 1, algo.MaxSegments)
+		return SlidingWindow(rate, segments), err
 	}
 	return Limit{}, errLimitSyntax
 }
@@ -109,18 +109,27 @@ func parseBucket(s string) (Limit, error) {
 	if !ok {
 		return Limit{}, errLimitSyntax
 	}
-	permits, err := parseNumber(number)
+	permits, err := parseNumber("Burst", number)
 	if err == nil && permits == 0 {
 		err = &OptionError{"Limit.Burst", "0", "from 1 to 10^15"}
 	}
 	return TokenBucket(rate, permits), err
 }
 
-// parseNumber reads a number of permits.
-func parseNumber(s string) (int64, error) {
-	n, scale, err := parsePermits(strings.TrimSpace(s))
-	if err != nil || scale != 1 {
+// parsePermitsOf reads the permits of a limit that begins with them. What is no number at all is no limit.
+func parsePermitsOf(s string) (int64, error) {
+	if strings.Trim(s, "+-.0123456789_ ") != "" {
 		return 0, errLimitSyntax
+	}
+	return parseNumber("Permits", s)
+}
+
+// parseNumber reads a number of permits, of a field of a limit.
+func parseNumber(field, s string) (int64, error) {
+	s = strings.TrimSpace(s)
+	n, scale, err := parsePermits(s)
+	if err != nil || scale != 1 {
+		return 0, &OptionError{"Limit." + field, fmt.Sprintf("%.40q", s), "a whole number from 1 to 10^15"}
 	}
 	return n, nil
 }
@@ -173,7 +182,7 @@ func parseCalendar(s string) (c algo.Calendar, err error) {
 		if len(words) != 2 || words[0] != "minute" {
 			return c, errCalendarSyntax
 		}
-		c.Minute, err = parseWithin(words[1], 59)
+		c.Minute, err = parseWithin("Calendar.Minute", words[1], 0, 59)
 		return c, err
 	}
 	err = parseBeginning(&c, words)
@@ -208,7 +217,7 @@ func parseBeginning(c *algo.Calendar, words []string) (err error) {
 				return errCalendarSyntax
 			}
 		}
-		if c.Day, err = parseWithin(words[1], 31); err != nil {
+		if c.Day, err = parseWithin("Calendar.Day", words[1], 1, 31); err != nil {
 			return err
 		}
 		words = words[2:]
@@ -220,17 +229,19 @@ func parseBeginning(c *algo.Calendar, words []string) (err error) {
 	if !ok || len(words) > 1 {
 		return errCalendarSyntax
 	}
-	if c.Hour, err = parseWithin(hour, 23); err != nil {
+	if c.Hour, err = parseWithin("Calendar.Hour", hour, 0, 23); err != nil {
 		return err
 	}
-	c.Minute, err = parseWithin(minute, 59)
+	c.Minute, err = parseWithin("Calendar.Minute", minute, 0, 59)
 	return err
 }
 
-func parseWithin(s string, most int) (int, error) {
+// parseWithin reads a number of a field of a limit that has a small range.
+func parseWithin(field, s string, least, most int) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 8)
-	if err != nil || int(n) > most {
-		return 0, errCalendarSyntax
+	if err != nil || int(n) < least || int(n) > most {
+		accepted := fmt.Sprintf("a whole number from %d to %d", least, most)
+		return 0, &OptionError{"Limit." + field, fmt.Sprintf("%.40q", s), accepted}
 	}
 	return int(n), nil
 }

@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -240,6 +241,32 @@ func TestParseLimitSaysWhatIsAccepted(t *testing.T) {
 	} {
 		if _, err := weir.ParseLimit(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestParseLimitNamesWhatIsOutOfRange: the error of a limit with a number that cannot be is an *OptionError with its field, the
+// number as it was written, and the range.
+func TestParseLimitNamesWhatIsOutOfRange(t *testing.T) {
+	for text, want := range map[string]weir.OptionError{
+		"10/s, burst -1":                      {"Limit.Burst", `"-1"`, "a whole number from 1 to 10^15"},
+		"10/s, burst 1.5":                     {"Limit.Burst", `"1.5"`, "a whole number from 1 to 10^15"},
+		"10/s, burst many":                    {"Limit.Burst", `"many"`, "a whole number from 1 to 10^15"},
+		"10/s, burst 9999999999999999999":     {"Limit.Burst", `"9999999999999999999"`, "a whole number from 1 to 10^15"},
+		"10/s, burst 0":                       {"Limit.Burst", "0", "from 1 to 10^15"},
+		"-1 at once":                          {"Limit.Permits", `"-1"`, "a whole number from 1 to 10^15"},
+		"0.5 per day":                         {"Limit.Permits", `"0.5"`, "a whole number from 1 to 10^15"},
+		"sliding-window 10/s in 0 segments":   {"Limit.Segments", `"0"`, "a whole number from 1 to 64"},
+		"sliding-window 10/s in 999 segments": {"Limit.Segments", `"999"`, "a whole number from 1 to 64"},
+		"100 per month from day 0":            {"Limit.Calendar.Day", `"0"`, "a whole number from 1 to 31"},
+		"100 per year from April 31st":        {"Limit.Calendar.Day", `"31st"`, "a whole number from 1 to 31"},
+		"100 per day from 24:00":              {"Limit.Calendar.Hour", `"24"`, "a whole number from 0 to 23"},
+		"100 per day from 08:60":              {"Limit.Calendar.Minute", `"60"`, "a whole number from 0 to 59"},
+		"100 per hour from minute -1":         {"Limit.Calendar.Minute", `"-1"`, "a whole number from 0 to 59"},
+	} {
+		_, err := weir.ParseLimit(text)
+		if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || *wrong != want {
+			t.Errorf("%q: %v, want %+v", text, err, want)
 		}
 	}
 }
