@@ -48,8 +48,8 @@ func NewKeyed[K comparable](limit Limit, o KeyedOptions) (*Keyed[K], error) {
 }
 
 // NewKeyedFunc is NewKeyed with a function that chooses the limit of each key, such as that of its plan. The zero Limit stands
-// for limit. The function is called once in each call, must be quick and safe for concurrent use, and must not call the limiter;
-// a lookup in a map is fine. It is not called any more once Close has returned.
+// for limit. The function is called at most once in each call, must be quick and safe for concurrent use, and must not call the
+// limiter; a lookup in a map is fine. It is not called any more once Close has returned.
 //
 // What it returns takes effect at once, and the key keeps its state: permits that are available stay so, up to the new limit, and
 // are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a sliding window, must
@@ -314,6 +314,9 @@ func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) 
 // Peek returns what TryAcquire would, and takes nothing. Remaining is what remains now. A new key that would find no room is
 // refused with ReasonTableFull, unless that takes a search: then only TryAcquire can tell.
 func (k *keys[K]) Peek(key K, n int64) (d Decision) {
+	if n < 0 {
+		return k.invalid() // and the limit of the key is not asked for: see package httplimit
+	}
 	var c cell
 	k.call(&c.call, key)
 	c.ask(&d, n)

@@ -60,8 +60,11 @@ func (t *told) init(o *ServerOptions) {
 	case o.Limiter != nil:
 		t.add(o.Limiter.Peek(0).Policy, o.Limiter)
 	case o.Keyed != nil:
-		t.add(o.Keyed.Peek("", 0).Policy, o.Keyed)
-		t.held, _ = o.Keyed.(holding)
+		n := int64(0)
+		if t.held, _ = o.Keyed.(holding); t.held != nil {
+			n = -1 // misuse has the name too, and does not ask a function of the program for the limit of a key that no call has
+		}
+		t.add(o.Keyed.Peek("", n).Policy, o.Keyed)
 	}
 }
 

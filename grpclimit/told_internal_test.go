@@ -57,3 +57,19 @@ func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsAreNotChosenForAKeyThatNoCallHas: the function of a program that chooses the limit of each key is not called when the
+// server is made, which knows the name and the limit of those that have no other.
+func TestLimitsAreNotChosenForAKeyThatNoCallHas(t *testing.T) {
+	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "k"}, func(key string) weir.Limit {
+		t.Errorf("asked for %q", key)
+		return weir.Limit{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewServer(ServerOptions{Keyed: k})
+	if want := (quota{20, 2 * time.Second, ratelimitfields.Requests}); err != nil || s.told.quotas["k"] != want {
+		t.Errorf("%v, %+v", err, s.told.quotas)
+	}
+}

@@ -97,6 +97,29 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 	}
 }
 
+// TestLimitsAreNotChosenForAKeyThatNoRequestHas: the function of a program that chooses the limit of each key is called for the
+// keys of requests alone, and not when the middleware is made.
+func TestLimitsAreNotChosenForAKeyThatNoRequestHas(t *testing.T) {
+	var asked []string
+	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"}, func(key string) weir.Limit {
+		asked = append(asked, key)
+		return weir.Limit{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := limit(t, httplimit.Options{Keyed: k})(ok)
+	several := limit(t, httplimit.Options{Limits: []httplimit.Limit{{Keyed: k}}})(ok)
+	if len(asked) > 0 {
+		t.Errorf("asked for %q", asked)
+	}
+	for _, handler := range []http.Handler{one, several} {
+		if got := send(handler, from("192.0.2.1:1")).header.Get("Ratelimit-Policy"); got != `"per-client";q=20;w=2` {
+			t.Errorf("told %s", got)
+		}
+	}
+}
+
 // TestToldLimitIsThatOfTheKey has clients with different limits, and one whose limit is overridden.
 func TestToldLimitIsThatOfTheKey(t *testing.T) {
 	o := weir.KeyedOptions{Name: "per-client", Clock: manualclock.New(0)}

@@ -26,15 +26,14 @@ func policiesOf(limiter weir.Acquirer) []ratelimitfields.Policy {
 	return []ratelimitfields.Policy{quoting(limiter.Peek(0), limiter)}
 }
 
-// policyOfKeyed is the policy of a limiter with keys.
+// policyOfKeyed is the policy of a limiter with keys. The limit of a key that no request has may be chosen by a function of the
+// program, so it is not asked for: a call that is misuse has the name too.
 func policyOfKeyed(k Keyed) ratelimitfields.Policy {
-	p := quoting(k.Peek("", 0), k)
-	if held, ok := k.(holding); ok {
-		if l := held.LimitOf(""); hasQuota(l, p.Quota) {
-			p.Limit = l
-		}
+	l, ok := k.(limited)
+	if _, held := k.(holding); !ok || !held {
+		return quoting(k.Peek("", 0), k)
 	}
-	return p
+	return ratelimitfields.PolicyOf(k.Peek("", -1).Policy, l.Limit())
 }
 
 // quoting is the policy of a limiter that decides as d.
