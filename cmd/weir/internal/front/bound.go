@@ -40,6 +40,7 @@ type Bounded struct {
 
 	requests atomic.Int64 // beyond the first of each connection
 	refusals atomic.Int64 // of such requests, while their clients do not take them
+	excess   atomic.Int64 // how many such requests were refused
 }
 
 // owner is an address that has connections.
@@ -92,6 +93,12 @@ func (b *Bounded) Counts() (open int, evicted, refused int64) {
 func (b *Bounded) Tell(status map[string]any) {
 	open, evicted, refused := b.Counts()
 	status["connections"], status["connections_evicted"], status["connections_refused"] = open, evicted, refused
+}
+
+// TellRequests is Tell for a front of HTTP, with how many requests were refused by [Seat.Begin].
+func (b *Bounded) TellRequests(status map[string]any) {
+	b.Tell(status)
+	status["requests_refused"] = b.excess.Load()
 }
 
 // Add gives a place to a connection that was accepted, nil if there is none: then it is to be closed. The connection that makes
@@ -272,6 +279,7 @@ func (s *Seat) Begin() bool {
 		return true
 	}
 	s.End()
+	b.excess.Add(1)
 	b.mu.Lock()
 	due := b.due()
 	b.mu.Unlock()

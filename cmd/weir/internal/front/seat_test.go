@@ -236,6 +236,10 @@ func TestRequestsOfOneAddressLeaveSome(t *testing.T) {
 	}
 	begin(first, true, true, true, true, false)
 	begin(other, true, true, true, false)
+	status := make(map[string]any)
+	if b.TellRequests(status); status["requests_refused"] != int64(9) || status["connections"] != 4 {
+		t.Errorf("%v", status)
+	}
 }
 
 // TestRequestsContention: whatever begins and ends at the same time, nothing stays counted.

@@ -64,7 +64,11 @@ func calls(method string) []told {
 
 // ofEach is a number of each front.
 func ofEach(name string) []told {
-	fronts := []string{frontHTTP, frontAdmin, frontRESP, frontGRPC, frontProxy}
+	return of(name, frontHTTP, frontAdmin, frontRESP, frontGRPC, frontProxy)
+}
+
+// of is a number of some fronts.
+func of(name string, fronts ...string) []told {
 	all := make([]told, len(fronts))
 	for i, front := range fronts {
 		all[i] = told{[]string{front, name}, []string{front}}
@@ -95,6 +99,8 @@ const (
 	connections        = "connections"
 	refusedConnections = "connections_refused"
 	evictedConnections = "connections_evicted"
+	// How many requests of HTTP/2 a front has had no room for.
+	refusedRequests = "requests_refused"
 )
 
 var byFront = []string{"front"}
@@ -115,6 +121,11 @@ var ofFronts = []family{
 		name: "weir_front_connections_evicted_total", kind: counter, labels: byFront,
 		help: "Idle connections that were closed to make room for others.",
 		each: numbers(ofEach(evictedConnections)...),
+	},
+	{
+		name: "weir_front_requests_refused_total", kind: counter, labels: byFront,
+		help: "Requests of HTTP/2 that were refused because their connections had too many at a time.",
+		each: numbers(of(refusedRequests, frontHTTP, frontAdmin, frontProxy)...),
 	},
 	one("weir_resp_connections_total", counter, "Connections of clients that speak to Redis.", frontRESP, "connections_total"),
 	one("weir_resp_commands_total", counter, "Commands of RESP that were answered.", frontRESP, "commands"),

@@ -67,9 +67,13 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 		Limits: l,
 		Status: func() map[string]any {
 			return map[string]any{
-				"http":  map[string]any{"connections": 3, "connections_evicted": int64(13), "connections_refused": int64(14)},
-				"admin": map[string]any{"connections": 15, "connections_evicted": int64(16), "connections_refused": int64(17)},
-				"resp":  resp.Status(), "grpc": grpc.Status(), "rlqs": quotas.Status(), "forward_auth": auth.Counts(),
+				"http": map[string]any{
+					"connections": 3, "connections_evicted": int64(13), "connections_refused": int64(14), "requests_refused": int64(18),
+				},
+				"admin": map[string]any{
+					"connections": 15, "connections_evicted": int64(16), "connections_refused": int64(17), "requests_refused": int64(19),
+				},
+				"resp": resp.Status(), "grpc": grpc.Status(), "rlqs": quotas.Status(), "forward_auth": auth.Counts(),
 				"proxy": passed.Status(),
 				"store": remote.FleetStatus{Store: "redis://127.0.0.1:6379", Reached: true},
 				"cluster": remote.ClusterStatus{

@@ -45,7 +45,7 @@ var shown = map[string]string{
 		"weir_resp_wrong_passwords_total",
 	"gRPC":                               "weir_grpc_calls_total",
 	"Servers that ask before they serve": "weir_forward_auth_requests_total",
-	"Refused or rejected by fronts":      "weir_front_connections_refused_total weir_check_rejected_total",
+	"Refused or rejected by fronts":      "weir_front_connections_refused_total weir_front_requests_refused_total weir_check_rejected_total",
 	"Admin API":                          "weir_admin_requests_total weir_admin_changes_total",
 	"Store":                              "weir_store_available",
 	"Replicas":                           "weir_store_replicas",

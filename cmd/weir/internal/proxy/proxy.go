@@ -227,7 +227,7 @@ func (p *Proxy) Status() map[string]any {
 		"upgraded": p.upgrades.count(), "waiting": c.Waiters,
 	}
 	if p.o.Bound != nil {
-		p.o.Bound.Tell(status)
+		p.o.Bound.TellRequests(status)
 	}
 	return status
 }

@@ -227,7 +227,7 @@ func (s *serving) newSite(name string, all *site, certificates *tls.Config, shar
 	server := front.NewHTTPServer(shared.Traced(all), certificates, bound, s.log)
 	return front.Made{Front: server, Status: map[string]func() any{name: func() any {
 		status := make(map[string]any)
-		bound.Tell(status)
+		bound.TellRequests(status)
 		return status
 	}}}
 }
