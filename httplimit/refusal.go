@@ -112,7 +112,8 @@ func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 		header.Set("X-Content-Type-Options", "nosniff")
 	}
 	drains := leavesBody(r)
-	if drains && hasBody { // the end of the answer must not wait for that of the request
+	// The end of the answer must not wait for that of the request. Of HTTP/2, net/http tells no length once an answer is flushed.
+	if hasBody && (drains || r.ProtoMajor > 1) {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	if !drains {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -423,6 +424,22 @@ func TestOverTheWire(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRefusalsOfHTTP2SayHowLongTheyAre: a refusal has a Content-Length where a server flushes it before the handler ends.
+func TestRefusalsOfHTTP2SayHowLongTheyAre(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit(t, httplimit.Options{Keyed: perClient(t, 1), Cost: func(*http.Request) int64 { return 2 }})(ok).ServeHTTP(w, r)
+		_ = http.NewResponseController(w).Flush()
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	resp := fetch(t, server, http.MethodGet)
+	if resp.proto != "HTTP/2.0" || resp.status != http.StatusTooManyRequests ||
+		resp.header.Get("Content-Length") != strconv.Itoa(len(resp.body)) {
+		t.Errorf("%s, status %d, %v, %s", resp.proto, resp.status, resp.header, resp.body)
 	}
 }
 

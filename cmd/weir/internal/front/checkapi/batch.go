@@ -72,14 +72,15 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, x *exchange) *an
 	if p != nil {
 		return p
 	}
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	if !allowed {
-		w.WriteHeader(refusal(d))
-	} else {
+	if m.answer = append(m.answer, "]}\n"...); allowed {
 		m.answer = append(append(m.answer[:0], `{"allowed":true`...), m.answer[len(`{"allowed":false`):]...)
 	}
-	_, _ = w.Write(append(m.answer, "]}\n"...)) // a client that has gone is not told
+	w.Header()["Content-Type"] = jsonType
+	length(w, r, m.answer)
+	if !allowed {
+		w.WriteHeader(refusal(d))
+	}
+	_, _ = w.Write(m.answer) // a client that has gone is not told
 	return nil
 }
 

@@ -3,6 +3,7 @@ package checkapi
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -76,10 +77,18 @@ func (h *Handler) answerTo(w http.ResponseWriter, r *http.Request, x *exchange) 
 	if x.verdict.Unknown(0) { // it was removed meanwhile
 		return unknownPolicy(q.Policy, h.limits.PolicyNames())
 	}
+	reply := append(q.appendTo(x.reply[:0], &x.verdict, 0), '\n')
+	length(w, r, reply)
 	h.tell(w, &x.verdict, &x.last)
-	// A client that has gone is not told.
-	_, _ = w.Write(append(q.appendTo(x.reply[:0], &x.verdict, 0), '\n'))
+	_, _ = w.Write(reply) // a client that has gone is not told
 	return nil
+}
+
+// length tells the length of a reply of HTTP/2: net/http does not, as it is flushed before its handler ends.
+func length(w http.ResponseWriter, r *http.Request, reply []byte) {
+	if r.ProtoMajor > 1 {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(reply))}
+	}
 }
 
 // named checks what a check names, and fills in what it does not.

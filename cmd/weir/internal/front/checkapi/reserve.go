@@ -38,8 +38,10 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *
 		status := refusal(v.Decision())
 		h.holds.Drop(v)
 		header["Content-Type"] = jsonType
+		reply = append(reply, '\n')
+		length(w, r, reply)
 		w.WriteHeader(status)
-		_, _ = w.Write(append(reply, '\n'))
+		_, _ = w.Write(reply)
 		return nil
 	}
 	expires := min(q.expires, holds.Longest(v))
@@ -53,9 +55,10 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, x *exchange) *
 	reply = append(reply[:len(reply)-1], `,"id":"`...)
 	reply = append(reply, id...)
 	reply = append(reply, `","expires_in":`...)
-	reply = appendSeconds(reply, expires)
+	reply = append(appendSeconds(reply, expires), "}\n"...)
+	length(w, r, reply)
 	// If the client is gone, it expires.
-	_, _ = w.Write(append(reply, "}\n"...)) //nolint:gosec // it is JSON, and says so
+	_, _ = w.Write(reply) //nolint:gosec // it is JSON, and says so
 	return nil
 }
 

@@ -2,10 +2,14 @@ package checkapi_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,4 +83,33 @@ func askOver(b *testing.B, s wireServer, asked string) {
 			}
 		}
 	})
+}
+
+// TestRepliesOfHTTP2SayHowLongTheyAre: they have a Content-Length also where the server flushes them before the handler ends.
+func TestRepliesOfHTTP2SayHowLongTheyAre(t *testing.T) {
+	h, _ := newFront(t)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		_ = http.NewResponseController(w).Flush()
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	for path, body := range map[string]string{
+		"/v1/check":   `{"policy":"default","key":%q,"cost":20}`,
+		"/v1/batch":   `{"checks":[{"policy":"default","key":%q,"cost":20}]}`,
+		"/v1/reserve": `{"policy":"default","key":%q,"cost":20}`,
+	} {
+		for range 2 { // the second one is refused
+			resp, err := server.Client().Post(server.URL+path, "application/json", strings.NewReader(fmt.Sprintf(body, path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || resp.ProtoMajor != 2 || resp.Header.Get("Content-Length") != strconv.Itoa(len(text)) {
+				t.Errorf("%s: %v, %s %s %v: %s", path, err, resp.Proto, resp.Status, resp.Header, text)
+			}
+			_ = resp.Body.Close()
+		}
+	}
 }
