@@ -101,7 +101,12 @@ func TestRepliesOfHTTP2SayHowLongTheyAre(t *testing.T) {
 		"/v1/reserve": `{"policy":"default","key":%q,"cost":20}`,
 	} {
 		for range 2 { // the second one is refused
-			resp, err := server.Client().Post(server.URL+path, "application/json", strings.NewReader(fmt.Sprintf(body, path)))
+			asked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(fmt.Sprintf(body, path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked.Header.Set("Content-Type", "application/json")
+			resp, err := server.Client().Do(asked)
 			if err != nil {
 				t.Fatal(err)
 			}
