@@ -175,8 +175,11 @@ func TestStreamsAreBounded(t *testing.T) {
 // TestStreamsBehindWhatIsNotReadAreBounded has a client that reads nothing from its connection of HTTP/2. Its requests that are
 // answered without a body are bounded likewise.
 func TestStreamsBehindWhatIsNotReadAreBounded(t *testing.T) {
-	p := start(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, letters{}) }),
-		func(o *proxy.Options) { o.Engine, o.Bound = limit(t, 1), front.NewBounded(200, 100, o.Logger) })
+	came := make(chan struct{})
+	p := start(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(came)
+		_, _ = io.Copy(w, letters{})
+	}), func(o *proxy.Options) { o.Engine, o.Bound = limit(t, 1), front.NewBounded(200, 100, o.Logger) })
 	conn, _ := p.raw(t, http2.ClientPreface)
 	framer := http2.NewFramer(conn, nil)
 	err := errors.Join(
@@ -192,7 +195,10 @@ func TestStreamsBehindWhatIsNotReadAreBounded(t *testing.T) {
 		}))
 		stream += 2
 	}
-	ask(http.MethodGet)
+	if ask(http.MethodGet); err != nil {
+		t.Fatal(err)
+	}
+	<-came // so that no other request has its permit
 	until(t, "requests to be refused", func() bool {
 		ask(http.MethodHead)
 		return err != nil || len(p.log.with("requests are refused")) > 0
