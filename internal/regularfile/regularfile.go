@@ -2,6 +2,7 @@
 package regularfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -130,14 +131,17 @@ func read(path string, maxBytes int64) ([]byte, error) {
 	if refused := check(path, info); refused != nil {
 		return nil, refused
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it is a PathError
+	size := info.Size() // a file may tell less than there is
+	if size <= maxBytes {
+		data := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+		if size, err = data.ReadFrom(io.LimitReader(f, maxBytes+1)); err != nil {
+			return nil, err //nolint:wrapcheck // it is a PathError
+		}
+		if size <= maxBytes {
+			return data.Bytes(), nil
+		}
 	}
-	if int64(len(data)) > maxBytes {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: at most %d bytes are taken", ErrTooLong, maxBytes)}
-	}
-	return data, nil
+	return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: at most %d bytes are taken", ErrTooLong, maxBytes)}
 }
 
 // check refuses what is not a regular file.
