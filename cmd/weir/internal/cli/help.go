@@ -14,10 +14,11 @@ import (
 
 // styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags. It is written by
 // functions: a template calls methods by names, for which the linker would keep every method of the program.
-func styleHelp(root *cobra.Command) {
+// unwritten becomes why the help could not be written: what cobra calls has no error.
+func styleHelp(root *cobra.Command, unwritten *error) {
 	out := terminal.Of(root.OutOrStdout())
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprint(cmd.OutOrStdout(), helpOf(cmd, out))
+		*unwritten = printText(cmd, helpOf(cmd, out))
 	})
 }
 

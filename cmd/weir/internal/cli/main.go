@@ -34,7 +34,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	styleHelp(root)
+	var unwritten error
+	styleHelp(root, &unwritten)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unwritten
+	}
 	return report(stderr, cmd, err)
 }

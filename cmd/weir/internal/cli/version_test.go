@@ -22,3 +22,30 @@ func TestVersionThatCannotBeWritten(t *testing.T) {
 		t.Errorf("status %d, %q, want 1 and %q", status, stderr.String(), want)
 	}
 }
+
+// TestResultThatCannotBeWritten is a failure of each command that reads files alone, and of the help: a script that keeps what
+// they print must not take an empty file for success.
+func TestResultThatCannotBeWritten(t *testing.T) {
+	const examples = "../../../../examples/"
+	for _, args := range [][]string{
+		{"help"},
+		{"help", "serve"},
+		{"replay", "--help"},
+		{"config"},
+		{"config", "check", examples + "weir.yaml"},
+		{"config", "check", examples + "weir.yaml", examples + "none.yaml"},
+		{"config", "check", examples + "weir.yaml", "--json"},
+		{"config", "explain", examples + "weir.yaml"},
+		{"config", "explain", examples + "weir.yaml", "--request", "GET /"},
+		{"config", "schema"},
+		{"test", examples + "weir_test.yaml"},
+		{"test", examples + "weir_test.yaml", "--json"},
+		{"replay", examples + "access.log"},
+	} {
+		var stderr bytes.Buffer
+		status := cli.Main(args, strings.NewReader(""), broken{}, &stderr)
+		if status != 1 || !strings.HasSuffix(stderr.String(), "no space left\n") {
+			t.Errorf("%q: status %d, %q, want 1 and why", args, status, stderr.String())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -172,6 +173,7 @@ func kind(b config.Bound) string {
 func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name string) *checked) error {
 	w := cmd.OutOrStdout()
 	out := terminal.Of(w)
+	var text bytes.Buffer
 	result := struct {
 		OK    bool       `json:"ok"`
 		Files []*checked `json:"files"`
@@ -182,7 +184,7 @@ func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name s
 		c := checkOne(name)
 		result.Files = append(result.Files, c)
 		if !asJSON {
-			c.print(w, out)
+			c.print(&text, out)
 		}
 		if c.OK {
 			continue
@@ -193,17 +195,20 @@ func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name s
 		if c.Error != "" {
 			last = c.Error
 			if !asJSON && len(files) > 1 {
-				fmt.Fprintf(w, "%s: %s\n", name, c.Error)
+				fmt.Fprintf(&text, "%s: %s\n", name, c.Error)
 			}
 		}
 	}
 	result.OK = unusable == 0
+	var err error
 	if asJSON {
-		if err := terminal.PrintJSON(w, result); err != nil {
-			return fmt.Errorf("weir: writing the result: %w", err)
-		}
+		err = terminal.PrintJSON(w, result)
+	} else {
+		_, err = text.WriteTo(w)
 	}
 	switch {
+	case err != nil:
+		return fmt.Errorf("weir: writing the result: %w", err)
 	case unusable == 0:
 		return nil
 	case len(files) == 1:

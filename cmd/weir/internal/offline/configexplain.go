@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -109,8 +110,10 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	flags.WarnMistakes(cmd.ErrOrStderr(), terminal.Of(cmd.ErrOrStderr()), file.Warnings)
 	w := cmd.OutOrStdout()
 	if o.request.Line() == "" {
-		file.Explain(w)
-		return nil
+		var text bytes.Buffer
+		file.Explain(&text)
+		_, err := text.WriteTo(w)
+		return err
 	}
 	r, err := o.request.Describe()
 	if err != nil {

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,11 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 		}
 		all.add(r)
 		if !o.json {
-			r.print(w, terminal.Of(w), o.verbose)
+			var text bytes.Buffer
+			r.print(&text, terminal.Of(w), o.verbose)
+			if _, err := text.WriteTo(w); err != nil {
+				return fmt.Errorf("weir: writing the result: %w", err)
+			}
 		}
 	}
 	if o.json {
