@@ -269,6 +269,21 @@ func TestReloadBySignal(t *testing.T) {
 	}
 }
 
+// TestHangupWithoutFile: SIGHUP ends no server that has no file to read again, as scripts that rotate logs send it to services.
+func TestHangupWithoutFile(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--limit", "3/h")
+	s.signal(syscall.SIGHUP)
+	s.logged("a signal to reload is ignored")
+	if r, body := s.check(`{"key":"alice"}`); r.status != 200 {
+		t.Errorf("after SIGHUP: %d %s", r.status, body)
+	}
+	s.signal(syscall.SIGTERM)
+	if status := s.wait(); status.ExitCode() != 0 {
+		t.Error(status)
+	}
+}
+
 // TestReloadByAPI: the answer says what has changed or what is wrong.
 func TestReloadByAPI(t *testing.T) {
 	s, path := startConfigured(t, perKey(3))

@@ -236,7 +236,8 @@ func Lines(err error) []string {
 	return []string{err.Error()}
 }
 
-// ReloadOn reloads each time when a value comes, until ctx ends or the channel is closed.
+// ReloadOn reloads each time when a value comes, until ctx ends or the channel is closed. Without a file it logs that there is
+// nothing to read again.
 func (l *Limits) ReloadOn(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -244,8 +245,10 @@ func (l *Limits) ReloadOn(ctx context.Context, signals <-chan os.Signal) {
 			if !ok {
 				return
 			}
-			// The error is logged and kept for the status.
-			_, _ = l.Reload(signalName(s)) //nolint:contextcheck // overrides that end ask their store
+			// Any other error is logged and kept for the status.
+			if _, err := l.Reload(signalName(s)); errors.Is(err, ErrFixed) { //nolint:contextcheck // overrides that end ask their store
+				l.log.Info("a signal to reload is ignored: the limits are those of the command line", "signal", signalName(s))
+			}
 		case <-ctx.Done():
 			return
 		}

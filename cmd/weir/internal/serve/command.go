@@ -79,7 +79,8 @@ docs/envoy.md.
 
 The file of --config is read again when it changes, on SIGHUP and by "weir admin
 reload". No count is lost. A file with a mistake is refused, and everything
-stays as it is.
+stays as it is. Without a file SIGHUP changes nothing, except that on a terminal
+it ends the server.
 
 Counts are in memory, and begin anew with the server, except these:
 those of calendar windows of a day and longer are in a file in the directory of

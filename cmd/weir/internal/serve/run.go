@@ -62,9 +62,11 @@ type teller struct {
 
 // run serves the limits of a configuration, or those of the command line.
 func run(cmd *cobra.Command, o *options) error {
-	// Before anything else, as this signal ends a program that does not expect it.
+	// Before anything else, as this signal ends a program that does not expect it. So it does without a file on a terminal, which
+	// sends it as it closes.
 	hangups := make(chan os.Signal, 1)
-	if o.configured() {
+	interactive := terminal.Of(cmd.ErrOrStderr()).Interactive
+	if o.configured() || !interactive {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 	}
@@ -73,7 +75,7 @@ func run(cmd *cobra.Command, o *options) error {
 	// On a terminal a person reads along: a few lines for people take the place of what is only informative, unless that is asked
 	// for.
 	logs := slices.ContainsFunc([]string{flags.LogLevel, "log-format", "log-requests", "explain-every"}, cmd.Flags().Changed)
-	forPeople := terminal.Of(cmd.ErrOrStderr()).Interactive && !logs
+	forPeople := interactive && !logs
 	if forPeople {
 		o.log.Level = "warn"
 	}
@@ -102,8 +104,8 @@ func run(cmd *cobra.Command, o *options) error {
 		s.fronts.Close()
 		return err
 	}
+	go s.limits.ReloadOn(ctx, hangups)
 	if o.configured() {
-		go s.limits.ReloadOn(ctx, hangups)
 		s.limits.Watch(ctx)
 	}
 	if err = s.measure(); err != nil {
