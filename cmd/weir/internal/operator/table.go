@@ -67,7 +67,7 @@ const secondLine = "    "
 
 // leaveOut leaves out columns in which all rows have 0 or nothing, until the others have room, and returns their heads.
 func (t *table) leaveOut(width int) (heads []string) {
-	for i := 0; i < len(t.widths) && tableWidth(t.widths) > width; {
+	for i := 0; i < len(t.widths) && TableWidth(t.widths) > width; {
 		if !t.saysNothing(i) {
 			i++
 			continue
@@ -131,7 +131,8 @@ func (t *table) isText(column int) bool {
 
 const columnGap = "  "
 
-func tableWidth(widths []int) (all int) {
+// TableWidth is how wide a table with columns of these widths is.
+func TableWidth(widths []int) (all int) {
 	for _, wide := range widths {
 		all += wide + len(columnGap)
 	}
@@ -143,7 +144,7 @@ const leastText = 16
 
 // Shrink makes the widest columns of texts narrower, until all columns of a table have room in a width.
 func Shrink(widths []int, text func(column int) bool, width int) {
-	for over := tableWidth(widths) - width; over > 0; over-- {
+	for over := TableWidth(widths) - width; over > 0; over-- {
 		widest := -1
 		for i, wide := range widths {
 			if text(i) && wide > leastText && (widest < 0 || wide > widths[widest]) {

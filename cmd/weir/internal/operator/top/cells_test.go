@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -87,5 +88,45 @@ func TestChangesAreThoseAskedFor(t *testing.T) {
 		if done := f.done(); len(done) != 1 || done[0] != path+" login ann why" {
 			t.Errorf("%s: %q", path, done)
 		}
+	}
+}
+
+// TestNarrow: columns that have no room are left out whole and named, as a part of a number would be taken for another one.
+func TestNarrow(t *testing.T) {
+	t.Parallel()
+	client, err := operator.NewClient(operator.ClientOptions{Server: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	m := newModel(client)
+	told := &operator.Overview{Started: began, Now: began}
+	for _, name := range []string{"a-policy-with-a-name-that-can-be-cut", "b"} {
+		told.Policies = append(told.Policies, operator.Policy{
+			PolicyReport: policy.PolicyReport{Name: name, Allowed: 123_456_789, Refused: 987_654_321},
+		})
+	}
+	m.Update(overviewMsg{told})
+	for _, c := range []struct {
+		width         int
+		want, without string
+	}{
+		{160, "987,654,321", "no room"},
+		{80, "\nno room for refused, allowed, limits; d shows details\n", "987"},
+		{60, "\nno room for locked out, mode, refused, allowed, limits; d s…\n", "123"},
+		{1, "", "123"},
+	} {
+		m.width = c.width
+		if screen := m.View().Content; !strings.Contains(screen, c.want) || strings.Contains(screen, c.without) {
+			t.Errorf("%d columns: want %q and no %q in\n%s", c.width, c.want, c.without, screen)
+		}
+	}
+	out := terminal.Output{Interactive: true, Width: 80}
+	m.paint = plain(out)
+	if frame := m.frame(out); !strings.Contains(frame, "\nno room for refused, allowed, limits\n") || strings.Contains(frame, "987") {
+		t.Errorf("one frame in a terminal:\n%s", frame)
+	}
+	if frame := m.frame(terminal.Output{Width: 80}); !strings.Contains(frame, "987,654,321") || strings.Contains(frame, "no room") {
+		t.Errorf("one frame in a pipe:\n%s", frame)
 	}
 }

@@ -2,6 +2,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,9 +165,7 @@ func (m *model) frame(out terminal.Output) string {
 	l, p := &m.lists[m.pane], &panes[m.pane]
 	g := newGrid(p.columns, m.rows, width)
 	lines := []string{m.totals(), "", m.paint.strong(cut(g.head(l.sort, l.reverse), width))}
-	if wrong := m.wrong(width); wrong != "" {
-		lines[1] = wrong
-	}
+	lines[1] = cmp.Or(m.wrong(width), cut(g.leftOut(l.sort, l.reverse), width))
 	if len(m.rows) == 0 {
 		lines = append(lines, m.none())
 	}

@@ -38,10 +38,10 @@ func sorted(rows []row, p *pane, by int, reverse bool, filter string) []row {
 	return rows
 }
 
-// grid lays rows out in columns.
+// grid lays rows out in columns. The last ones are left out where there is no room for all: a part of a number is another one.
 type grid struct {
 	columns []column
-	widths  []int
+	widths  []int // of those that are shown
 }
 
 // The marks behind the head of the column that rows are sorted by.
@@ -50,37 +50,54 @@ const (
 )
 
 func newGrid(columns []column, rows []row, width int) *grid {
-	g := &grid{columns: columns, widths: make([]int, len(columns))}
+	whole := make([]int, len(columns))
 	for i, c := range columns {
-		g.widths[i] = runewidth.StringWidth(c.head) + 1 // with a mark
+		whole[i] = runewidth.StringWidth(c.head) + 1 // with a mark
 		for j := range rows {
-			g.widths[i] = max(g.widths[i], runewidth.StringWidth(rows[j].cells[i].text))
+			whole[i] = max(whole[i], runewidth.StringWidth(rows[j].cells[i].text))
 		}
 	}
-	operator.Shrink(g.widths, func(i int) bool { return !columns[i].number }, width)
-	return g
+	for n := len(columns); ; n-- {
+		g := &grid{columns: columns, widths: slices.Clone(whole[:n])}
+		operator.Shrink(g.widths, func(i int) bool { return !columns[i].number }, width)
+		if n == 1 || operator.TableWidth(g.widths) <= width {
+			return g
+		}
+	}
 }
 
 // head is the line above the rows.
-func (g *grid) head(by int, reverse bool) string {
-	cells := make([]string, len(g.columns))
+func (g *grid) head(by int, reverse bool) string { return g.line(g.heads(by, reverse)[:len(g.widths)]) }
+
+// leftOut says which columns have no room, "" if all have.
+func (g *grid) leftOut(by int, reverse bool) string {
+	heads := g.heads(by, reverse)[len(g.widths):]
+	if len(heads) == 0 {
+		return ""
+	}
+	return "no room for " + strings.Join(heads, ", ")
+}
+
+// heads are those of all columns, with a mark at the one that rows are sorted by.
+func (g *grid) heads(by int, reverse bool) []string {
+	heads := make([]string, len(g.columns))
 	for i, c := range g.columns {
-		cells[i] = c.head
+		heads[i] = c.head
 		if i == by {
 			mark := up
 			if c.number != reverse {
 				mark = down
 			}
-			cells[i] += mark
+			heads[i] += mark
 		}
 	}
-	return g.line(cells)
+	return heads
 }
 
 func (g *grid) row(r *row) string {
-	cells := make([]string, len(r.cells))
-	for i, c := range r.cells {
-		cells[i] = c.text
+	cells := make([]string, len(g.widths))
+	for i := range cells {
+		cells[i] = r.cells[i].text
 	}
 	return g.line(cells)
 }

@@ -33,7 +33,11 @@ func (m *model) View() tea.View {
 	var cursor *tea.Cursor
 	switch m.mode {
 	case listMode, filterMode:
-		lines = append(lines, m.list()...)
+		l, g := &m.lists[m.pane], newGrid(panes[m.pane].columns, m.rows, m.width-len("> "))
+		if out := g.leftOut(l.sort, l.reverse); out != "" && lines[len(lines)-1] == "" {
+			lines[len(lines)-1] = cut(out+"; d shows details", m.width)
+		}
+		lines = append(lines, m.list(g)...)
 	case textMode:
 		lines = append(lines, m.text()...)
 	case formMode, confirmMode:
@@ -137,7 +141,7 @@ func (m *model) tabs(width int) string {
 	return cut(text, width)
 }
 
-// wrong is what the operator should know.
+// wrong is what the operator should know, "" if there is nothing.
 func (m *model) wrong(width int) string {
 	text := ""
 	switch {
@@ -152,13 +156,15 @@ func (m *model) wrong(width int) string {
 	case m.now != nil && m.now.Config.LastError != "":
 		text = "the last reload was refused: " + strings.TrimPrefix(m.now.Config.LastError, "weir: ")
 	}
+	if text == "" {
+		return ""
+	}
 	return m.paint.alarm(cut(terminal.Printable(text), width))
 }
 
 // list is the head and the rows of the pane.
-func (m *model) list() []string {
-	l, p := &m.lists[m.pane], &panes[m.pane]
-	g := newGrid(p.columns, m.rows, m.width-len("> "))
+func (m *model) list(g *grid) []string {
+	l := &m.lists[m.pane]
 	lines := []string{m.paint.strong(cut("  "+g.head(l.sort, l.reverse), m.width))}
 	if len(m.rows) == 0 {
 		return append(lines, wrap("  "+m.none(), m.width, "  ")...)
