@@ -212,11 +212,15 @@ func (k *Keyed) Reserve(ctx context.Context, key string, n int64, expiry time.Du
 // Commit ends a reservation with what it really cost: less is given back, more is charged, up to a debt of the limit. The
 // error is [ErrNotReserved] if it has expired or was settled before.
 func (k *Keyed) Commit(ctx context.Context, h store.Hold, actual int64) error {
+	k.made()
 	return k.node.Settle(ctx, h, []int64{actual})
 }
 
 // Cancel ends a reservation as if nothing had been taken. The error is that of Commit.
-func (k *Keyed) Cancel(ctx context.Context, h store.Hold) error { return k.node.Settle(ctx, h, nil) }
+func (k *Keyed) Cancel(ctx context.Context, h store.Hold) error {
+	k.made()
+	return k.node.Settle(ctx, h, nil)
+}
 
 func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Duration) (store.Hold, error) {
 	mustContext(ctx)
@@ -257,6 +261,7 @@ func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Du
 
 // Peek returns what Take would, and takes nothing. A new key for which there is no room is refused with ReasonTableFull.
 func (k *Keyed) Peek(key string, n int64) weir.Decision {
+	k.made()
 	if !k.room(key, n) {
 		return k.full()
 	}
@@ -271,6 +276,7 @@ func (k *Keyed) Refund(ctx context.Context, key string, n int64) error {
 
 // Reset makes all permits of key available, as if it had never been seen.
 func (k *Keyed) Reset(ctx context.Context, key string) error {
+	k.made()
 	return store.Reset(ctx, k.node, keyedPolicy, key)
 }
 
@@ -283,13 +289,22 @@ func (k *Keyed) LimitOf(string) weir.Limit { return k.limit }
 // Close ends the limiter, and closes its file when all of it is on disk. Callers that wait, and later calls, are refused with
 // ReasonClosed. A second call does nothing.
 func (k *Keyed) Close() error {
+	k.made()
 	if k.closed.Swap(true) {
 		return nil
 	}
 	return errors.Join(k.node.Close(), k.file.Close())
 }
 
+// made panics if k is a zero Keyed.
+func (k *Keyed) made() {
+	if k.node == nil {
+		panic("weir: durable: zero Keyed: make it by OpenKeyed")
+	}
+}
+
 func (k *Keyed) charge(key string, n int64) store.Charge {
+	k.made()
 	c := store.Charge{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n, Queue: k.queueLimit}
 	if n == 0 {
 		c.Queue = max(c.Queue, 1) // it takes no room in a queue, so it can wait without one

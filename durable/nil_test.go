@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
@@ -51,4 +52,27 @@ func panicOf(f func()) (text string) {
 	}()
 	f()
 	return ""
+}
+
+// TestZeroKeyedSaysHowItIsMade at each call.
+func TestZeroKeyedSaysHowItIsMade(t *testing.T) {
+	k, ctx := new(durable.Keyed), t.Context()
+	for name, call := range map[string]func(){
+		"Allow":   func() { k.Allow("a") },
+		"Take":    func() { k.Take("a", 1) },
+		"Wait":    func() { _ = k.Wait(ctx, "a", 1) },
+		"Reserve": func() { _, _ = k.Reserve(ctx, "a", 1, time.Second) },
+		"Commit":  func() { _ = k.Commit(ctx, store.Hold{}, 1) },
+		"Cancel":  func() { _ = k.Cancel(ctx, store.Hold{}) },
+		"Peek":    func() { k.Peek("a", 1) },
+		"Refund":  func() { _ = k.Refund(ctx, "a", 1) },
+		"Reset":   func() { _ = k.Reset(ctx, "a") },
+		"Close":   func() { _ = k.Close() },
+	} {
+		for range 2 {
+			if got := panicOf(call); got != "weir: durable: zero Keyed: make it by OpenKeyed" {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
 }

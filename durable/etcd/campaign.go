@@ -15,6 +15,7 @@ import (
 
 // Campaign implements [durable.Engine].
 func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, error) { //nolint:ireturn // that of the interface
+	e.made()
 	if e.ctx.Err() != nil {
 		return nil, durable.ErrEngineClosed
 	}

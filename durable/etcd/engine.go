@@ -77,8 +77,16 @@ func New(client *clientv3.Client, o Options) (*Engine, error) {
 func (e *Engine) elections() string         { return e.prefix + "owner/" }
 func (e *Engine) record(name string) string { return e.prefix + "state/" + name }
 
+// made panics if e is a zero Engine.
+func (e *Engine) made() {
+	if e.client == nil {
+		panic("weir: etcd: zero Engine: make it by New")
+	}
+}
+
 // Close implements [durable.Engine].
 func (e *Engine) Close() error {
+	e.made()
 	e.end()
 	e.work.wait()
 	return nil

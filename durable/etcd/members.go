@@ -32,6 +32,7 @@ var ErrNoMember = errors.New("weir: the cluster has no such node")
 
 // Members are the nodes of the cluster by their names.
 func (s *Server) Members(ctx context.Context) ([]Member, error) {
+	s.made()
 	var r *clientv3.MemberListResponse
 	err := settled(ctx, func(ctx context.Context) (failed error) {
 		r, failed = s.client.MemberList(ctx)
@@ -171,6 +172,7 @@ func (s *Server) isRemoved(id uint64) bool {
 // AddMember adds a node, which has a vote once it has been started and has all that the others have. The error is a
 // *[weir.OptionError] if the name and the URL are not those of a node of Peers, or are there already.
 func (s *Server) AddMember(ctx context.Context, name, url string) error {
+	s.made()
 	switch at, ok := s.peers[name]; {
 	case len(s.peers) == 0:
 		return &weir.OptionError{

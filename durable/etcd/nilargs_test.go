@@ -23,6 +23,34 @@ func TestNilIsToldAtTheCall(t *testing.T) {
 	}
 }
 
+// TestZeroValuesSayHowTheyAreMade: what was not made by its constructor panics with a message that names it.
+func TestZeroValuesSayHowTheyAreMade(t *testing.T) {
+	t.Parallel()
+	server, engine := new(etcd.Server), new(etcd.Engine)
+	for name, call := range map[string]func() error{
+		"Client":       func() error { server.Client(); return nil },
+		"Failed":       func() error { server.Failed(); return nil },
+		"Err":          server.Err,
+		"Members":      func() error { _, err := server.Members(t.Context()); return err },
+		"RemoveMember": func() error { return server.RemoveMember(t.Context(), "a") },
+		"AddMember":    func() error { return server.AddMember(t.Context(), "a", "http://127.0.0.1:1") },
+		"Close":        server.Close,
+	} {
+		if got := toldOf(call); got != "weir: etcd: zero Server: make it by Start" {
+			t.Errorf("Server.%s: %q", name, got)
+		}
+	}
+	for name, call := range map[string]func() error{
+		"Campaign": func() error { _, err := engine.Campaign(t.Context(), "a"); return err },
+		"Watch":    func() error { _, err := engine.Watch(t.Context()); return err },
+		"Close":    engine.Close,
+	} {
+		if got := toldOf(call); got != "weir: etcd: zero Engine: make it by New" {
+			t.Errorf("Engine.%s: %q", name, got)
+		}
+	}
+}
+
 // toldOf is the error of a call, or what it panics with.
 func toldOf(call func() error) (text string) {
 	defer func() {

@@ -297,13 +297,27 @@ func answers(ctx context.Context, e *etcdserver.EtcdServer) <-chan struct{} {
 }
 
 // Client talks to the server without a network. It is closed with the server.
-func (s *Server) Client() *clientv3.Client { return s.client }
+func (s *Server) Client() *clientv3.Client {
+	s.made()
+	return s.client
+}
+
+// made panics if s is a zero Server.
+func (s *Server) made() {
+	if s.client == nil {
+		panic("weir: etcd: zero Server: make it by Start")
+	}
+}
 
 // Failed is closed when the server cannot go on, and only a new one will.
-func (s *Server) Failed() <-chan struct{} { return s.failure.done }
+func (s *Server) Failed() <-chan struct{} {
+	s.made()
+	return s.failure.done
+}
 
 // Err is why Failed is closed, or nil if it is not.
 func (s *Server) Err() error {
+	s.made()
 	select {
 	case <-s.failure.done:
 		return fmt.Errorf("weir: the etcd server cannot go on: %w", s.failure.err)
@@ -400,6 +414,7 @@ const closeTime = 2 * time.Second
 
 // Close stops the server. One that cannot go on is abandoned if it does not stop in 2 s.
 func (s *Server) Close() error {
+	s.made()
 	var err error
 	s.once.Do(func() {
 		s.end()

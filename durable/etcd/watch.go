@@ -13,6 +13,7 @@ import (
 
 // Watch implements [durable.Engine].
 func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
+	e.made()
 	if e.ctx.Err() != nil {
 		return nil, durable.ErrEngineClosed
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/store/redis"
 )
 
@@ -16,6 +17,21 @@ func TestNilIsToldAtTheCall(t *testing.T) {
 		"Open": func() error { _, err := redis.Open(redis.Options{}); return err },
 	} {
 		if got := toldOf(call); !strings.HasPrefix(got, "weir: ") || strings.Contains(got, "invalid memory address") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestZeroStoreSaysHowItIsMade at each call.
+func TestZeroStoreSaysHowItIsMade(t *testing.T) {
+	t.Parallel()
+	s := new(redis.Store)
+	for name, call := range map[string]func() error{
+		"Do":     func() error { _, err := s.Do(t.Context(), store.Ask{}, nil, nil); return err },
+		"Settle": func() error { return s.Settle(t.Context(), store.Hold{}, nil) },
+		"Close":  s.Close,
+	} {
+		if got := toldOf(call); got != "weir: redis: zero Store: make it by Open" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

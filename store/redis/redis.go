@@ -67,8 +67,16 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
+// made panics if s is a zero Store.
+func (s *Store) made() {
+	if s.dispatch == nil {
+		panic("weir: redis: zero Store: make it by Open")
+	}
+}
+
 // Close implements [store.Home]. Calls in flight return ErrClosed, or what the server has replied.
 func (s *Store) Close() error {
+	s.made()
 	s.dispatch.close()
 	return nil
 }
@@ -77,6 +85,7 @@ func (s *Store) Close() error {
 // reserved first and committed then; refunds and debits are one step for each slot. If a debit fails for some of the slots, the
 // call fails, and what was debited in others stays so.
 func (s *Store) Do(ctx context.Context, ask store.Ask, charges []store.Charge, decisions []weir.Decision) (store.Hold, error) {
+	s.made()
 	if err := store.Check(ask, charges, decisions); err != nil || len(charges) == 0 {
 		return store.Hold{}, err
 	}

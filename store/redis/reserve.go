@@ -53,6 +53,7 @@ func reserved(id string, charges []store.Charge, p *part, err error) (store.Hold
 
 // Settle implements [store.Home]. In a cluster, it is one step for each slot.
 func (s *Store) Settle(ctx context.Context, r store.Hold, actual []int64) error {
+	s.made()
 	if err := store.CheckSettle(r, actual); err != nil || len(r.Charges) == 0 {
 		return err
 	}
