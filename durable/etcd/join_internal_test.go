@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 )
 
 // TestJoinWaitsForOneThatLags: one node does not know yet that this one was added, or knows it as it was before it was removed.
@@ -68,5 +71,27 @@ func TestJoinWaitsForOneThatLags(t *testing.T) {
 		case c.repair == "at once" && asked.Load() != 1:
 			t.Errorf("%+v: asked %d times", c, asked.Load())
 		}
+	}
+}
+
+// TestPeersOfAnotherURLAreTold: a node that the cluster reaches by another URL than that of Peers is named in the log, once. That of
+// the node itself is changed in the cluster, and one that the cluster does not have may be added later.
+func TestPeersOfAnotherURLAreTold(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	s := &Server{
+		peers:  map[string]string{"own": "http://own:1", "good": "http://good:1", "bad": "http://bad:1", "later": "http://later:1"},
+		logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	}
+	member := func(id types.ID, name, url string) *membership.Member {
+		return &membership.Member{
+			ID: id, Attributes: membership.Attributes{Name: name}, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{url}},
+		}
+	}
+	s.warnOfPeers([]*membership.Member{
+		member(1, "own", "http://before:1"), member(2, "good", "http://good:1"), member(3, "bad", "http://real:1"), member(4, "", "http://new:1"),
+	}, 1)
+	if text := logged.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "node=bad peers=http://bad:1 cluster=http://real:1") {
+		t.Errorf("logged:\n%s", text)
 	}
 }

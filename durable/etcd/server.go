@@ -17,9 +17,11 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
@@ -124,6 +126,7 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	}
 	s.client = v3client.New(s.etcd.Server)
 	s.ctx, s.end = context.WithCancel(context.Background())
+	s.warnOfPeers(s.etcd.Server.Cluster().Members(), s.etcd.Server.MemberID())
 	s.work.begin(s.maintain)
 	s.work.begin(s.watchFailure)
 	s.work.begin(s.watchRemoval)
@@ -131,6 +134,17 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	s.work.begin(s.move)
 	s.work.begin(s.sealing)
 	return s, nil
+}
+
+// warnOfPeers logs which nodes of Peers the cluster reaches by another URL: once it exists, that is the one that counts. The URL
+// of this node is changed by move.
+func (s *Server) warnOfPeers(all []*membership.Member, self types.ID) {
+	for _, m := range all {
+		if at, ok := s.peers[m.Name]; ok && m.ID != self && !slices.Contains(m.PeerURLs, at) {
+			s.logger.Warn("a node has another URL in the peers of this node than in the cluster, which counts: correct it here, "+
+				"or in the node itself, and restart that", "node", m.Name, "peers", at, "cluster", strings.Join(m.PeerURLs, ", "))
+		}
+	}
 }
 
 // room makes sure that the disk is not full: etcd that finds this while it starts leaves its files locked, and cannot be started
