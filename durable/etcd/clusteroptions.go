@@ -141,7 +141,7 @@ func (o *ClusterOptions) checkEndpoints() error {
 	for _, e := range o.Endpoints {
 		u, err := url.Parse(e)
 		if err != nil || !web(u) || u.Hostname() == "" || u.Path != "" || u.User != nil || len(e) > mostText {
-			return wrongCluster("Endpoints", redacted(e, u), "URLs such as https://10.0.0.1:2379, without user and password")
+			return wrongCluster("Endpoints", redacted(e), "URLs such as https://10.0.0.1:2379, without user and password")
 		}
 		if o.TLS != nil && u.Scheme != secureScheme {
 			return wrongCluster("Endpoints", fmt.Sprintf("%.80q", e), "https, as TLS is set")
@@ -151,8 +151,8 @@ func (o *ClusterOptions) checkEndpoints() error {
 }
 
 // redacted is a wrong endpoint as it can be shown.
-func redacted(text string, u *url.URL) string {
-	if u == nil || u.User != nil || strings.Contains(text, "@") {
+func redacted(text string) string {
+	if strings.Contains(text, "@") { // without it there is no user
 		return "a URL with what may be a password, or none"
 	}
 	return fmt.Sprintf("%.80q", text)

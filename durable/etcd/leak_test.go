@@ -128,4 +128,10 @@ func TestOptionsOfClusters(t *testing.T) {
 			t.Fatalf("in the case %q", name)
 		}
 	}
+	// One without a scheme is no secret, and the error is about it.
+	_, err := etcd.Join(t.Context(), etcd.ClusterOptions{Endpoints: []string{"10.0.0.1:2379"}, Address: "a:1"})
+	want := `weir: ClusterOptions.Endpoints is "10.0.0.1:2379": must be URLs such as https://10.0.0.1:2379, without user and password`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
