@@ -180,7 +180,8 @@ func Reserve(ctx context.Context, h Home, charges []Charge, decisions []weir.Dec
 // there, in the order of arrival at each of their limits, whichever process requests are in. If ask.Wait passes or ctx ends
 // before that, nothing is taken, and the Reason of the decisions is ReasonQueueFull, ReasonDeadline, ReasonCanceled or
 // ReasonClosed. Permits that can never be there are refused at once with ReasonNever, and a charge whose Queue is 0 refuses at
-// once.
+// once. ReasonClosed is of an owner of durable limits that ends its term: the next one can be asked, so the error does not match
+// weir.ErrClosed.
 //
 // The error is nil if and only if the permits are taken. One that matches weir.ErrRefused, or the error of ctx if that was
 // canceled, is that of [Refusal]: the decisions are filled in. With any other error, such as ErrUnavailable, they are not.
