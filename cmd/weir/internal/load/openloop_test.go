@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirhq/weir/internal/cputime"
 )
 
 // simulated is a server in virtual time: it answers each command after the time that service says, one after the other.
@@ -252,5 +254,27 @@ func TestTimeout(t *testing.T) {
 				t.Errorf("%s: %d errors, %v, %d reconnects", what, p.Errors, p.ErrorKinds, p.Reconnects)
 			}
 		})
+	}
+}
+
+// TestWarmUpIsNoCost: a run that ends with its warm-up, as its few requests are answered at once or it is interrupted, has used no
+// time of the processors for what it counts.
+func TestWarmUpIsNoCost(t *testing.T) {
+	before, err := cputime.Used()
+	if err != nil {
+		t.Skip(err)
+	}
+	r := newRun(&options{warmup: time.Hour, requests: 1, connections: 1}, nil, nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := uint64(1); ; n = n*n + 1 {
+			if now, err := cputime.Used(); err != nil || now > before+10*time.Millisecond {
+				return
+			}
+		}
+	}()
+	if _, used, known := r.supervise(t.Context(), nil, done); used != 0 || !known {
+		t.Errorf("used %v, known %t; want 0 and true", used, known)
 	}
 }

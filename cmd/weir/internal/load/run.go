@@ -171,7 +171,7 @@ func (r *run) measure(ctx context.Context, connections []*connection, watch func
 	if watch != nil {
 		watcher.Go(func() { watch(ended) })
 	}
-	interrupted, used := r.supervise(ctx, connections, done)
+	interrupted, used, known := r.supervise(ctx, connections, done)
 	r.stop()
 	close(ended)
 	watcher.Wait()
@@ -179,7 +179,7 @@ func (r *run) measure(ctx context.Context, connections []*connection, watch func
 	total := totals(r.shards)
 	measured := result{
 		total: total, processors: runtime.GOMAXPROCS(0), reconnects: r.reconnects.Load(), missed: r.missed.Load(),
-		interrupted: interrupted, cpu: used, cpuKnown: used > 0,
+		interrupted: interrupted, cpu: used, cpuKnown: known,
 	}
 	measured.elapsed = max(0, max(total.last, min(time.Duration(r.stopped.Load()), r.end))-r.from)
 	if !interrupted { // or whatever has failed has been caused by that
@@ -195,14 +195,15 @@ func (r *run) measure(ctx context.Context, connections []*connection, watch func
 const patience = time.Second
 
 // supervise waits until everything is answered, and sees to it that this comes to an end. It returns how much time of the
-// processors was used for what is counted.
+// processors was used for what is counted, which is none until the warm-up is over, and whether that is known.
 func (r *run) supervise(
 	ctx context.Context, connections []*connection, done <-chan struct{},
-) (interrupted bool, used time.Duration) {
+) (interrupted bool, used time.Duration, known bool) {
 	const period = 50 * time.Millisecond
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	start, unknown := cputime.Used()
+	counts := false
+	var start time.Duration
 	warm := time.NewTimer(r.from)
 	defer warm.Stop()
 	end := time.NewTimer(r.end)
@@ -212,12 +213,14 @@ func (r *run) supervise(
 	for {
 		select {
 		case <-done:
-			if now, err := cputime.Used(); err == nil && unknown == nil {
+			now, err := cputime.Used()
+			if err == nil && counts {
 				used = now - start
 			}
-			return interrupted, used
+			return interrupted, used, err == nil
 		case <-warm.C:
-			start, unknown = cputime.Used()
+			start, _ = cputime.Used()
+			counts = true
 		case <-end.C:
 			r.stop()
 		case <-canceled:
