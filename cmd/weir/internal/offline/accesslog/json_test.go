@@ -3,6 +3,7 @@ package accesslog
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,18 @@ func TestJSON(t *testing.T) {
 			"white space",
 			" \t{ \"ts\" :\t1719835200 , \"remote\" : \"192.0.2.1\" } \r",
 			entry{time: noon, client: client},
+		},
+		{
+			"Envoy Gateway",
+			`{":authority":"www.example.com:8080","bytes_received":0,"bytes_sent":512,"connection_termination_details":null,` +
+				`"downstream_local_address":"10.244.0.14:10080","downstream_remote_address":"192.0.2.1:45678","duration":3,"method":"GET",` +
+				`"protocol":"HTTP/1.1","requested_server_name":null,"response_code":200,"response_code_details":"via_upstream",` +
+				`"response_flags":"-","route_name":"httproute/shop/web/rule/0","start_time":"2024-07-01T12:00:00.000Z",` +
+				`"upstream_host":"10.244.0.13:3000","user-agent":"curl/8.5.0","x-envoy-origin-path":"/a?b=c","x-forwarded-for":"198.51.100.1"}`,
+			entry{
+				time: noon, client: client, method: "GET", host: "www.example.com", path: "/a", query: "b=c", status: 200, bytes: 512,
+				userAgent: "curl/8.5.0",
+			},
 		},
 		{
 			"preference does not depend on the order of the members",
@@ -214,6 +227,19 @@ func TestJSONFields(t *testing.T) {
 			if reason != "" || quantity(q) != timeField && got == zero || got.time != noon {
 				t.Errorf("%s: got %+v %s", name, got, reason)
 			}
+		}
+	}
+}
+
+// TestJSONFieldsAreDocumented: the page of replay has a row for each part of a record, with all of its names in their order.
+func TestJSONFieldsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../../docs/replay.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range jsonFields {
+		if row := " | `" + strings.Join(field.names, "`, `") + "` |\n"; !strings.Contains(string(page), row) {
+			t.Errorf("%s: no row with%s", field.of, row)
 		}
 	}
 }

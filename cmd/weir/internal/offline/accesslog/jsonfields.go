@@ -76,11 +76,13 @@ var jsonFields = [quantities]field{
 	// its target alone.
 	requestField: {"request line", []string{"request", "RequestLine"}},
 	targetField: {"path or URL", []string{
-		"request.uri", "request_uri", "RequestPath", "path", "uri", "url",
+		"request.uri", "request_uri", "RequestPath",
+		"x-envoy-origin-path", // Envoy Gateway
+		"path", "uri", "url",
 	}},
 	queryField: {"query", []string{"query_string", "args", "query"}},
 	hostField: {"host", []string{
-		"request.host", "RequestHost", "authority", "http_host", "host", "vhost", "server_name",
+		"request.host", "RequestHost", "authority", ":authority", "http_host", "host", "vhost", "server_name",
 	}},
 	statusField: {"status", []string{
 		"status", "response_code", "DownstreamStatus", "OriginStatus", "status_code", "response",
@@ -92,7 +94,7 @@ var jsonFields = [quantities]field{
 		"request.headers.Referer", "http_referer", "request_Referer", "referer", "referrer",
 	}},
 	userAgentField: {"user agent", []string{
-		"request.headers.User-Agent", "http_user_agent", "request_User-Agent", "user_agent", "agent",
+		"request.headers.User-Agent", "http_user_agent", "request_User-Agent", "user_agent", "user-agent", "agent",
 	}},
 }
 

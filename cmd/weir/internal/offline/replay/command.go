@@ -128,8 +128,9 @@ that is exact to a second, as most are, shows the requests of a second as one
 burst.
 
 A FILE is in the common or combined format, or has a JSON object on each line,
-also mixed, and may be compressed with gzip. "-" is the standard input. Lines
-that are no request are counted as malformed and skipped.
+also mixed, and may be compressed with gzip; docs/replay.md lists the members of
+JSON that count. "-" is the standard input. Lines that are no request are
+counted as malformed and skipped.
 
 With a limit, the table has the keys that were refused most, --top of them,
 worst first. In it, "wait" is the longest time that a refused request of the
