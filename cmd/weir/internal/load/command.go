@@ -207,7 +207,7 @@ func execute(cmd *cobra.Command, o *options, what string, newCodec func() codec)
 
 // prepare asks the server once, and makes all connections.
 func (r *run) prepare(ctx context.Context) ([]*connection, error) {
-	if err := r.probe(); err != nil {
+	if err := r.probe(ctx); err != nil {
 		return nil, errors.Join(ctx.Err(), err)
 	}
 	connections, err := r.connect()

@@ -654,3 +654,28 @@ func TestNothingButErrors(t *testing.T) {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 }
+
+// TestInterruptBeforeAnAnswer: a server that takes connections and answers nothing is not waited for.
+func TestInterruptBeforeAnAnswer(t *testing.T) {
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // the test is over
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	go func() {
+		c, err := silent.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = c.Read(make([]byte, 1)) // it waits for the answer now
+		interrupt()
+		_, _ = io.Copy(io.Discard, c)
+		_ = c.Close()
+	}()
+	stdout, _, err := bench(t, ctx, "http", "--address", silent.Addr().String(), "--timeout", "1h")
+	if !errors.Is(err, context.Canceled) || stdout != "" {
+		t.Errorf("%v, %q", err, stdout)
+	}
+}

@@ -236,8 +236,8 @@ func (r *run) supervise(
 	}
 }
 
-// probe asks the server once, so that what is wrong is told before anything is measured.
-func (r *run) probe() error {
+// probe asks the server once, so that what is wrong is told before anything is measured. It ends with the context.
+func (r *run) probe(ctx context.Context) error {
 	r.base = time.Now()
 	c := newConnection(r, 0)
 	if err := c.open(); err != nil {
@@ -245,6 +245,8 @@ func (r *run) probe() error {
 	}
 	defer c.nc.Close() //nolint:errcheck // it has told what it knows
 	_ = c.nc.SetDeadline(time.Now().Add(r.o.timeout))
+	stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if err := c.send(1, nil); err != nil {
 		return err
 	}
