@@ -298,6 +298,8 @@ func TestMisusedAdmin(t *testing.T) {
 		"why --key k":                                                      "--key needs --policy",
 		"why --client 192.0.2.1":                                           "--client needs --request",
 		"admin key":                                                        "key needs a WORD, such as the address of a client, or --policy and --key",
+		"cluster remove":                                                   "remove needs NODE, not 0 arguments",
+		"cluster add node1":                                                "add needs NODE and URL, not 1 argument",
 		"admin key a b":                                                    "key needs one WORD, not 2",
 		"admin key a --key b":                                              "a WORD and --policy or --key cannot be combined",
 		"why 192.0.2.1":                                                    `"weir admin key 192.0.2.1" shows what is known of a client`,

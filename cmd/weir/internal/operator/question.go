@@ -38,9 +38,10 @@ func (q *question) command(cmd *cobra.Command, ask asking, arguments ...string) 
 	}
 	cmd.Args, cmd.ValidArgsFunction = flags.NoArguments, cobra.NoFileCompletions
 	if len(arguments) > 0 {
-		cmd.Args = func(_ *cobra.Command, args []string) error {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) != len(arguments) {
-				return flags.Errorf("%d arguments: must be %v", len(args), arguments)
+				return flags.Errorf("%s needs %s, not %s", cmd.Name(), strings.Join(arguments, " and "),
+					terminal.Plural(len(args), "argument", "arguments"))
 			}
 			return nil
 		}
