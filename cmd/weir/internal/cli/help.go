@@ -14,11 +14,13 @@ import (
 
 // styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags. It is written by
 // functions: a template calls methods by names, for which the linker would keep every method of the program.
-// unwritten becomes why the help could not be written: what cobra calls has no error.
-func styleHelp(root *cobra.Command, unwritten *error) {
+// failed is called with why the help could not be written: what cobra calls returns no error.
+func styleHelp(root *cobra.Command, failed func(error)) {
 	out := terminal.Of(root.OutOrStdout())
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		*unwritten = printText(cmd, helpOf(cmd, out))
+		if err := printText(cmd, helpOf(cmd, out)); err != nil {
+			failed(err)
+		}
 	})
 }
 

@@ -35,7 +35,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	var unwritten error
-	styleHelp(root, &unwritten)
+	styleHelp(root, func(err error) { unwritten = err })
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		err = unwritten

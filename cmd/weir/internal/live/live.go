@@ -246,7 +246,8 @@ func (l *Limits) ReloadOn(ctx context.Context, signals <-chan os.Signal) {
 				return
 			}
 			// Any other error is logged and kept for the status.
-			if _, err := l.Reload(signalName(s)); errors.Is(err, ErrFixed) { //nolint:contextcheck // overrides that end ask their store
+			_, err := l.Reload(signalName(s)) //nolint:contextcheck // overrides that end ask their store
+			if errors.Is(err, ErrFixed) {
 				l.log.Info("a signal to reload is ignored: the limits are those of the command line", "signal", signalName(s))
 			}
 		case <-ctx.Done():

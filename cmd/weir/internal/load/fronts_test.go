@@ -661,12 +661,12 @@ func TestInterruptBeforeAnAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() //nolint:errcheck // the test is over
+	defer silent.Close()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	go func() {
-		c, err := silent.Accept()
-		if err != nil {
+		c, failed := silent.Accept()
+		if failed != nil {
 			return
 		}
 		_, _ = c.Read(make([]byte, 1)) // it waits for the answer now

@@ -112,7 +112,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if o.request.Line() == "" {
 		var text bytes.Buffer
 		file.Explain(&text)
-		_, err := text.WriteTo(w)
+		_, err = text.WriteTo(w)
 		return err
 	}
 	r, err := o.request.Describe()
