@@ -22,7 +22,7 @@ import (
 type Client struct {
 	o        ClientOptions
 	holds    holds
-	adaptive bool // Limiter learns
+	adaptive bool // Limiter learns, and is no chain
 }
 
 // NewClient returns a Client, or an error that names the option that cannot be used.
@@ -129,12 +129,14 @@ func (c *Client) send(lease weir.Lease, call func() error) (err error) {
 // learn ends the lease of a call that was sent, by what became of it: a limit that adapts learns whether the server was
 // overloaded, and nothing from a call that was canceled.
 func (c *Client) learn(lease weir.Lease, err error) {
-	if err != nil && c.adaptive {
-		switch status.Code(err) {
+	if err != nil {
+		switch codeOf(err) {
 		case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
 			lease.Drop()
 		case codes.Canceled:
-			lease.Cancel()
+			if c.adaptive { // all others would give back what the call has cost
+				lease.Cancel()
+			}
 		default:
 		}
 	}

@@ -471,24 +471,32 @@ func TestStreamThatIsRefusedHoldsFollowingOnesBack(t *testing.T) {
 }
 
 func TestAdaptiveLimitLearnsFromServers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var answers []error
-		for range 100 {
-			answers = append(answers, status.Error(codes.Unavailable, "overloaded"))
-		}
-		client := setup{service: answering(answers...), client: paced(t, grpclimit.ClientOptions{Limiter: limiter})}.dial(t)
-		for range 100 {
-			want(t, call(t.Context(), client), codes.Unavailable)
-			time.Sleep(100 * time.Millisecond)
-		}
-		if limit := limiter.Stats().Limit; limit >= 20 {
-			t.Errorf("the limit is %d", limit)
-		}
-	})
+	for _, chained := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			adaptive, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var limiter weir.Acquirer = adaptive
+			if chained {
+				if limiter, err = weir.NewChain(bucket(t, weir.TokenBucket(weir.PerSecond(1000), 0), weir.Options{}), adaptive); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var answers []error
+			for range 100 {
+				answers = append(answers, status.Error(codes.Unavailable, "overloaded"))
+			}
+			client := setup{service: answering(answers...), client: paced(t, grpclimit.ClientOptions{Limiter: limiter})}.dial(t)
+			for range 100 {
+				want(t, call(t.Context(), client), codes.Unavailable)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if limit := adaptive.Stats().Limit; limit >= 20 {
+				t.Errorf("chained %v: the limit is %d", chained, limit)
+			}
+		})
+	}
 }
 
 func TestSkippedCallsAreNotPaced(t *testing.T) {

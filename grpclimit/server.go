@@ -136,7 +136,7 @@ func (h *hold) release() {
 // end is release after a handler has answered: a limit that adapts learns whether what it protects was overloaded.
 func (h *hold) end(err error) {
 	if err != nil {
-		switch status.Code(err) {
+		switch codeOf(err) {
 		case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
 			h.lease.Drop()
 		case codes.Canceled:
@@ -145,6 +145,15 @@ func (h *hold) end(err error) {
 		}
 	}
 	h.release()
+}
+
+// codeOf is the code that the client gets for the error of a handler: that of a context has one too.
+func codeOf(err error) codes.Code {
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err)
+	}
+	return st.Code()
 }
 
 // fail returns the status of what cannot be decided. Clients are not told why.

@@ -247,21 +247,45 @@ func TestPermitIsHeldUntilTheCallEnds(t *testing.T) {
 }
 
 func TestAdaptiveLimitLearnsFromHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &service{unary: func(context.Context) error { return status.Error(codes.Unavailable, "the database is gone") }}
-		client := setup{service: s, server: limited(t, grpclimit.ServerOptions{Limiter: limiter})}.dial(t)
-		for range 100 {
-			want(t, call(t.Context(), client), codes.Unavailable)
-			time.Sleep(100 * time.Millisecond)
-		}
-		if limit := limiter.Stats().Limit; limit >= 20 {
-			t.Errorf("the limit is %d", limit)
-		}
-	})
+	for _, failed := range []error{status.Error(codes.Unavailable, "the database is gone"), context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &service{unary: func(context.Context) error { return failed }}
+			client := setup{service: s, server: limited(t, grpclimit.ServerOptions{Limiter: limiter})}.dial(t)
+			for range 100 {
+				if err := call(t.Context(), client); err == nil {
+					t.Fatal("a call that fails has succeeded")
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if limit := limiter.Stats().Limit; limit >= 20 {
+				t.Errorf("%v: the limit is %d", failed, limit)
+			}
+		})
+	}
+}
+
+func TestAdaptiveLimitLearnsNothingFromCanceledCalls(t *testing.T) {
+	for _, canceled := range []error{status.Error(codes.Canceled, "gone"), context.Canceled} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &service{unary: func(context.Context) error { return canceled }}
+			client := setup{service: s, server: limited(t, grpclimit.ServerOptions{Limiter: limiter})}.dial(t)
+			for range 100 {
+				want(t, call(t.Context(), client), codes.Canceled)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if windows := limiter.Estimate().Windows; windows > 0 {
+				t.Errorf("%v: it has learned from %d windows", canceled, windows)
+			}
+		})
+	}
 }
 
 func TestCallThatHasEndedIsNotCharged(t *testing.T) {
