@@ -27,7 +27,7 @@ type batch interface {
 // ReasonInvalid.
 func (b *Batch) Add(p *Plan, key []byte, n int64, d *weir.Decision) {
 	switch {
-	case p.in == nil:
+	case p == nil || p.in == nil:
 		*d = weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never}
 		return
 	case b.n >= len(b.calls):

@@ -38,6 +38,12 @@ func newAsked(t *testing.T, base weir.Limit, o weir.KeyedOptions, limits ...weir
 func TestEachRefusesAloneWhatCannotBeUsed(t *testing.T) {
 	one, slots := ownPlan(t, weir.TokenBucket(every(time.Hour), 100)), ownPlan(t, weir.AtOnce(1))
 	var s keyset.Batch
+	for _, none := range []*keyset.Plan{nil, {}} {
+		d := weir.Decision{Allowed: true}
+		if s.Add(none, []byte("ann"), 1, &d); d.Allowed || d.Reason != weir.ReasonInvalid {
+			t.Errorf("without a plan: %+v", d)
+		}
+	}
 	decisions := make([]weir.Decision, keyset.MostCharges+1)
 	for i := range decisions {
 		switch i {
