@@ -239,9 +239,10 @@ func (c *checker) policy(at string, p *Policy) {
 	c.policyLimits(at, p)
 	c.consistency(at, p)
 	c.durability(at, p)
-	b := keyset.Bounds{QueueLimit: p.QueueLimit, NewestFirst: p.NewestFirst, MaxKeys: p.MaxKeys, AdmitWhenFull: p.AdmitWhenFull}
-	if err := b.Check(); err != nil {
-		c.add(fmt.Errorf("%s: %w", at, err))
+	for _, b := range [...]keyset.Bounds{{QueueLimit: p.QueueLimit}, {MaxKeys: p.MaxKeys}} { // of both it would name only one
+		if err := b.Check(); err != nil {
+			c.add(fmt.Errorf("%s: %w", at, err))
+		}
 	}
 	if p.MaxWait != 0 && (p.MaxWait < leastWait || p.MaxWait > mostWait) {
 		c.refuse(at+": MaxWait", p.MaxWait.String(), "from 1ms to 1h, or 0 for 1s")

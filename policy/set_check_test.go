@@ -226,12 +226,13 @@ func TestSetCheckTellsAllMistakes(t *testing.T) {
 			{Name: "a", Limits: one(perHour(1)), Parent: "b"},
 			{Name: "b", Limits: one(perHour(1)), Parent: "c"},
 			{Name: "c", Limits: one(perHour(1)), Parent: "b"},
-			{Name: "c", Mode: 5},
+			{Name: "c", Mode: 5, QueueLimit: -1, MaxKeys: -1},
 		},
 		Rules: []policy.Rule{{Name: "r", Limits: uses("x")}, {Name: "r"}},
 	}).Check()
 	for _, want := range []string{
 		`policy "b": Parent is "c"`, `Policies[3].Name is "c"`, `policy "c": Mode`, `Limits[0].Policy is "x"`, `Rules[1].Name is "r"`,
+		"QueueLimit is -1", "MaxKeys is -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
