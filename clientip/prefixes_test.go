@@ -47,12 +47,12 @@ func TestPrefixesCheck(t *testing.T) {
 		}
 	}
 	for want, p := range map[string]clientip.Prefixes{
-		"weir: clientip.Prefixes.IPv4 is 33; must be from 1 to 32, or 0 for 32":    {IPv4: 33},
-		"weir: clientip.Prefixes.IPv4 is -1; must be from 1 to 32, or 0 for 32":    {IPv4: -1},
-		"weir: clientip.Prefixes.IPv6 is 129; must be from 1 to 128, or 0 for 64":  {IPv6: 129},
-		"weir: clientip.Prefixes.IPv6 is -64; must be from 1 to 128, or 0 for 64":  {IPv6: -64},
-		"weir: clientip.Prefixes.IPv4 is 128; must be from 1 to 32, or 0 for 32":   {IPv4: 128, IPv6: 32},
-		"weir: clientip.Prefixes.IPv6 is 1000; must be from 1 to 128, or 0 for 64": {IPv4: 8, IPv6: 1000},
+		"weir: clientip.Prefixes.IPv4 is 33: must be from 1 to 32, or 0 for 32":    {IPv4: 33},
+		"weir: clientip.Prefixes.IPv4 is -1: must be from 1 to 32, or 0 for 32":    {IPv4: -1},
+		"weir: clientip.Prefixes.IPv6 is 129: must be from 1 to 128, or 0 for 64":  {IPv6: 129},
+		"weir: clientip.Prefixes.IPv6 is -64: must be from 1 to 128, or 0 for 64":  {IPv6: -64},
+		"weir: clientip.Prefixes.IPv4 is 128: must be from 1 to 32, or 0 for 32":   {IPv4: 128, IPv6: 32},
+		"weir: clientip.Prefixes.IPv6 is 1000: must be from 1 to 128, or 0 for 64": {IPv4: 8, IPv6: 1000},
 	} {
 		err := p.Check()
 		if option, ok := errors.AsType[*clientip.OptionError](err); !ok || option.Error() != want {

@@ -15,7 +15,7 @@ type OptionError struct {
 
 // Error names the option, its value, and what it may be.
 func (e *OptionError) Error() string {
-	return fmt.Sprintf("weir: clientip.%s is %s; must be %s", e.Option, e.Value, e.Accepted)
+	return fmt.Sprintf("weir: clientip.%s is %s: must be %s", e.Option, e.Value, e.Accepted)
 }
 
 // Options are which proxies are believed, and how many bits of an address make a client. With the zero value no proxy is

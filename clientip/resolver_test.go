@@ -181,11 +181,11 @@ func TestOptions(t *testing.T) {
 	for want, o := range map[string]clientip.Options{
 		"clientip.Prefixes.IPv4 is 33":                             {Prefixes: clientip.Prefixes{IPv4: 33}},
 		"clientip.Prefixes.IPv6 is -1":                             {Prefixes: clientip.Prefixes{IPv6: -1}},
-		"clientip.Options.TrustedHops is -1; must be from 0 to":    {TrustedHops: -1},
-		"clientip.Options.TrustedHops is 101; must be from 0 to":   {TrustedHops: 101},
-		"clientip.Options.TrustedHops is 2; must be 0 beside":      {TrustedHops: 2, TrustedProxies: networks("10.0.0.0/8")},
-		"clientip.Options.TrustedHops is 1; must be 0 beside":      {TrustedHops: 1, TrustUnixSocket: true},
-		"clientip.Options.TrustedProxies[1] is invalid Prefix; mu": {TrustedProxies: append(networks("10.0.0.0/8"), netip.Prefix{})},
+		"clientip.Options.TrustedHops is -1: must be from 0 to":    {TrustedHops: -1},
+		"clientip.Options.TrustedHops is 101: must be from 0 to":   {TrustedHops: 101},
+		"clientip.Options.TrustedHops is 2: must be 0 beside":      {TrustedHops: 2, TrustedProxies: networks("10.0.0.0/8")},
+		"clientip.Options.TrustedHops is 1: must be 0 beside":      {TrustedHops: 1, TrustUnixSocket: true},
+		"clientip.Options.TrustedProxies[1] is invalid Prefix: mu": {TrustedProxies: append(networks("10.0.0.0/8"), netip.Prefix{})},
 	} {
 		_, err := clientip.New(o)
 		if _, ok := errors.AsType[*clientip.OptionError](err); !ok || !strings.Contains(err.Error(), want) {

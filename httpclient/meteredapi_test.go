@@ -147,7 +147,7 @@ func TestMeteredRefusals(t *testing.T) {
 		took    time.Duration
 	}{
 		{"queue full", httpclient.MeteredOptions{QueueLimit: 1, Cost: cost(2)}, nil, 0, weir.ReasonQueueFull, "queue-full", nil, 0},
-		{"no queue", httpclient.MeteredOptions{QueueLimit: httpclient.NoQueue}, nil, 0, weir.ReasonQueueFull, "wait for 59.99", nil, 0},
+		{"no queue", httpclient.MeteredOptions{QueueLimit: httpclient.NoQueue}, nil, 0, weir.ReasonQueueFull, "wait for 1 minute", nil, 0},
 		{"expired", httpclient.MeteredOptions{MaxWait: 3 * time.Second}, nil, 0, weir.ReasonDeadline, "deadline", nil, 3 * time.Second},
 		{"deadline", httpclient.MeteredOptions{}, nil, 40 * time.Second, weir.ReasonDeadline, "deadline", context.DeadlineExceeded, 40 * time.Second},
 		{"never", httpclient.MeteredOptions{Cost: cost(3)}, nil, 0, weir.ReasonNever, "no later attempt can succeed", nil, 0},

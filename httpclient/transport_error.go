@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // ErrLimited is wrapped by every error of a [Transport] or a [Metered] that did not send a request because of a limit.
@@ -47,7 +48,7 @@ func (e *LimitedError) Error() string {
 	case e.RetryAfter == weir.Never:
 		text += "; no later attempt can succeed"
 	case e.RetryAfter > 0:
-		text += fmt.Sprintf("; it would have had to wait for %v", e.RetryAfter)
+		text += "; it would have had to wait for " + inwords.Duration(e.RetryAfter)
 	}
 	if e.Err != nil {
 		text += ": " + strings.TrimPrefix(e.Err.Error(), "weir: ")

@@ -375,7 +375,7 @@ func TestTransportFailsAtOnceWhereItWouldBeTooLate(t *testing.T) {
 			limited.Limit != "day" || limited.Host != "api.example.com" || limited.Reason != weir.ReasonDeadline || !limited.Timeout() {
 			t.Errorf("error %v, %+v", err, limited)
 		}
-		if !strings.Contains(err.Error(), "1m30s") || !strings.Contains(err.Error(), `"day"`) {
+		if !strings.Contains(err.Error(), "1 minute 30 seconds") || !strings.Contains(err.Error(), `"day"`) {
 			t.Errorf("error %v says neither how long nor which limit", err)
 		}
 		// MaxWait counts as well, and 1 min is its default.
@@ -517,8 +517,8 @@ func TestTransportClosesIdleConnections(t *testing.T) {
 
 func TestLimitedErrorSaysWhy(t *testing.T) {
 	for want, e := range map[string]*httpclient.LimitedError{
-		`weir: httpclient: request not sent to "h": the limit of the server "day" (deadline); it would have had to wait for 5s`: {
-			Host: "h", Limit: "day", Server: true, Reason: weir.ReasonDeadline, RetryAfter: 5 * time.Second,
+		`weir: httpclient: request not sent to "h": the limit of the server "day" (deadline); it would have had to wait for 1 second`: {
+			Host: "h", Limit: "day", Server: true, Reason: weir.ReasonDeadline, RetryAfter: 999_962_028,
 		},
 		`weir: httpclient: request not sent to "h": the limit of the client "own" (never); no later attempt can succeed`: {
 			Host: "h", Limit: "own", Reason: weir.ReasonNever, RetryAfter: weir.Never,
