@@ -166,7 +166,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *ans
 		return answer.PlainProblem(http.StatusNotFound, "%s is at --http: here are the admin pages", r.URL.Path)
 	}
 	if apart && r.URL.Path == aboutPath {
-		return aboutAdmin(w)
+		return aboutAdmin(w, r)
 	}
 	if at.admin {
 		in, p := h.admin.Enter(w, r)

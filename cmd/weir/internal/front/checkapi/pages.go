@@ -15,15 +15,20 @@ import (
 )
 
 // health handles GET /healthz and GET /healthcheck.
-func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *answer.Problem {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+func (h *Handler) health(w http.ResponseWriter, r *http.Request) *answer.Problem {
 	w.Header().Set("Cache-Control", "no-store")
 	if h.draining.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, "shutting down\n")
-	} else {
-		_, _ = io.WriteString(w, "ok\n")
+		return plain(w, r, http.StatusServiceUnavailable, "shutting down\n")
 	}
+	return plain(w, r, http.StatusOK, "ok\n")
+}
+
+// plain replies with a text.
+func plain(w http.ResponseWriter, r *http.Request, code int, s string) *answer.Problem {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	length(w, r, []byte(s))
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, s)
 	return nil
 }
 
@@ -32,16 +37,12 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	if h.draining.Load() || h.isReady == nil || h.isReady() == nil {
 		return h.health(w, r)
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(w, "durable limits cannot be decided\n")
-	return nil
+	return plain(w, r, http.StatusServiceUnavailable, "durable limits cannot be decided\n")
 }
 
 // about serves GET /.
 func (h *Handler) about(w http.ResponseWriter, r *http.Request) *answer.Problem {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	if h.traffic != "" {
 		b.WriteString("No request is passed on here, but at " + h.traffic + ".\n\n")
@@ -52,16 +53,13 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *answer.Problem 
 	h.aboutPolicies(&b)
 	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath +
 		" describes all there is to ask, and\nGET " + healthPath + " shows whether the server is up.\n")
-	_, _ = io.WriteString(w, b.String())
-	return nil
+	return plain(w, r, http.StatusOK, b.String())
 }
 
 // aboutAdmin serves GET / where the admin pages are apart.
-func aboutAdmin(w http.ResponseWriter) *answer.Problem {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+operator.UIPath+", GET "+
-		openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" shows whether the server is up.\n")
-	return nil
+func aboutAdmin(w http.ResponseWriter, r *http.Request) *answer.Problem {
+	return plain(w, r, http.StatusOK, "These are the admin pages of weir, a rate limiter. The dashboard is at "+operator.UIPath+
+		", GET "+openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" shows whether the server is up.\n")
 }
 
 // aboutPolicies lists the policies.

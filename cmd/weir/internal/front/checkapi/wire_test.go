@@ -2,7 +2,6 @@ package checkapi_test
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -96,12 +95,19 @@ func TestRepliesOfHTTP2SayHowLongTheyAre(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	for path, body := range map[string]string{
-		"/v1/check":   `{"policy":"default","key":%q,"cost":20}`,
-		"/v1/batch":   `{"checks":[{"policy":"default","key":%q,"cost":20}]}`,
-		"/v1/reserve": `{"policy":"default","key":%q,"cost":20}`,
+		"/v1/check":   `{"policy":"default","key":"a","cost":20}`,
+		"/v1/batch":   `{"checks":[{"policy":"default","key":"b","cost":20}]}`,
+		"/v1/reserve": `{"policy":"default","key":"c","cost":20}`,
+		"/healthz":    "",
+		"/readyz":     "",
+		"/":           "",
 	} {
-		for range 2 { // the second one is refused
-			asked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(fmt.Sprintf(body, path)))
+		method := http.MethodPost
+		if body == "" {
+			method = http.MethodGet
+		}
+		for range 2 { // the second check is refused
+			asked, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
