@@ -9,7 +9,8 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// NewEngine returns a collector of the counts of an engine, from [policy.Engine.Report].
+// NewEngine returns a collector of the counts of an engine, from [policy.Engine.Report]. Its metrics do not name the engine: of
+// several engines, register each with [prometheus.WrapRegistererWith] and a value of its own for the same label.
 func NewEngine(report func() policy.Report) *Collector {
 	took := prometheus.NewDesc("weir_decision_duration_seconds",
 		"How long decisions take, with queues and stores, of a sample.", nil, nil)

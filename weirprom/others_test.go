@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/weirprom"
 )
@@ -86,5 +88,23 @@ func TestDifferencesDoNotGoBack(t *testing.T) {
 		if got := values(t, g)[granted]; got != c.want {
 			t.Errorf("%+v: %s is %v", c, granted, got)
 		}
+	}
+}
+
+// TestSeveralEnginesOfOneProgram: a label tells their metrics apart.
+func TestSeveralEnginesOfOneProgram(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	for _, name := range []string{"a", "b"} {
+		engine, err := policy.NewEngine(&policy.Set{}, policy.EngineOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		labeled := prometheus.WrapRegistererWith(prometheus.Labels{"engine": name}, registry)
+		if err := labeled.Register(weirprom.NewEngine(engine.Report)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := registry.Gather(); err != nil {
+		t.Error(err)
 	}
 }
