@@ -87,6 +87,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return resp, err
 		}
+		u.lost = overloaded(resp.StatusCode)
 		told := ratelimitfields.Parse(resp.Header, time.Now())
 		again := h.observe(f, resp.StatusCode, &told)
 		if !again || retries == t.options.MaxRetries || !t.canRepeat(r, resp.StatusCode) || !u.reaches(h) || !keepBody(resp) {
@@ -103,7 +104,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if u.settlement() != nil {
 			u.lease.Cancel()
 		} else {
-			u.lease.Release()
+			giveBack(u.lease, u.lost)
 		}
 		req, refused = next, resp
 		retries++
@@ -125,6 +126,7 @@ type turn struct {
 	cost  int64
 	left  time.Duration // of MaxWait
 	lease weir.Lease    // of the own limiter
+	lost  bool          // the last request was lost to an overload of the server
 }
 
 // wait waits until the request may be sent, and returns the host, which must be left, and the request on its way there.
@@ -176,7 +178,22 @@ func (u *turn) send(req *http.Request, h *host, f *flight) (resp *http.Response,
 	}()
 	resp, err = u.t.options.Base.RoundTrip(req)
 	answered = err == nil
+	u.lost = errors.Is(err, context.DeadlineExceeded)
 	return resp, err
+}
+
+// overloaded reports whether a response with this status was refused, as the server can do no more.
+func overloaded(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+}
+
+// giveBack ends a lease. A limit that adapts learns whether its request was lost.
+func giveBack(l weir.Lease, lost bool) {
+	if lost {
+		l.Drop()
+		return
+	}
+	l.Release()
 }
 
 // until is when the request must be sent at the latest; the zero Time is never.
@@ -240,7 +257,7 @@ func (u *turn) finish(resp *http.Response) *http.Response {
 		u.end()
 		return resp
 	}
-	body := &leasedBody{resp.Body, u.lease}
+	body := &leasedBody{resp.Body, u.lease, u.lost}
 	w, upgraded := resp.Body.(io.Writer) // a connection that has left HTTP
 	half, ends := resp.Body.(writeCloser)
 	switch {
@@ -260,28 +277,29 @@ func (u *turn) end() {
 		s.hold(u.lease)
 		return
 	}
-	u.lease.Release()
+	giveBack(u.lease, u.lost)
 }
 
-// leasedBody releases a lease at the end of a body.
+// leasedBody gives a lease back at the end of a body.
 type leasedBody struct {
 	io.ReadCloser
 
 	lease weir.Lease
+	lost  bool
 }
 
 // Read implements [io.Reader].
 func (b *leasedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.lease.Release()
+		giveBack(b.lease, b.lost)
 	}
 	return n, err
 }
 
 // Close implements [io.Closer].
 func (b *leasedBody) Close() error {
-	defer b.lease.Release()
+	defer giveBack(b.lease, b.lost)
 	return b.ReadCloser.Close()
 }
 

@@ -16,7 +16,42 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httpclient"
+	"github.com/weirhq/weir/overload"
 )
+
+// TestAdaptiveLimitLearnsFromResponses that say that the server is overloaded, however fast they are.
+func TestAdaptiveLimitLearnsFromResponses(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve   func(*http.Request) (*http.Response, error)
+		retries int
+		less    bool
+	}{
+		"served":            {newScript(answering(200)).serve, httpclient.NoRetries, false},
+		"refused":           {newScript(answering(503)).serve, httpclient.NoRetries, true},
+		"refused and again": {newScript(answering(429, "Retry-After: 1")).serve, 1, true},
+		"late": {func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}, httpclient.NoRetries, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := transport(t, httpclient.Options{Limiter: limiter, MaxRetries: c.retries}, c.serve)
+			for range 100 {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				_, _ = fetchFrom(ctx, rt, apiURL)
+				cancel()
+				time.Sleep(time.Second)
+			}
+			if limit := limiter.Stats().Limit; limit < 20 != c.less || limiter.Peek(0).Remaining != limit {
+				t.Errorf("%s: the limit is %d, of which %d remain", name, limit, limiter.Peek(0).Remaining)
+			}
+		})
+	}
+}
 
 // TestTransportPacesItself is about the own limiter of a client.
 func TestTransportPacesItself(t *testing.T) {
