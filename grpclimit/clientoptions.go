@@ -59,8 +59,8 @@ type ClientOptions struct {
 	// opening. SendMsg waits for them. Default: nil, messages are not paced.
 	MessageCost func(ctx context.Context, o *Outgoing) int64
 	// MaxWait is how long a call may wait before it is sent, for permits and while a server holds it back: not at all if it is
-	// negative. A call whose time would not be enough is not sent, and fails at once with a [NotSentError]. Default: 0, as long
-	// as its context allows.
+	// negative. A call whose time would not be enough is not sent, and fails at once with a [NotSentError]. The time until a call
+	// is tried again does not count: MaxHold bounds it. Default: 0, as long as its context allows.
 	MaxWait time.Duration
 	// HoldBy is which calls are held back after a server has refused one with RetryInfo, until the time that it has named.
 	// Default: HoldMethod.
