@@ -343,7 +343,7 @@ func TestTopOfAServer(t *testing.T) {
 	screen.Press("ctrl+u", "100/s, burst 200", "enter", "enter", "launch day", "enter")
 	screen.Shows("override acme of tenant: 1h = 100/s, burst 200 for 10m: launch day", "Do it?")
 	screen.Press("y")
-	screen.Shows("acme of tenant: 1h = 100/s, burst 200 for 10m ", "p pause")
+	screen.Shows("acme of tenant: 1h = 100/s, burst 200 for 10m ", "p pause") // the question has more behind it
 	if status, _ := s.decide(t, acme); status != http.StatusOK {
 		t.Errorf("it is still refused: %d", status)
 	}
