@@ -87,6 +87,15 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoEndsWithItsTerminal: a closed terminal sends SIGHUP, by which a server reads its file again.
+func TestDemoEndsWithItsTerminal(t *testing.T) {
+	s := start(t, "demo", "--http", "127.0.0.1:0")
+	s.signal(syscall.SIGHUP)
+	if status := s.wait(); status.ExitCode() != 0 {
+		t.Errorf("%v:\n%s", status, strings.Join(s.lines, "\n"))
+	}
+}
+
 // demoCluster is weir demo cluster while it runs.
 type demoCluster struct {
 	t     *testing.T

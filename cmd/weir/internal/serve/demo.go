@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +74,7 @@ func demo(cmd *cobra.Command, address string) error {
 	if err := os.WriteFile(path, []byte(demoConfig), 0o600); err != nil {
 		return fmt.Errorf("weir: demo: %w", err)
 	}
-	ctx, cancel := context.WithCancel(cmd.Context())
+	ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGHUP) // its terminal is closed, and there is no other file to read
 	defer cancel()
 	var traffic sync.WaitGroup
 	defer traffic.Wait()
