@@ -74,7 +74,7 @@ func demo(cmd *cobra.Command, address string) error {
 	if err := os.WriteFile(path, []byte(demoConfig), 0o600); err != nil {
 		return fmt.Errorf("weir: demo: %w", err)
 	}
-	ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGHUP) // its terminal is closed, and there is no other file to read
+	ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGHUP) // which its terminal sends as it closes
 	defer cancel()
 	var traffic sync.WaitGroup
 	defer traffic.Wait()
