@@ -184,6 +184,7 @@ func TestMistakes(t *testing.T) {
 		"store slash":      {stored("redis://h/"), `2:8: store: "redis://h/": ends in a slash without the number of a database: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; remove the slash`},
 		"store port":       {stored("redis://h:70000"), `2:8: store: "redis://h:70000": has a port that is not from 1 to 65535; write redis://127.0.0.1:6379, for instance`},
 		"store param":      {stored("redis://h?adr=i:1"), `2:8: store: "redis://h?adr=i:1": has a parameter that is not known: accepted are addr, db, master_set or skip_verify; did you mean "addr"?`},
+		"store TLS":        {stored("redis://h?tls=true"), `2:8: store: "redis://h?tls=true": has a parameter that is not known: accepted are addr, db, master_set or skip_verify; remove it; for TLS write rediss://`},
 		"store #":          {stored("redis://u:1#secret@h"), `2:8: store: "redis://u:xxxxx@h": has a #, after which nothing is read: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write %23 if it is of the password`},
 		"store addr":       {stored("redis://h?addr=i"), `2:8: store: "redis://h?addr=i": has an addr that is not host:port; write ?addr=10.0.0.2:6379, for instance`},
 		"store socket":     {stored("unix://run/redis.sock"), `2:8: store: "unix://run/redis.sock": has a host, which a socket has not: must be unix:///path/to/socket; write unix:///run/redis/redis.sock, for instance`},

@@ -63,7 +63,7 @@ func urlFlaw(text string) (message, fix string) {
 	for key := range query {
 		if !slices.Contains(storeParams, key) {
 			return "has a parameter that is not known: accepted are " + yamlread.OneOf(storeParams), yamlread.Meant(key,
-				storeParams, "remove it")
+				storeParams, "remove it; for TLS write rediss://")
 		}
 	}
 	for _, address := range query["addr"] {

@@ -69,9 +69,9 @@ func (l handshakeListener) Accept() (net.Conn, error) {
 	return l.of.count(c), nil
 }
 
-// handshakeConn is a connection on which a client greets. TLS answers by itself some of what it reads, such as a request for new
-// keys: a write without a deadline of its own ends by that of reads, or in a second if that has passed. Otherwise a client that
-// takes no such answers would keep a read waiting for ever.
+// handshakeConn is a connection on which a client greets. TLS responds by itself to some of what it reads, such as a request for
+// new keys: a write without a deadline of its own ends by that of reads, or in a second if that has passed. Otherwise a client
+// that takes no such responses would keep a read waiting for ever.
 type handshakeConn struct {
 	net.Conn
 

@@ -655,7 +655,7 @@ func TestNothingButErrors(t *testing.T) {
 	}
 }
 
-// TestInterruptBeforeAnAnswer: a server that takes connections and answers nothing is not waited for.
+// TestInterruptBeforeAnAnswer: a server that takes connections and responds to nothing is not waited for.
 func TestInterruptBeforeAnAnswer(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
