@@ -94,12 +94,7 @@ func TestChangesAreThoseAskedFor(t *testing.T) {
 // TestNarrow: columns that have no room are left out whole and named, as a part of a number would be taken for another one.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
-	client, err := operator.NewClient(operator.ClientOptions{Server: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	m := newModel(client)
+	m := unserved(t)
 	told := &operator.Overview{Started: began, Now: began}
 	for _, name := range []string{"a-policy-with-a-name-that-can-be-cut", "b"} {
 		told.Policies = append(told.Policies, operator.Policy{

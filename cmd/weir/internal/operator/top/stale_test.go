@@ -10,15 +10,21 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// TestFiguresOfAServerThatIsGone are those that were told last, with their age, and are never 0 because nothing is known.
-func TestFiguresOfAServerThatIsGone(t *testing.T) {
-	t.Parallel()
+// unserved is a model of a server that there is not: it shows what the test tells it.
+func unserved(t *testing.T) *model {
+	t.Helper()
 	client, err := operator.NewClient(operator.ClientOptions{Server: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	m := newModel(client)
+	t.Cleanup(client.Close)
+	return newModel(client)
+}
+
+// TestFiguresOfAServerThatIsGone are those that were told last, with their age, and are never 0 because nothing is known.
+func TestFiguresOfAServerThatIsGone(t *testing.T) {
+	t.Parallel()
+	m := unserved(t)
 	m.width = 200
 	now := time.Date(2026, 11, 22, 3, 12, 0, 0, time.Local) //nolint:gosmopolitan // as the operator reads it
 	m.clock = func() time.Time { return now }
