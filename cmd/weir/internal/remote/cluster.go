@@ -164,10 +164,13 @@ func (l *Cluster) keepTrying() {
 	defer close(l.ended)
 	for wait := firstJoin; ; wait = min(2*wait, lastJoin) {
 		joined, err := l.join(l.ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			l.use(joined)
+		case l.ctx.Err() == nil:
+			l.why.Store(&err)
 		}
-		select {
+		select { // once that is known
 		case l.first <- err:
 		default: // it is not the first one
 		}
@@ -180,7 +183,6 @@ func (l *Cluster) keepTrying() {
 		if l.ctx.Err() != nil {
 			return
 		}
-		l.why.Store(&err)
 		if hopeless(err) {
 			l.log.Error("the cluster cannot be used", "cluster", l.where, "error", err.Error())
 			return

@@ -76,6 +76,41 @@ func TestJoinsLate(t *testing.T) {
 	})
 }
 
+// TestWhyIsKnownOnceTried: when the outcome of the first attempt is told, the status says why it has failed.
+func TestWhyIsKnownOnceTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newCluster("here", "", slog.New(slog.DiscardHandler), func(context.Context) (Joined, error) {
+			return nil, errors.New("nobody is there")
+		})
+		stops := &stopsOnceTold{Context: l.ctx, first: l.first, on: make(chan struct{})}
+		l.ctx = stops
+		go l.keepTrying()
+		synctest.Wait()
+		if s := l.Status(); len(l.first) != 1 || s.Error != "nobody is there" {
+			t.Errorf("%d outcomes are told, and %+v", len(l.first), s)
+		}
+		close(stops.on)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stopsOnceTold stops the goroutine that asks it once the outcome of the first attempt is told, until that may go on.
+type stopsOnceTold struct {
+	context.Context //nolint:containedctx // it is one
+
+	first chan error
+	on    chan struct{}
+}
+
+func (s *stopsOnceTold) Err() error {
+	if len(s.first) > 0 {
+		<-s.on
+	}
+	return s.Context.Err()
+}
+
 // TestJoinsSlowly: the program starts although an attempt to join takes long, and ends although it never comes back.
 func TestJoinsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
