@@ -86,8 +86,8 @@ func TestOptimisticCallerLeaves(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{Interval: 10 * time.Second})
 		l := weir.TokenBucket(weir.PerDay(100), 0)
 		take(t, s, "", l, 1)
+		d.slow(50 * time.Millisecond) // before the drift is used up, as the store is told of that at once
 		take(t, s, "", l, 10)
-		d.slow(50 * time.Millisecond)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			start := time.Now()
