@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -43,9 +44,11 @@ func (texts) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-func dial(t testing.TB, l net.Listener, transport credentials.TransportCredentials) *grpc.ClientConn {
+func dial(
+	t testing.TB, l net.Listener, transport credentials.TransportCredentials, o ...grpc.DialOption,
+) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(transport))
+	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), append(o, grpc.WithTransportCredentials(transport))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +131,7 @@ func TestStatusesOfClients(t *testing.T) {
 	if want(err, codes.OK, ""); got != "fault: the request is compressed: it must not be" {
 		t.Errorf("%q", got)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	_, err = call(ctx, conn, "wait")
-	want(err, codes.DeadlineExceeded, "")
-	cancel()
-	<-e.asked // it was asked
-	<-e.asked // its context has ended
-	ctx, cancel = context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-e.asked
 		cancel()
@@ -150,6 +147,28 @@ func TestStatusesOfClients(t *testing.T) {
 	if want(err, codes.OK, ""); got != "afterwards" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestDeadlinesOfClients: a call ends at the deadline of its client, on both sides.
+func TestDeadlinesOfClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where the call arrives before its deadline
+		l := fronttest.Pipes()
+		e := newEchoes(true)
+		serve(t, optionsOf(t, e), l)
+		conn := dial(t, l, insecure.NewCredentials(), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return l.Dial(ctx)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := call(ctx, conn, "wait"); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("%v", err)
+		}
+		<-e.asked // it was asked
+		<-e.asked // its context has ended
+		if got, err := call(t.Context(), conn, "afterwards"); got != "afterwards" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
 }
 
 // TestTLSOfClients: with TLS, clients have to speak h2, and show a certificate if they must.
