@@ -61,7 +61,7 @@ func TestLyingServer(t *testing.T) {
 				}
 				return fmt.Sprintf("$%d\r\n%s\r\n", len(body), body)
 			})
-			s, err := Open(Options{Addresses: []string{address}})
+			s, err := Open(Options{Addresses: []string{address}, Timeout: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
