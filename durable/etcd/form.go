@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -237,7 +238,10 @@ func (f *former) serve(ctx context.Context, info transport.TLSInfo) (stop func()
 		}
 		l = tls.NewListener(l, config)
 	}
-	s := &http.Server{Handler: f, ReadTimeout: formTime, WriteTimeout: formTime, MaxHeaderBytes: formBytes}
+	s := &http.Server{
+		Handler: f, ReadTimeout: formTime, WriteTimeout: formTime, MaxHeaderBytes: formBytes,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a node that cannot connect tells why
+	}
 	s.SetKeepAlivesEnabled(false)
 	done := make(chan struct{})
 	go func() {

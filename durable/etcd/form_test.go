@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -326,5 +329,47 @@ func TestClusterIsFormedByAll(t *testing.T) {
 	work.Wait()
 	if !t.Failed() {
 		joinAll(t, all) // with the directories of before
+	}
+}
+
+// TestHandshakesWhileForming: a client that makes handshakes fail at a node that waits for others writes nothing into the log of
+// the program.
+func TestHandshakesWhileForming(t *testing.T) {
+	var out strings.Builder
+	log.SetOutput(&out)
+	defer log.SetOutput(os.Stderr)
+	a := newAuthority(t)
+	a.issue(t, "node")
+	o := three(t)[0]
+	at := strings.TrimPrefix(o.Peers[o.Name], "http://")
+	peers := maps.Clone(o.Peers)
+	for name, url := range peers {
+		peers[name] = "https" + strings.TrimPrefix(url, "http")
+	}
+	o.Peers, o.PeerCertFile, o.PeerKeyFile, o.PeerCAFile = peers, a.file("node.pem"), a.file("node.key"), a.file("ca.pem")
+	ctx, cancel := context.WithCancel(t.Context())
+	joined := make(chan error, 1)
+	go func() {
+		_, err := etcd.Join(ctx, o)
+		joined <- err
+	}()
+	eventually(t, "a request without TLS has its answer", func() bool {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+		if err != nil {
+			return false
+		}
+		defer c.Close() //nolint:errcheck // it ends anyway
+		if _, err = io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
+			return false
+		}
+		response, _ := io.ReadAll(c)
+		return strings.HasPrefix(string(response), "HTTP/1.0 400 ")
+	})
+	cancel()
+	if err := <-joined; !errors.Is(err, context.Canceled) { // after the server has ended, and what it logs is logged
+		t.Error(err)
+	}
+	if out.Len() > 0 {
+		t.Errorf("it logs %q", out.String())
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -17,7 +16,6 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 	"go.etcd.io/etcd/server/v3/features"
 )
 
@@ -106,7 +104,7 @@ func startMember(cfg *config.ServerConfig, o *EmbeddedOptions, leave http.Handle
 		if err != nil {
 			return nil, err
 		}
-		if m.peers, err = listenPeers(u, &cfg.PeerTLSInfo); err != nil {
+		if m.peers, err = listenPeers(u, &cfg.PeerTLSInfo, o.Logger); err != nil {
 			return nil, err
 		}
 	}
@@ -133,11 +131,6 @@ func startMember(cfg *config.ServerConfig, o *EmbeddedOptions, leave http.Handle
 	}()
 	m.servePeers(cfg, leave)
 	return m, nil
-}
-
-func listenPeers(u *url.URL, secure *transport.TLSInfo) (net.Listener, error) {
-	return transport.NewListenerWithOpts(u.Host, u.Scheme, //nolint:wrapcheck // it names the address
-		transport.WithTLSInfo(secure), transport.WithTimeout(rafthttp.ConnReadTimeout, rafthttp.ConnWriteTimeout))
 }
 
 func (m *member) servePeers(cfg *config.ServerConfig, leave http.HandlerFunc) {
