@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -389,20 +390,27 @@ func (n *Node) warn(what string, err error) {
 
 // repeated is an error that comes again with every attempt.
 type repeated struct {
-	text string
-	told time.Time
+	began time.Time
+	told  []string // since then
 }
 
-// repeatAfter is how long the same error is not told again.
-const repeatAfter = 10 * time.Second
+const (
+	// repeatAfter is how long the same error is not told again.
+	repeatAfter = 10 * time.Second
+	// mostTold is how many errors are told in that time: some differ each time, as those with the port of a connection.
+	mostTold = 3
+)
 
 // tell reports whether err is to be logged: it is another one, or was not for a while.
 func (r *repeated) tell(err error) bool {
 	now, text := time.Now(), err.Error()
-	if text == r.text && now.Sub(r.told) < repeatAfter {
+	if now.Sub(r.began) >= repeatAfter {
+		r.began, r.told = now, r.told[:0]
+	}
+	if len(r.told) == mostTold || slices.Contains(r.told, text) {
 		return false
 	}
-	*r = repeated{text, now}
+	r.told = append(r.told, text)
 	return true
 }
 
