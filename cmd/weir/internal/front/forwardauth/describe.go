@@ -147,16 +147,24 @@ func realIP(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// forwardedFor is the client in X-Forwarded-For: the last address that is not one of a trusted proxy.
+// forwardedFor is the client in X-Forwarded-For: the last address that is not one of a trusted proxy. What the proxy that asks has
+// written must be an address: its own would count in place of that of each client of which it tells none.
 func (h *Handler) forwardedFor(r *http.Request) (netip.Addr, error) {
 	values := r.Header["X-Forwarded-For"]
 	if len(values) == 0 {
 		return netip.Addr{}, errors.New("weir: no field X-Forwarded-For: must be set by the proxy")
 	}
 	addr, ok := h.client.Client(r.RemoteAddr, values)
-	if !ok {
+	if !ok || h.client.Trusts(addr) && !endsWithAddress(values[len(values)-1]) {
 		return netip.Addr{}, fmt.Errorf("weir: X-Forwarded-For %.80q: must end with the address of the client",
 			strings.Join(values, ", "))
 	}
 	return addr, nil
+}
+
+// endsWithAddress reports whether the last entry of a list is an address, without a zone.
+func endsWithAddress(list string) bool {
+	last := strings.Trim(list[strings.LastIndexByte(list, ',')+1:], " \t")
+	_, ok := clientip.Parse(last)
+	return ok && !strings.Contains(last, "%")
 }

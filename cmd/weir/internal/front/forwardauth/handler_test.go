@@ -152,6 +152,7 @@ func TestForgedFields(t *testing.T) {
 		"127.0.0.1, 203.0.113.7":                         "203.0.113.7",
 		"unknown, 203.0.113.7":                           "203.0.113.7",
 		"10.0.0.9":                                       "10.0.0.9", // a client within the trusted networks
+		"unknown, 10.0.0.9":                              "10.0.0.9",
 		"203.0.113.7:4711":                               "203.0.113.7",
 		"::ffff:203.0.113.7":                             "203.0.113.7",
 		"2001:db8::1":                                    "2001:db8::1",
@@ -202,6 +203,10 @@ func TestWrongSetupIsNeitherPassNorRefusal(t *testing.T) {
 		{"/v1/auth", without(fromCaddy, "X-Forwarded-Uri"), "0 fields X-Forwarded-Uri"},
 		{"/v1/auth", without(fromCaddy, "X-Forwarded-Host"), "0 fields X-Forwarded-Host"},
 		{"/v1/auth", without(fromCaddy, "X-Forwarded-For"), "no field X-Forwarded-For"},
+		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-For"), "X-Forwarded-For: unknown"), "must end with the address of the client"},
+		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-For"), "X-Forwarded-For: 203.0.113.7,"), "must end with the address of the client"},
+		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-For"), "X-Forwarded-For: fe80::1%25en0"), "must end with the address"},
+		{"/v1/auth/envoy", []string{"Host: a", "X-Forwarded-For: 203.0.113.7, @"}, "must end with the address of the client"},
 		{"/v1/auth", append(fromCaddy, "X-Forwarded-Uri: /healthz"), "2 fields X-Forwarded-Uri"},
 		{"/v1/auth", fromNginx, "must be"},
 		{"/v1/auth", append(without(fromCaddy, "X-Forwarded-Uri"), "X-Forwarded-Uri: %"), `X-Forwarded-Uri \"%\": must be the target`},
