@@ -90,8 +90,13 @@ func grow(bodies room.Share, body []byte, most int) ([]byte, bool) {
 }
 
 // ReadBody reads a body into space, or into a larger one, if it has no more than most bytes. What is beyond [MaxBody] counts to a
-// share of a room until [FreeBody] is called. That may be the zero Share if most is not beyond it.
+// share of a room until [FreeBody] is called. That may be the zero Share if most is not beyond it. A body that is compressed, or
+// encoded in another way, is not read.
 func ReadBody(r *http.Request, space []byte, most int, bodies room.Share) ([]byte, *Problem) {
+	if coding := strings.Join(r.Header["Content-Encoding"], ", "); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, BadField(http.StatusUnsupportedMediaType, "Content-Encoding", Excerpt(coding),
+			"must not be there: bodies are not compressed")
+	}
 	body, p := readBody(r, space, most, bodies)
 	if p != nil && most > MaxBody {
 		FreeBody(bodies, body)

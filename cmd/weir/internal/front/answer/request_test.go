@@ -106,3 +106,18 @@ func TestLargeBodiesShareRoom(t *testing.T) {
 		t.Error("what was given back makes room for more than before")
 	}
 }
+
+// TestCompressedBodies: a client that compresses a body is told that it must not, and not that the body is no JSON.
+func TestCompressedBodies(t *testing.T) {
+	t.Parallel()
+	for coding, want := range map[string]int{"": 0, "identity": 0, "Identity": 0, "gzip": 415, "identity, br": 415} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{}`))
+		if coding != "" {
+			r.Header.Set("Content-Encoding", coding)
+		}
+		_, p := answer.ReadBody(r, nil, answer.MaxBody, room.Share{})
+		if (p != nil) != (want != 0) || p != nil && (p.Status != want || p.Field != "Content-Encoding") {
+			t.Errorf("%q: %+v", coding, p)
+		}
+	}
+}

@@ -33,7 +33,7 @@
 //	404  there is no such policy, no such reservation, or no such page
 //	405  the method is another one
 //	413  the body exceeds 1 MiB
-//	415  the content type is not application/json
+//	415  the content type is not application/json, or the body is compressed
 //
 // For those that an [adminguard.Guard] lets in there are also the state of the server, and what changes it: /v1/explain,
 // /v1/status, /v1/reload, /v1/quota, /v1/quota/adjust and /v1/quota/adjustments. Others get 401 or 403.
