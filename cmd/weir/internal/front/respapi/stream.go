@@ -96,6 +96,9 @@ func (*stream) send(c *conn, b []byte) error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout)); err != nil {
 		return err
 	}
-	_, err := c.nc.Write(b)
-	return err
+	if _, err := c.nc.Write(b); err != nil {
+		return err
+	}
+	// TLS writes by itself while it reads. If that failed by a time that has passed, nothing could be written any more.
+	return c.nc.SetWriteDeadline(time.Time{})
 }
