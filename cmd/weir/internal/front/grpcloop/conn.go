@@ -123,6 +123,8 @@ const (
 	keepaliveTimeout = 20 * time.Second
 	// writeTimeout is how long a client may take nothing of what it is sent.
 	writeTimeout = 30 * time.Second
+	// endTimeout is the same once the server ends, which waits for it.
+	endTimeout = 2 * time.Second
 	// leaveTimeout is how long calls are taken that are on their way, unless the client says that there are none.
 	leaveTimeout = 5 * time.Second
 
@@ -602,7 +604,11 @@ func (c *conn) late(now time.Time) bool {
 	if !k.half || k.whole {
 		k.whole, k.halfSince = false, now
 	}
-	if now.Sub(k.writingSince) > writeTimeout || now.Sub(k.blockedSince) > writeTimeout ||
+	patience := writeTimeout
+	if c.s.conns.Ending() {
+		patience = endTimeout
+	}
+	if now.Sub(k.writingSince) > patience || now.Sub(k.blockedSince) > patience ||
 		now.Sub(k.halfSince) > c.s.Unread.Patience || c.greedy {
 		return true
 	}

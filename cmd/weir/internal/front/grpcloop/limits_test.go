@@ -761,6 +761,37 @@ func TestCallsAfterGoAway(t *testing.T) {
 	}
 }
 
+// TestEndDoesNotWaitForSlowReaders: a client that takes nothing of its replies holds up the end of the server for little time only,
+// whether it has no window for them or does not read at all.
+func TestEndDoesNotWaitForSlowReaders(t *testing.T) {
+	for name, window := range map[string]uint32{"no window": 0, "does not read": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, connect := bubble(t, func(*grpcloop.Options) {})
+				p := connect().greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
+				p.must(p.w.WritePing(false, lastPing))
+				sent := make(chan struct{})
+				go func() {
+					p.send()
+					close(sent)
+				}()
+				p.read(func(s *seen) bool { return s.pings > 0 })
+				<-sent
+				p.call(1, "size:1000").send()
+				if window == 0 {
+					go func() { _, _ = io.Copy(io.Discard, p.nc) }()
+				}
+				synctest.Wait()
+				start := time.Now()
+				if err := s.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+				within(t, "it is cut off", time.Since(start), 2*time.Second)
+			})
+		})
+	}
+}
+
 // TestGoroutinesEnd: when the server has ended, nothing of it goes on.
 func TestGoroutinesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
