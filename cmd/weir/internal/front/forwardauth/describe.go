@@ -147,8 +147,8 @@ func realIP(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// forwardedFor is the client in X-Forwarded-For: the last address that is not one of a trusted proxy. What the proxy that asks has
-// written must be an address: its own would count in place of that of each client of which it tells none.
+// forwardedFor is the client in X-Forwarded-For: the last address that is not one of a trusted proxy. What the proxy that asks
+// has written must be an address: its own would count in place of that of each client of which it tells none.
 func (h *Handler) forwardedFor(r *http.Request) (netip.Addr, error) {
 	values := r.Header["X-Forwarded-For"]
 	if len(values) == 0 {
