@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"maps"
 	"net"
@@ -335,9 +334,9 @@ func TestClusterIsFormedByAll(t *testing.T) {
 // TestHandshakesWhileForming: a client that makes handshakes fail at a node that waits for others writes nothing into the log of
 // the program.
 func TestHandshakesWhileForming(t *testing.T) {
-	var out strings.Builder
-	log.SetOutput(&out)
-	defer log.SetOutput(os.Stderr)
+	var out logged
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil))) // which takes what package log is told, too
+	defer slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	a := newAuthority(t)
 	a.issue(t, "node")
 	o := three(t)[0]
@@ -358,7 +357,7 @@ func TestHandshakesWhileForming(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		defer c.Close() //nolint:errcheck // it ends anyway
+		defer c.Close()
 		if _, err = io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
 			return false
 		}
@@ -369,7 +368,7 @@ func TestHandshakesWhileForming(t *testing.T) {
 	if err := <-joined; !errors.Is(err, context.Canceled) { // after the server has ended, and what it logs is logged
 		t.Error(err)
 	}
-	if out.Len() > 0 {
-		t.Errorf("it logs %q", out.String())
+	if text := out.String(); text != "" {
+		t.Errorf("it logs %q", text)
 	}
 }

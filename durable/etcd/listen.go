@@ -25,8 +25,8 @@ func listenPeers(u *url.URL, secure *transport.TLSInfo, log *slog.Logger) (net.L
 	return &peerListener{listen: listen, log: log, now: l, done: make(chan struct{})}, nil
 }
 
-// peerListener is a listener of etcd for TLS, which takes no connection any more after the first one that it cannot take, as when there
-// are too many open files: then it listens anew.
+// peerListener is a listener of etcd for TLS, which takes no connection any more after the first one that it cannot take, as when
+// there are too many open files: then it listens anew.
 type peerListener struct {
 	listen func() (net.Listener, error)
 	log    *slog.Logger
