@@ -75,7 +75,7 @@ func (s *Store) Settle(ctx context.Context, r store.Hold, actual []int64) error 
 	if err != nil {
 		return err
 	}
-	return s.settleParts(ctx, parts, string(id), func(p *part) []int64 {
+	lost, err := s.settleParts(ctx, parts, string(id), func(p *part) []int64 {
 		if actual == nil || p.places == nil {
 			return actual
 		}
@@ -85,30 +85,40 @@ func (s *Store) Settle(ctx context.Context, r store.Hold, actual []int64) error 
 		}
 		return of
 	})
+	if err == nil && lost == len(parts) {
+		return store.ErrNotReserved
+	}
+	return err
 }
 
-// settleParts settles all parts whatever the others answer. ErrNotReserved is the answer if that is so for any.
-func (s *Store) settleParts(ctx context.Context, parts []part, id string, actual func(p *part) []int64) error {
+// settleParts settles all parts whatever the others answer, and returns how many of them had nothing reserved any more.
+func (s *Store) settleParts(
+	ctx context.Context, parts []part, id string, actual func(p *part) []int64,
+) (lost int, failed error) {
 	errs := make([]error, len(parts))
 	each(parts, func(k int, p *part) {
 		p.actual = actual(p)
 		errs[k] = s.settlePart(ctx, p, id)
 	})
-	var first error
-	lost := 0
 	for _, err := range errs {
 		switch {
 		case errors.Is(err, store.ErrNotReserved):
 			lost++
-		case err != nil && first == nil:
-			first = err
+		case err != nil && failed == nil:
+			failed = err
 		}
 	}
-	switch {
-	case first != nil:
-		return first
-	case lost > 0:
-		return store.ErrNotReserved
+	return lost, failed
+}
+
+// takeParts settles all parts as what they have reserved, which must still be so.
+func (s *Store) takeParts(ctx context.Context, parts []part, id string) error {
+	lost, err := s.settleParts(ctx, parts, id, (*part).permits)
+	if err == nil && lost > 0 {
+		err = store.ErrNotReserved
+	}
+	if err != nil {
+		return unavailable(err)
 	}
 	return nil
 }
@@ -195,14 +205,14 @@ func (s *Store) askParts(
 		whole := part{decisions: decisions, expires: expires}
 		return reserved(id, charges, &whole, nil)
 	case all:
-		if err := s.settleParts(ctx, parts, id, (*part).permits); err != nil {
+		err := s.takeParts(ctx, parts, id)
+		if err != nil {
 			clear(decisions)
-			return store.Hold{}, unavailable(err)
 		}
-		return store.Hold{}, nil
+		return store.Hold{}, err
 	}
 	if len(taken) > 0 { // also if the caller has gone; what fails here is canceled when it expires
-		_ = s.settleParts(context.WithoutCancel(ctx), taken, id, func(*part) []int64 { return nil })
+		_, _ = s.settleParts(context.WithoutCancel(ctx), taken, id, func(*part) []int64 { return nil })
 		if failed == nil { // what they answer now that nothing is taken
 			each(taken, func(k int, p *part) { errs[k] = s.decide(ctx, opPeek, p) })
 			failed = errors.Join(errs[:len(taken)]...)
