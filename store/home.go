@@ -30,6 +30,8 @@ type Home interface {
 	// length of charges; ModeRefund and ModeReset make none, and accept nil. A refusal is not an error. A home that is full, of
 	// keys or of the reservations of one, refuses with weir.ReasonTableFull.
 	//
+	// The slices are the caller's again when Do returns: a Hold has charges of its own.
+	//
 	// After an error it is not known whether the call took effect. The exceptions are the sentinels of this package and errors
 	// about a charge, which are of the type *[weir.OptionError]: then it did not.
 	Do(ctx context.Context, ask Ask, charges []Charge, decisions []weir.Decision) (Hold, error)

@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -104,6 +106,82 @@ func testSettledByAnother(s *suite) {
 	}
 }
 
+// testSettledInPart has the key of one charge reset: what is left of the reservation can still be settled, once.
+func testSettledInPart(s *suite) {
+	for _, actual := range [][]int64{nil, {2, 2}} {
+		key := fmt.Sprint(actual)
+		a, b := s.charge("part", "a"+key, s.limits(10)[tokenBucket], 4), s.charge("part", "b"+key, s.limits(10)[fixedWindow], 3)
+		r, _ := s.reserve(s.Store, time.Hour, a, b)
+		s.noError("Reset", store.Reset(s.ctx(), s.Store, a.Policy, a.Key))
+		s.noError("Settle of the rest", s.Other.Settle(s.ctx(), r, actual))
+		s.wantLeft(a, 10)
+		if actual == nil {
+			s.wantLeft(b, 10)
+		} else {
+			s.wantLeft(b, 8)
+		}
+		s.wantError("Settle again", s.Other.Settle(s.ctx(), r, actual), store.ErrNotReserved)
+	}
+}
+
+// testReservedUnderAnotherLimit changes limits while permits are reserved: they are given back, but for those that have come back
+// by themselves.
+func testReservedUnderAnotherLimit(s *suite) {
+	if s.Advance == nil {
+		s.Log("the time of the store cannot be set")
+		return
+	}
+	const n, window = 10, 4 * time.Second
+	reserved := func(name, key string, l weir.Limit) (c store.Charge, r store.Hold) {
+		s.Advance(window - time.Duration(s.Now()%int64(window))) // a window begins
+		c = s.charge(name, key, l, 6)
+		r, _ = s.reserve(s.Store, time.Hour, c)
+		return c, r
+	}
+	for name, l := range map[string]weir.Limit{
+		tokenBucket:    weir.TokenBucket(weir.Per(n, window), 0),
+		fixedWindow:    weir.FixedWindow(weir.Per(n, window)),
+		slidingWindow:  weir.SlidingWindow(weir.Per(n, window), 4),
+		slidingCounter: weir.SlidingCounter(weir.Per(n, window)),
+	} {
+		slower := limits.WithRate(l, weir.Per(n, 7*window/4))
+		change := func(c store.Charge, n int64) store.Charge {
+			c.Limit, c.N = slower, n
+			if d := s.take(s.Other, c)[0]; !d.Allowed {
+				s.Errorf("%s, changed: %+v", name, d)
+			}
+			return c
+		}
+		c, r := reserved(name, "at once", l)
+		c = change(c, 4)
+		s.noError("Cancel", store.Cancel(s.ctx(), s.Other, r))
+		s.wantLeft(c, 6)
+		c, r = reserved(name, "late", l)
+		s.Advance(2 * window) // all are back
+		c = change(c, n)
+		s.noError("Cancel", store.Cancel(s.ctx(), s.Other, r))
+		s.wantLeft(c, 0)
+	}
+	// What a bucket can have regained under the faster of both limits is not given back, whichever is the faster.
+	fast := weir.TokenBucket(weir.Per(n, window), 0)
+	slow := limits.WithRate(fast, weir.Per(n, 2*window))
+	for key, change := range map[string][2]weir.Limit{"slower": {fast, slow}, "faster": {slow, fast}} {
+		c, r := reserved(tokenBucket, key, change[0])
+		c.Limit, c.N = change[1], 4
+		s.take(s.Other, c)
+		s.Advance(window / 5) // the fast one regains 2
+		s.take(s.Other, s.withN(c, s.left(c)))
+		s.noError("Cancel", store.Cancel(s.ctx(), s.Other, r))
+		s.wantLeft(c, 4)
+	}
+}
+
+// withN is a charge for n permits.
+func (s *suite) withN(c store.Charge, n int64) store.Charge {
+	c.N = n
+	return c
+}
+
 // testExpiry lets reservations expire, and wants exactly their permits back, neither early nor twice.
 func testExpiry(s *suite) {
 	expiry := 300 * time.Millisecond
@@ -167,6 +245,15 @@ func testConcurrency(s *suite) {
 	s.noError("Cancel of what was refunded", store.Cancel(s.ctx(), s.Store, r))
 	s.wantLeft(c, 1)
 	s.noError("Cancel", store.Cancel(s.ctx(), s.Store, other))
+	// A refund takes from the reservation that expires first, whichever was made first.
+	later, _ := s.reserve(s.Store, 2*time.Hour, one)
+	sooner, _ := s.reserve(s.Other, time.Hour, one)
+	s.noError("Refund", store.Refund(s.ctx(), s.Store, []store.Charge{one}))
+	s.wantLeft(c, 2)
+	s.noError("Cancel of the one that expires later", store.Cancel(s.ctx(), s.Store, later))
+	s.wantLeft(c, 3)
+	s.noError("Cancel of what was refunded", store.Cancel(s.ctx(), s.Store, sooner))
+	s.wantLeft(c, 3)
 	// A caller that dies.
 	s.reserve(s.Store, 200*time.Millisecond, c)
 	s.until("the permits are back", 100*time.Millisecond, func() bool { return s.left(c) == 3 })

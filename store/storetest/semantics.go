@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +120,39 @@ func testRefusedUnderAnotherLimit(s *suite) {
 		s.Advance(d.RetryAfter)
 		if d := s.take(s.Other, c)[0]; !d.Allowed {
 			s.Errorf("%s, raised, on time: %+v", name, d)
+		}
+	}
+}
+
+// testLimitOfTheLastCharge has a bucket with six permits asked under a limit of three: every call but a probe holds it to that,
+// also if it comes under the limit of before next.
+func testLimitOfTheLastCharge(s *suite) {
+	l := s.limits(10)[tokenBucket]
+	for what, t := range map[string]struct {
+		call func(c store.Charge) // of one permit
+		left int64
+	}{
+		"Take":             {func(c store.Charge) { s.take(s.Other, c) }, 2},
+		"Take, refused":    {func(c store.Charge) { s.take(s.Other, s.withN(c, 4)) }, 3},
+		"Reserve":          {func(c store.Charge) { s.reserve(s.Other, time.Hour, c) }, 2},
+		"Reserve, refused": {func(c store.Charge) { s.reserve(s.Other, time.Hour, s.withN(c, 4)) }, 3},
+		"Debit":            {func(c store.Charge) { s.debit(s.Other, c) }, 2},
+		"Lend":             {func(c store.Charge) { s.lend(s.Other, c, 1) }, 2},
+		"Refund": {func(c store.Charge) {
+			s.noError("Refund", store.Refund(s.ctx(), s.Other, []store.Charge{c}))
+		}, 3},
+		"Peek": {func(c store.Charge) { s.peek(s.Other, c) }, 6},
+		"Inspect": {func(c store.Charge) {
+			_, err := store.Inspect(s.ctx(), s.Other, c)
+			s.noError("Inspect", err)
+		}, 6},
+	} {
+		c := s.charge("last", what, l, 4)
+		s.take(s.Store, c)
+		c.Limit, c.N = limits.WithPermits(l, 3), 1
+		t.call(c)
+		if c.Limit = l; s.left(c) != t.left {
+			s.Errorf("%s: %d are left under the limit of before, want %d", what, s.left(c), t.left)
 		}
 	}
 }
@@ -340,6 +374,36 @@ func testRefundAndReset(s *suite) {
 		if d := s.take(s.Store, c)[0]; !d.Allowed {
 			s.Errorf("%s after Reset: %+v", name, d)
 		}
+	}
+}
+
+// testSeveral has calls with two charges, which reach both.
+func testSeveral(s *suite) {
+	for name, l := range s.limits(10) {
+		charges := []store.Charge{s.charge(name, "a", l, 4), s.charge(name, "b", l, 6)}
+		decisions, states := make([]weir.Decision, 2), make([]store.State, 2)
+		want := func(what string, left ...int64) {
+			s.Helper()
+			_, err := s.Store.Do(s.ctx(), store.Ask{Mode: store.ModePeek, States: states}, charges, decisions)
+			if err != nil || !slices.Equal(remaining(decisions), left) {
+				s.Errorf("%s, %s: %+v, %v, want %d left", name, what, decisions, err, left)
+			}
+			for i := range states {
+				if st := &states[i]; st.Known != (left[i] < 10) || st.Decision.Remaining != left[i] {
+					s.Errorf("%s, %s: the state of charge %d is %+v, want %d left", name, what, i, st, left[i])
+				}
+			}
+		}
+		want("never seen", 10, 10)
+		s.debit(s.Store, charges...)
+		want("debited", 6, 4)
+		s.take(s.Other, s.withN(charges[0], 2), s.withN(charges[1], 1))
+		want("taken", 4, 3)
+		s.noError("Refund", store.Refund(s.ctx(), s.Other, []store.Charge{s.withN(charges[0], 1), s.withN(charges[1], 3)}))
+		want("refunded", 5, 6)
+		_, err := s.Other.Do(s.ctx(), store.Ask{Mode: store.ModeReset}, charges, nil)
+		s.noError("Reset", err)
+		want("reset", 10, 10)
 	}
 }
 

@@ -22,6 +22,11 @@
 //   - Policy and Key are not all that a record is kept under: the algorithm of the limit is the third. Otherwise two processes
 //     that differ in it would make the record anew in turn, and allow everything. Reset is of all algorithms.
 //   - Debit makes debts of up to the limit, as Commit does, and returns the decision of a probe.
+//   - A limit that changes while permits are reserved changes what a Mark means. Of a token bucket, what can have been regained
+//     at the fastest of the rates since is not given back: see CancelAcross of [algo.Law]. Where windows begin at other times
+//     than those of the Mark, permits that counted until then count as taken now, and those of windows that have ended are not
+//     given back: a Mark says nothing about the new windows.
+//   - The caller uses the slices of a call again. A Hold has charges of its own.
 //
 // Where the time of a store cannot be set, the suite asks again until the result is there, or a deadline has passed. It uses
 // policies and keys with random names, so that subjects may share a place.
@@ -31,6 +36,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,12 +110,14 @@ func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"PermitsComeBackAfterRetryAfter", testRetryAfter},
 		{"Histories", testHistories},
 		{"RefusedUnderAnotherLimit", testRefusedUnderAnotherLimit},
+		{"LimitOfTheLastCharge", testLimitOfTheLastCharge},
 		{"ProbeNeverNegativeOversized", testEdges},
 		{"Misuse", testMisuse},
 		{"KeysAreApart", testKeysAreApart},
 		{"AllOrNothing", testAllOrNothing},
 		{"Binding", testBinding},
 		{"RefundAndReset", testRefundAndReset},
+		{"SeveralAtOnce", testSeveral},
 		{"Inspect", testInspect},
 		{"ParametersChange", testParameters},
 		{"CalendarsMove", testCalendars},
@@ -119,6 +127,8 @@ func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"CancelGivesBack", testCancel},
 		{"SettledOnce", testSettledOnce},
 		{"SettledByAnother", testSettledByAnother},
+		{"SettledInPart", testSettledInPart},
+		{"ReservedUnderAnotherLimit", testReservedUnderAnotherLimit},
 		{"ReservationExpires", testExpiry},
 		{"ConcurrencyIsReserved", testConcurrency},
 		{"ReserveAllOrNothing", testReserveAllOrNothing},
@@ -264,13 +274,26 @@ func (s *suite) wantLeft(c store.Charge, want int64) {
 
 func (s *suite) reserve(from store.Home, expiry time.Duration, charges ...store.Charge) (store.Hold, []weir.Decision) {
 	s.Helper()
-	decisions := make([]weir.Decision, len(charges))
-	r, err := store.Reserve(s.ctx(), from, charges, decisions, expiry)
+	decisions, given := make([]weir.Decision, len(charges)), slices.Clone(charges)
+	r, err := store.Reserve(s.ctx(), from, given, decisions, expiry)
 	if err != nil {
 		s.Fatalf("Reserve: %v", err)
 	}
+	clear(given) // the caller has other charges in it next
 	if allowed := allAllowed(decisions); allowed != (r.ID != "") || allowed != (len(r.Charges) == len(charges)) {
 		s.Fatalf("the reservation is %+v, the decisions are %+v", r, decisions)
+	}
+	if r.ID == "" {
+		return r, decisions
+	}
+	for i := range charges {
+		got, want := &r.Charges[i], &charges[i]
+		if got.Policy != want.Policy || got.Key != want.Key || got.Limit != want.Limit || got.N != want.N {
+			s.Fatalf("charge %d of the reservation is %+v, want %+v", i, *got, *want)
+		}
+	}
+	if wrong := time.Duration(r.Expires - s.Now() - int64(expiry)).Abs(); wrong > time.Minute {
+		s.Errorf("a reservation for %v expires at %d, now is %d", expiry, r.Expires, s.Now())
 	}
 	return r, decisions
 }
