@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
@@ -387,5 +388,18 @@ func TestOptions(t *testing.T) {
 	var wrong *weir.OptionError
 	if !errors.As(err, &wrong) || err.Error() != "weir: Options.Spans is Spans(3): must be SpansOfSampled, SpansAll or SpansNone" {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNothingToWatch: a nil function is an error at once, where the first collection would have panicked.
+func TestNothingToWatch(t *testing.T) {
+	i, err := weirotel.New(weirotel.Options{MeterProvider: noop.NewMeterProvider()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, err := range map[string]error{"report": i.Watch(nil), "stats": i.WatchFleet(nil)} {
+		if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || wrong.Option != want {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/fold"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
@@ -24,9 +25,12 @@ type observation[S any] struct {
 type emitter func(value int64, attributes ...attribute.KeyValue)
 
 // Watch has the reports of an engine observed, from [policy.Engine.Report], at each collection until Close. What is watched
-// twice counts twice, also by two Instruments of one MeterProvider, and several engines are added up. The error is that of the
-// MeterProvider.
+// twice counts twice, also by two Instruments of one MeterProvider, and several engines are added up. The error is an
+// *[weir.OptionError] if the function is nil, or that of the MeterProvider.
 func (i *Instruments) Watch(report func() policy.Report) error {
+	if report == nil {
+		return noFunction("report")
+	}
 	folded := fold.NewReports(MaxNames, Other)
 	return watch(i, func() policy.Report {
 		r, _, _ := folded.Fold(report)
@@ -36,7 +40,15 @@ func (i *Instruments) Watch(report func() policy.Report) error {
 
 // WatchFleet has the state of a [store.Fleet] observed, from its Stats, as Watch does.
 func (i *Instruments) WatchFleet(stats func() store.FleetStats) error {
+	if stats == nil {
+		return noFunction("stats")
+	}
 	return watch(i, stats, ofFleet)
+}
+
+// noFunction is the error of a call that was given nothing to ask: otherwise the first collection would panic.
+func noFunction(argument string) error {
+	return &weir.OptionError{Option: argument, Value: "nil", Accepted: "a function that returns the counts"}
 }
 
 func watch[S any](i *Instruments, read func() S, all []observation[S]) error {

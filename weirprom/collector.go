@@ -1,6 +1,7 @@
 package weirprom
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
@@ -56,7 +57,15 @@ type number interface {
 
 // newCollector makes one of metrics that all have a label, or none if its name is "".
 func newCollector[S any](read func() S, families []family[S], label, value string) *Collector {
+	mustRead(read, label, value)
 	return newCollectorWith(read, families, constant(label, value), func(*S, chan<- prometheus.Metric) {})
+}
+
+// mustRead panics if there is nothing to ask: otherwise the first scrape would.
+func mustRead[S any](read func() S, label, value string) {
+	if read == nil {
+		panic(fmt.Sprintf("weir: weirprom: the function of the %s %.40q is nil: must return its counts", label, value))
+	}
 }
 
 // newCollectorWith makes one that has more metrics, of which the caller adds the descriptions.

@@ -8,8 +8,8 @@
 //		weirprom.NewKeyed("per-client", clients.Stats),
 //	)
 //
-// The first argument is a label of all metrics of a limiter, and differs for limiters of one kind. There is one engine in most
-// programs; for several use [prometheus.WrapRegistererWith].
+// A nil function panics at once. The first argument is a label of all metrics of a limiter, and differs for limiters of one kind.
+// There is one engine in most programs; for several use [prometheus.WrapRegistererWith].
 //
 // A key is never a label. Labels that come from a configuration, policies and rules, are bounded: see [MaxNames]. All names begin
 // with weir_, and follow the conventions of Prometheus: counters end in _total, times are in seconds. Counters only grow as long

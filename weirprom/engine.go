@@ -12,6 +12,9 @@ import (
 // NewEngine returns a collector of the counts of an engine, from [policy.Engine.Report]. Its metrics do not name the engine: of
 // several engines, register each with [prometheus.WrapRegistererWith] and a value of its own for the same label.
 func NewEngine(report func() policy.Report) *Collector {
+	if report == nil {
+		panic("weir: weirprom: the function of the engine is nil: must be its Report")
+	}
 	took := prometheus.NewDesc("weir_decision_duration_seconds",
 		"How long decisions take, with queues and stores, of a sample.", nil, nil)
 	families := append(append(append([]family[engineReport](nil), engineFamilies...), policyFamilies...), ruleFamilies...)

@@ -23,6 +23,7 @@ func NewTiers(name string, report func() tiers.Report) *Collector {
 // NewDispatcher returns a collector of the counts of a [dispatch.Dispatcher], from its Stats; name is the value of the label
 // dispatcher. The counts of opcodes beyond the first [MaxNames] are summed up.
 func NewDispatcher(name string, stats func() dispatch.Stats) *Collector {
+	mustRead(stats, "dispatcher", name)
 	ops := &fold.Items[opCounts]{
 		Most: MaxNames, Other: Other,
 		Name:   func(o *opCounts) string { return strconv.FormatUint(o.op, 10) },

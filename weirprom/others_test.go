@@ -108,3 +108,28 @@ func TestSeveralEnginesOfOneProgram(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNilFunctionPanicsAtOnce: and says of what, where the first scrape would have panicked.
+func TestNilFunctionPanicsAtOnce(t *testing.T) {
+	for want, collector := range map[string]func() *weirprom.Collector{
+		"engine":         func() *weirprom.Collector { return weirprom.NewEngine(nil) },
+		`limiter "x"`:    func() *weirprom.Collector { return weirprom.NewLimiter("x", nil) },
+		`limiter "y"`:    func() *weirprom.Collector { return weirprom.NewKeyed("y", nil) },
+		`gate "x"`:       func() *weirprom.Collector { return weirprom.NewGate("x", nil) },
+		`tiers "x"`:      func() *weirprom.Collector { return weirprom.NewTiers("x", nil) },
+		`dispatcher "x"`: func() *weirprom.Collector { return weirprom.NewDispatcher("x", nil) },
+		`store "x"`:      func() *weirprom.Collector { return weirprom.NewFleet("x", nil) },
+		`cluster "x"`:    func() *weirprom.Collector { return weirprom.NewNode("x", nil) },
+		`guard "x"`:      func() *weirprom.Collector { return weirprom.NewGuard("x", nil) },
+		`shedder "x"`:    func() *weirprom.Collector { return weirprom.NewShedder("x", nil) },
+	} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, "the function of the "+want+" is nil") {
+					t.Errorf("%s: %s", want, said)
+				}
+			}()
+			collector()
+		}()
+	}
+}
