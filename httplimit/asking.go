@@ -14,6 +14,7 @@ import (
 // asking is the memory of one request that asks the limits of a middleware: all of Limits, or the only one.
 type asking struct {
 	m         *middleware
+	ctx       context.Context //nolint:containedctx // of the request
 	cost      int64
 	charges   []keyset.Charge // the only limit is asked by its key alone, which is "" for the Limiter
 	leases    []weir.Lease
@@ -24,7 +25,7 @@ type asking struct {
 }
 
 func (a *asking) ask(r *http.Request, cost int64) (weir.Reason, error) {
-	a.cost = cost
+	a.ctx, a.cost = r.Context(), cost
 	if err := a.findKeys(r); err != nil {
 		return weir.ReasonNone, keyFailedError{err}
 	}
@@ -208,11 +209,16 @@ func (a *asking) tellOne(r *http.Request, i int) {
 	a.states = append(a.states, state)
 }
 
-// end releases what the request has.
+// end releases what the request has. A limit that adapts learns whether its time was over.
 func (a *asking) end() {
-	for i := range a.leases {
-		a.leases[i].Release()
+	how := weir.Lease.Release
+	if len(a.leases) > 0 && errors.Is(a.ctx.Err(), context.DeadlineExceeded) {
+		how = weir.Lease.Drop
 	}
+	for i := range a.leases {
+		how(a.leases[i])
+	}
+	a.ctx = nil
 	a.charges, a.leases, a.states = a.charges[:0], a.leases[:0], a.states[:0]
 	a.m.askings.Put(a)
 }
