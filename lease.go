@@ -136,6 +136,9 @@ func (l Lease) Cancel() { l.claim.settle(l.generation, cancel, 0) }
 // refused there, or took too long to be of use. An overload.Adaptive then lowers its limit; for all others it is Release.
 func (l Lease) Drop() { l.claim.settle(l.generation, drop, l.permits) }
 
+// ignore ends the lease like Release, also one that was reserved. An overload.Adaptive learns nothing from it.
+func (l Lease) ignore() { l.claim.settle(l.generation, ignore, l.permits) }
+
 // waited is the error of a call whose lease needs no release.
 func waited(_ Lease, err error) error { return err }
 

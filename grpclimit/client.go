@@ -12,17 +12,16 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/keytext"
-	"github.com/weirhq/weir/overload"
 )
 
 // Client paces the calls of gRPC clients by two interceptors, and obeys servers that ask to come back later. All methods are
 // safe for concurrent use; one Client may serve several connections. It has no goroutine and nothing to close; what it asks
 // stays the caller's.
 type Client struct {
-	o        ClientOptions
-	holds    holds
-	adaptive bool // Limiter learns, and is no chain
+	o     ClientOptions
+	holds holds
 }
 
 // NewClient returns a Client, or an error that names the option that cannot be used.
@@ -31,8 +30,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, err
 	}
 	o.defaults()
-	_, adaptive := o.Limiter.(*overload.Adaptive)
-	return &Client{o: o, adaptive: adaptive}, nil
+	return &Client{o: o}, nil
 }
 
 // NotSentError is the error of a call or a message that was not sent: a limit of the client refuses it, or a server has asked for
@@ -134,14 +132,15 @@ func (c *Client) learn(lease weir.Lease, err error) {
 		case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
 			lease.Drop()
 		case codes.Canceled:
-			if c.adaptive { // all others would give back what the call has cost
-				lease.Cancel()
-			}
+			ignore(lease) // Cancel would give back what the call has cost
 		default:
 		}
 	}
 	lease.Release()
 }
+
+//nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
+var ignore = inside.Ignore.(func(weir.Lease))
 
 // obey holds calls back if a server has asked for it, and returns when a call may be tried again: 0 if it may not.
 func (c *Client) obey(ctx context.Context, out *Outgoing, err error) time.Duration {

@@ -499,6 +499,40 @@ func TestAdaptiveLimitLearnsFromServers(t *testing.T) {
 	}
 }
 
+// TestAdaptiveLimitLearnsNothingFromCalls that are canceled, also in a chain, whose other limiters stay charged.
+func TestAdaptiveLimitLearnsNothingFromCalls(t *testing.T) {
+	for _, chained := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			adaptive, err := overload.NewAdaptive(overload.AdaptiveOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var limiter weir.Acquirer = adaptive
+			tokens := bucket(t, weir.TokenBucket(weir.PerHour(1), 200), weir.Options{})
+			if chained {
+				if limiter, err = weir.NewChain(tokens, adaptive); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var answers []error
+			for range 150 {
+				answers = append(answers, status.Error(codes.Canceled, "gone"))
+			}
+			client := setup{service: answering(answers...), client: paced(t, grpclimit.ClientOptions{Limiter: limiter})}.dial(t)
+			for range 150 {
+				want(t, call(t.Context(), client), codes.Canceled)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if e := adaptive.Estimate(); e.Windows > 0 || adaptive.Peek(0).Remaining != e.Limit {
+				t.Errorf("chained %v: it has learned %+v, and %d remain", chained, e, adaptive.Peek(0).Remaining)
+			}
+			if left := tokens.Peek(0).Remaining; chained && left != 50 {
+				t.Errorf("%d tokens remain, want 50", left)
+			}
+		})
+	}
+}
+
 func TestSkippedCallsAreNotPaced(t *testing.T) {
 	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})
 	client := setup{client: paced(t, grpclimit.ClientOptions{

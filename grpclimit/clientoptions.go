@@ -46,7 +46,7 @@ type Outgoing struct {
 type ClientOptions struct {
 	// Limiter paces all calls together. Give it a QueueLimit: without a queue a call that would have to wait is not sent. The
 	// permit of a [weir.Concurrency] or [overload.Adaptive] is in use until the call ends; an Adaptive learns from calls that
-	// servers refuse, or that take too long. Default: nil, calls are not paced.
+	// servers refuse, or that take too long, and nothing from calls that are canceled. Default: nil, calls are not paced.
 	Limiter weir.Acquirer
 	// Keyed paces the calls of each key, such as those of each method. It excludes Limiter. Default: nil.
 	Keyed Keyed

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -87,7 +88,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return resp, err
 		}
-		u.lost = overloaded(resp.StatusCode)
+		if overloaded(resp.StatusCode) {
+			u.fate = weir.Lease.Drop
+		}
 		told := ratelimitfields.Parse(resp.Header, time.Now())
 		again := h.observe(f, resp.StatusCode, &told)
 		if !again || retries == t.options.MaxRetries || !t.canRepeat(r, resp.StatusCode) || !u.reaches(h) || !keepBody(resp) {
@@ -104,7 +107,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if u.settlement() != nil {
 			u.lease.Cancel()
 		} else {
-			giveBack(u.lease, u.lost)
+			u.fate(u.lease)
 		}
 		req, refused = next, resp
 		retries++
@@ -126,7 +129,7 @@ type turn struct {
 	cost  int64
 	left  time.Duration // of MaxWait
 	lease weir.Lease    // of the own limiter
-	lost  bool          // the last request was lost to an overload of the server
+	fate  fate          // of the last request that was sent
 }
 
 // wait waits until the request may be sent, and returns the host, which must be left, and the request on its way there.
@@ -178,7 +181,7 @@ func (u *turn) send(req *http.Request, h *host, f *flight) (resp *http.Response,
 	}()
 	resp, err = u.t.options.Base.RoundTrip(req)
 	answered = err == nil
-	u.lost = errors.Is(err, context.DeadlineExceeded)
+	u.fate = fateOf(err)
 	return resp, err
 }
 
@@ -187,14 +190,23 @@ func overloaded(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }
 
-// giveBack ends a lease. A limit that adapts learns whether its request was lost.
-func giveBack(l weir.Lease, lost bool) {
-	if lost {
-		l.Drop()
-		return
+// fate is what became of a request. It ends the lease: a limit that adapts learns whether the request was served or lost, or
+// nothing.
+type fate func(weir.Lease)
+
+// fateOf is that of a request, or of its body, that has ended with err.
+func fateOf(err error) fate {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return weir.Lease.Drop
+	case errors.Is(err, context.Canceled):
+		return ignore
 	}
-	l.Release()
+	return weir.Lease.Release
 }
+
+//nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
+var ignore = inside.Ignore.(func(weir.Lease))
 
 // until is when the request must be sent at the latest; the zero Time is never.
 func (u *turn) until(start time.Time) (at time.Time) {
@@ -210,7 +222,7 @@ func (u *turn) until(start time.Time) (at time.Time) {
 // ask asks the own limiter.
 func (u *turn) ask() error {
 	o := &u.t.options
-	u.lease = weir.Lease{}
+	u.lease, u.fate = weir.Lease{}, weir.Lease.Release
 	if o.Limiter == nil && o.Keyed == nil || u.cost == 0 {
 		return nil
 	}
@@ -257,7 +269,7 @@ func (u *turn) finish(resp *http.Response) *http.Response {
 		u.end()
 		return resp
 	}
-	body := &leasedBody{resp.Body, u.lease, u.lost}
+	body := &leasedBody{resp.Body, u.lease, u.fate}
 	w, upgraded := resp.Body.(io.Writer) // a connection that has left HTTP
 	half, ends := resp.Body.(writeCloser)
 	switch {
@@ -277,7 +289,7 @@ func (u *turn) end() {
 		s.hold(u.lease)
 		return
 	}
-	giveBack(u.lease, u.lost)
+	u.fate(u.lease)
 }
 
 // leasedBody gives a lease back at the end of a body.
@@ -285,21 +297,25 @@ type leasedBody struct {
 	io.ReadCloser
 
 	lease weir.Lease
-	lost  bool
+	fate  fate // unless the body is cut short
 }
 
 // Read implements [io.Reader].
 func (b *leasedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		giveBack(b.lease, b.lost)
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		fateOf(err)(b.lease)
+	default:
+		b.fate(b.lease)
 	}
 	return n, err
 }
 
 // Close implements [io.Closer].
 func (b *leasedBody) Close() error {
-	defer giveBack(b.lease, b.lost)
+	defer b.fate(b.lease)
 	return b.ReadCloser.Close()
 }
 

@@ -25,8 +25,8 @@ type Options struct {
 	Base http.RoundTripper
 	// Limiter is the pace at which the client itself wants to send, all hosts together. Give it a QueueLimit: without one
 	// requests fail where they should wait. Permits of a [weir.Concurrency] are in use until the body of the response has been
-	// read or closed. An overload.Adaptive also learns from requests whose deadline passes, and from the status 429, 503 and 504
-	// (TestAdaptiveLimitLearnsFromResponses). Default: nil, none.
+	// read or closed. An overload.Adaptive also learns from requests whose deadline passes, and from the status 429, 503 and
+	// 504, and nothing from requests that are canceled (TestAdaptiveLimitLearnsFromResponses). Default: nil, none.
 	Limiter weir.Acquirer
 	// Keyed is that for each partition on its own. It excludes Limiter.
 	Keyed Keyed

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -48,6 +49,55 @@ func TestAdaptiveLimitLearnsFromResponses(t *testing.T) {
 			}
 			if limit := limiter.Stats().Limit; limit < 20 != c.less || limiter.Peek(0).Remaining != limit {
 				t.Errorf("%s: the limit is %d, of which %d remain", name, limit, limiter.Peek(0).Remaining)
+			}
+		})
+	}
+}
+
+// TestAdaptiveLimitLearnsFromCutRequests: a body that runs into the deadline is lost as a request is that has no response. Nothing
+// is learned from what is canceled, also in a chain, whose other limiters stay charged.
+func TestAdaptiveLimitLearnsFromCutRequests(t *testing.T) {
+	response := func(_ *http.Request) (*http.Response, error) { return nil, context.Canceled }
+	body := func(err error) func(*http.Request) (*http.Response, error) {
+		return func(r *http.Request) (*http.Response, error) {
+			resp, _ := newScript(answering(200)).serve(r)
+			resp.Body = io.NopCloser(iotest.ErrReader(err))
+			return resp, nil
+		}
+	}
+	for name, c := range map[string]struct {
+		serve   func(*http.Request) (*http.Response, error)
+		learned bool
+	}{
+		"canceled":        {response, false},
+		"body canceled":   {body(context.Canceled), false},
+		"body late":       {body(context.DeadlineExceeded), true},
+		"body of another": {body(io.ErrUnexpectedEOF), true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			adaptive, err := overload.NewAdaptive(overload.AdaptiveOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bucket, err := weir.New(weir.TokenBucket(weir.PerHour(1), 200), weir.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			chain, err := weir.NewChain(bucket, adaptive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := transport(t, httpclient.Options{Limiter: chain, MaxRetries: httpclient.NoRetries}, c.serve)
+			for range 150 {
+				_, _ = fetchFrom(t.Context(), rt, apiURL)
+				time.Sleep(10 * time.Millisecond)
+			}
+			e := adaptive.Estimate()
+			if learned, lost := e.Windows > 0, e.Dropped > 0; learned != c.learned || lost != (name == "body late") {
+				t.Errorf("%s: it has learned %+v", name, e)
+			}
+			if in, left := adaptive.Peek(0).Remaining, bucket.Peek(0).Remaining; in != e.Limit || left != 50 {
+				t.Errorf("%s: %d of %d permits are back, and %d remain in the bucket, want 50", name, in, e.Limit, left)
 			}
 		})
 	}

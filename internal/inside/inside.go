@@ -17,6 +17,9 @@ var Keyed any //nolint:gochecknoglobals // set once, before anything uses it
 // func(*weir.Concurrency, Observer) (now int64).
 var Observe any //nolint:gochecknoglobals // as above
 
+// Ignore is a func(weir.Lease): it ends a lease like its Release, and an observer learns nothing from it.
+var Ignore any //nolint:gochecknoglobals // as above
+
 // Keys returns the keys of a *weir.Keyed[K] or a *weir.KeyedConcurrency[K] for package keyset, whose type keys says what they
 // are.
 var Keys func(limiter any) any //nolint:gochecknoglobals // as above
@@ -54,7 +57,7 @@ type Call[D any] struct {
 type Observer interface {
 	// Leased is called for every lease before the caller has it, with how many permits are out.
 	Leased(out int64)
-	// Ended is called when a lease has ended, unless it was canceled: when it began, when it ended, and whether it was
+	// Ended is called when a lease has ended, unless it was canceled or ignored: when it began, when it ended, and whether it was
 	// dropped.
 	Ended(since, now int64, dropped bool)
 }
