@@ -34,10 +34,33 @@ func (a *asking) ask(r *http.Request, cost int64) (weir.Reason, error) {
 	} else if err := a.acquire(r.Context()); err != nil {
 		return weir.ReasonNone, err
 	}
-	if d := a.bound(); !d.Allowed {
+	switch d := a.bound(); {
+	case d.Allowed:
+		return weir.ReasonNone, nil
+	case d.Reason == weir.ReasonInvalid && a.cost > 0:
+		return weir.ReasonNone, a.misuse()
+	default:
 		return d.Reason, nil
 	}
-	return weir.ReasonNone, nil
+}
+
+// misuse is why the limit that binds refuses as invalid, for the log: the limit that was chosen for the key cannot be used. Only
+// calls that may wait say what is wrong with it.
+func (a *asking) misuse() error {
+	limiter := a.m.queue
+	if a.m.Limits != nil {
+		limiter, _ = a.charges[a.binding].Limiter.(KeyedQueue)
+	}
+	if limiter != nil {
+		ended, end := context.WithCancel(context.Background())
+		end()
+		l, err := limiter.Acquire(ended, a.charges[a.binding].Key, a.cost)
+		l.Release()
+		if l.Decision().Reason == weir.ReasonInvalid {
+			return err
+		}
+	}
+	return &weir.RefusedError{Decision: *a.bound(), Permits: a.cost}
 }
 
 // findKeys finds the keys that the request is charged to.

@@ -1,6 +1,8 @@
 package httplimit_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -184,5 +186,29 @@ func TestPermitsOfAKeyAreToldAsConcurrent(t *testing.T) {
 	resp = send(limit(t, httplimit.Options{Limiter: a})(ok), from("192.0.2.1:1"))
 	if got := resp.header.Get("Ratelimit-Policy"); got != `"backend";q=5;qu="concurrent-requests"` {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestWrongLimitOfAKeyIsLogged: the log says which limiter it is, and what is wrong with the limit that its function has chosen.
+func TestWrongLimitOfAKeyIsLogged(t *testing.T) {
+	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 5), weir.KeyedOptions{Name: "per-plan"}, func(string) weir.Limit {
+		return weir.FixedWindow(weir.PerSecond(1))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]httplimit.Options{
+		"Keyed": {Keyed: k}, "Limits": {Limits: []httplimit.Limit{{Keyed: k}}}, "waits": {Keyed: k, MaxWait: time.Second},
+	} {
+		var log bytes.Buffer
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		if resp := send(limit(t, o)(ok), from("192.0.2.1:1")); resp.status != http.StatusInternalServerError {
+			t.Errorf("%s: the status is %d", name, resp.status)
+		}
+		for _, want := range []string{"per-plan", "limitOf(key).Algorithm is fixed-window: must be token-bucket, as for all keys"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%s: the log has no %q:\n%s", name, want, &log)
+			}
+		}
 	}
 }
