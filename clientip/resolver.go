@@ -84,11 +84,11 @@ func New(o Options) (*Resolver, error) {
 }
 
 // foldPrefix turns a network of IPv4-mapped addresses into one of IPv4. Addresses are compared after [Fold], so the network
-// would contain none of them.
+// would contain none of them. One with fewer bits than all of them have is the zero Prefix: ::ffff:10.0.0.0/8 would be ::/8.
 func foldPrefix(p netip.Prefix) netip.Prefix {
 	const mapped = 128 - 32
-	if p.Addr().Is4In6() && p.Bits() >= mapped {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
+	if p.Addr().Is4In6() {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped) // which is not valid with fewer
 	}
 	return p.Masked()
 }

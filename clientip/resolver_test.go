@@ -186,6 +186,7 @@ func TestOptions(t *testing.T) {
 		"clientip.Options.TrustedHops is 2: must be 0 beside":      {TrustedHops: 2, TrustedProxies: networks("10.0.0.0/8")},
 		"clientip.Options.TrustedHops is 1: must be 0 beside":      {TrustedHops: 1, TrustUnixSocket: true},
 		"clientip.Options.TrustedProxies[1] is invalid Prefix: mu": {TrustedProxies: append(networks("10.0.0.0/8"), netip.Prefix{})},
+		"clientip.Options.TrustedProxies[0] is ::ffff:10.0.0.0/8":  {TrustedProxies: networks("::ffff:10.0.0.0/8")},
 	} {
 		_, err := clientip.New(o)
 		if _, ok := errors.AsType[*clientip.OptionError](err); !ok || !strings.Contains(err.Error(), want) {

@@ -46,17 +46,20 @@ func (c *Clock) Now() int64 {
 func (c *Clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.set(clock.After(c.now, max(d, 0)), f)
+	return c.set("AfterFunc", clock.After(c.now, max(d, 0)), f)
 }
 
 // At calls f as AfterFunc does, when the clock is at at. It makes no difference if the clock is moved meanwhile.
 func (c *Clock) At(at int64, f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.set(at, f)
+	return c.set("At", at, f)
 }
 
-func (c *Clock) set(at int64, f func()) (stop func() bool) {
+func (c *Clock) set(call string, at int64, f func()) (stop func() bool) {
+	if f == nil {
+		panic("weir: manualclock: " + call + ": nil function")
+	}
 	c.made++
 	t := &timer{at: at, order: c.made, f: f}
 	c.timers.Push(t)

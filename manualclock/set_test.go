@@ -63,3 +63,24 @@ func TestManyTimersAreCalledInTime(t *testing.T) {
 		t.Errorf("%d called in %v", called, took)
 	}
 }
+
+// TestNilFunctionPanicsWhereItIsSet and not in a later Advance, which knows of neither. The clock goes on.
+func TestNilFunctionPanicsWhereItIsSet(t *testing.T) {
+	var c manualclock.Clock
+	for want, set := range map[string]func(){
+		"weir: manualclock: AfterFunc: nil function": func() { c.AfterFunc(1, nil) },
+		"weir: manualclock: At: nil function":        func() { c.At(1, nil) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("%v, want %s", got, want)
+				}
+			}()
+			set()
+		}()
+	}
+	if c.Advance(5); c.Now() != 5 {
+		t.Errorf("the clock shows %d", c.Now())
+	}
+}
