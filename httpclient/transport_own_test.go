@@ -57,23 +57,22 @@ func TestAdaptiveLimitLearnsFromResponses(t *testing.T) {
 // TestAdaptiveLimitLearnsFromCutRequests: a body that runs into the deadline is lost as a request is that has no response. Nothing
 // is learned from what is canceled, also in a chain, whose other limiters stay charged.
 func TestAdaptiveLimitLearnsFromCutRequests(t *testing.T) {
-	response := func(_ *http.Request) (*http.Response, error) { return nil, context.Canceled }
-	body := func(err error) func(*http.Request) (*http.Response, error) {
-		return func(r *http.Request) (*http.Response, error) {
-			resp, _ := newScript(answering(200)).serve(r)
-			resp.Body = io.NopCloser(iotest.ErrReader(err))
-			return resp, nil
-		}
-	}
 	for name, c := range map[string]struct {
-		serve   func(*http.Request) (*http.Response, error)
-		learned bool
+		response, body error
+		learned        bool
 	}{
-		"canceled":        {response, false},
-		"body canceled":   {body(context.Canceled), false},
-		"body late":       {body(context.DeadlineExceeded), true},
-		"body of another": {body(io.ErrUnexpectedEOF), true},
+		"canceled":      {context.Canceled, nil, false},
+		"body canceled": {nil, context.Canceled, false},
+		"body late":     {nil, context.DeadlineExceeded, true},
+		"body cut":      {nil, io.ErrUnexpectedEOF, true},
 	} {
+		serve := func(r *http.Request) (*http.Response, error) {
+			resp, err := newScript(answering(200)).serve(r)
+			if resp.Body = io.NopCloser(iotest.ErrReader(c.body)); c.response != nil {
+				return nil, c.response
+			}
+			return resp, err
+		}
 		synctest.Test(t, func(t *testing.T) {
 			adaptive, err := overload.NewAdaptive(overload.AdaptiveOptions{})
 			if err != nil {
@@ -87,7 +86,7 @@ func TestAdaptiveLimitLearnsFromCutRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rt := transport(t, httpclient.Options{Limiter: chain, MaxRetries: httpclient.NoRetries}, c.serve)
+			rt := transport(t, httpclient.Options{Limiter: chain, MaxRetries: httpclient.NoRetries}, serve)
 			for range 150 {
 				_, _ = fetchFrom(t.Context(), rt, apiURL)
 				time.Sleep(10 * time.Millisecond)

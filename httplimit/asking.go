@@ -38,7 +38,7 @@ func (a *asking) ask(r *http.Request, cost int64) (weir.Reason, error) {
 	case d.Allowed:
 		return weir.ReasonNone, nil
 	case d.Reason == weir.ReasonInvalid && a.cost > 0:
-		return weir.ReasonNone, a.misuse()
+		return weir.ReasonNone, a.misuse(r.Context())
 	default:
 		return d.Reason, nil
 	}
@@ -46,13 +46,13 @@ func (a *asking) ask(r *http.Request, cost int64) (weir.Reason, error) {
 
 // misuse is why the limit that binds refuses as invalid, for the log: the limit that was chosen for the key cannot be used. Only
 // calls that may wait say what is wrong with it.
-func (a *asking) misuse() error {
+func (a *asking) misuse(ctx context.Context) error {
 	limiter := a.m.queue
 	if a.m.Limits != nil {
 		limiter, _ = a.charges[a.binding].Limiter.(KeyedQueue)
 	}
 	if limiter != nil {
-		ended, end := context.WithCancel(context.Background())
+		ended, end := context.WithCancel(ctx)
 		end()
 		l, err := limiter.Acquire(ended, a.charges[a.binding].Key, a.cost)
 		l.Release()
