@@ -467,10 +467,13 @@ func TestRemovedLockLetsOneProcessGrant(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
-		if take(first, 1) {
-			t.Fatal("a process goes on with what it knew before another one had the file")
-		}
+	before := granted
+	for range 200 {
+		take(first, 1)
+	}
+	// What the file has counted in advance is its own, unless the pause after a write that has failed goes on.
+	if more := granted - before; more >= most/10 || granted > most {
+		t.Errorf("a process goes on with what it knew before another one had the file: %d more, of %d in all", more, granted)
 	}
 	_ = first.Close()
 	third := openKeyed(t, path, year(most), durable.KeyedOptions{})
