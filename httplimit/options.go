@@ -47,7 +47,7 @@ type Limit struct {
 type Options struct {
 	// Limiter limits all requests together. A [weir.Chain] applies several limits to each request, all or nothing. An
 	// overload.Adaptive learns from the time until the handler returns, and that a request was lost if its context has run into a
-	// deadline by then. What the handler has answered it does not see: see docs/adaptive.md for handlers that fail at once.
+	// deadline by then. It does not see the status: see docs/adaptive.md for handlers that fail at once.
 	Limiter weir.Acquirer
 	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter.
 	Keyed Keyed
