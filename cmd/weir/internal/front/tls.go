@@ -40,17 +40,24 @@ type material struct {
 // LoadCertificates reads the files. The error says which one is wrong.
 func LoadCertificates(f TLSFiles, log *slog.Logger) (*Certificates, error) {
 	shown := func(m *material) *tls.Certificate { return &m.config.Certificates[0] }
-	c, err := RereadCertificate(log, f.read, shown, f.Certificate, f.Key, f.ClientCA, f.AdminCA)
+	c, err := RereadCertificate(log, f.read, shown, nil, f.Certificate, f.Key, f.ClientCA, f.AdminCA)
 	return &Certificates{c}, err
 }
 
 // RereadCertificate is [NewReread] for files of which the first has the certificate that is shown. It logs when they were read
-// again, why they cannot be used, and that the certificate is not valid when it is read.
+// again, why they cannot be used, and that the certificate is not valid when it is read. Refused is nil, or says why others will
+// not accept it for another reason.
 func RereadCertificate[T any](
-	log *slog.Logger, read func() (T, error), shown func(T) *tls.Certificate, paths ...string,
+	log *slog.Logger, read func() (T, error), shown func(T) *tls.Certificate, refused func(*tls.Certificate) error,
+	paths ...string,
 ) (*Reread[T], error) {
 	warn := func(now T) {
 		leaf, at := shown(now).Leaf, time.Now()
+		if refused != nil {
+			if why := refused(shown(now)); why != nil {
+				log.Warn("others will not accept the certificate", "certificate", paths[0], "why", why.Error())
+			}
+		}
 		if at.Before(leaf.NotBefore) || at.After(leaf.NotAfter) {
 			log.Warn("the certificate is not valid now, so that it is not accepted",
 				"certificate", paths[0], "from", leaf.NotBefore, "expires", leaf.NotAfter)

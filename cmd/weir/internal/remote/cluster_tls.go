@@ -5,6 +5,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +19,7 @@ import (
 
 // etcdTLS is what secures the connections to the endpoints, nil if the file says nothing of it.
 func etcdTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
-	roots, own, err := load(c.Source, "", c.CAFile, c.CertFile, c.KeyFile, log)
+	roots, own, err := load(c.Source, "", c.CAFile, c.CertFile, c.KeyFile, nil, log)
 	if err != nil || roots == nil && own == nil {
 		return nil, err
 	}
@@ -30,7 +33,7 @@ func etcdTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
 // peerTLS is what secures the connections between nodes, in both directions: each shows its certificate, and none talks to one
 // whose certificate is not of the authority. It is nil if the file says nothing of it.
 func peerTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
-	roots, own, err := load(c.Source, "peer_", c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile, log)
+	roots, own, err := load(c.Source, "peer_", c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile, peerHosts(c), log)
 	switch {
 	case err != nil || roots == nil && own == nil:
 		return nil, err
@@ -45,6 +48,49 @@ func peerTLS(c *config.Cluster, log *slog.Logger) (*tls.Config, error) {
 		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.Now(), nil },
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.Now(), nil },
 	}, nil
+}
+
+// peerHosts are the hosts by which other nodes reach this one.
+func peerHosts(c *config.Cluster) (hosts []string) {
+	if u, err := url.Parse(c.Peers[c.Name]); err == nil && u.Hostname() != "" {
+		hosts = append(hosts, u.Hostname())
+	}
+	if host, _, err := net.SplitHostPort(c.Address); err == nil && !slices.Contains(hosts, host) {
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// refusedByPeers is why other nodes do not accept a certificate of this one, whatever its time is, nil if they do.
+func refusedByPeers(own *tls.Certificate, roots *x509.CertPool, hosts []string) error {
+	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: time.Now()}
+	if leaf := own.Leaf; o.CurrentTime.Before(leaf.NotBefore) || o.CurrentTime.After(leaf.NotAfter) {
+		o.CurrentTime = leaf.NotBefore
+	}
+	for _, der := range own.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			o.Intermediates.AddCert(c)
+		}
+	}
+	for _, use := range []struct {
+		of   x509.ExtKeyUsage
+		must string
+	}{
+		{x509.ExtKeyUsageAny, "must be of an authority in peer_ca_file"},
+		{x509.ExtKeyUsageServerAuth, "must be for the authentication of servers"},
+		{x509.ExtKeyUsageClientAuth, "must be for the authentication of clients"},
+	} {
+		o.KeyUsages = []x509.ExtKeyUsage{use.of}
+		if _, err := own.Leaf.Verify(o); err != nil {
+			return fmt.Errorf("%s: %s", reason(err), use.must)
+		}
+	}
+	for _, host := range hosts {
+		if err := own.Leaf.VerifyHostname(host); err != nil {
+			return fmt.Errorf("%s: must be for %s, by which other nodes reach this one", reason(err), host)
+		}
+	}
+	return nil
 }
 
 // expires is until when the certificate is valid that a configuration shows to servers, the zero time if it shows none.
@@ -63,9 +109,10 @@ func expires(t *tls.Config) time.Time {
 const mostBytes = 4 << 20
 
 // load reads an authority, and a certificate with its key, as far as they are given. The authority stays, as it does for etcd;
-// the others are read again when their files change.
+// the others are read again when their files change. Where other nodes reach this one by hosts, it is told why they will not
+// accept the certificate.
 func load(
-	source, prefix, ca, cert, key string, log *slog.Logger,
+	source, prefix, ca, cert, key string, hosts []string, log *slog.Logger,
 ) (*x509.CertPool, *front.Reread[*tls.Certificate], error) {
 	var roots *x509.CertPool
 	if ca != "" {
@@ -86,8 +133,14 @@ func load(
 	case key == "":
 		return nil, nil, wrong(source, "%skey_file is missing: %scert_file needs it", prefix, prefix)
 	}
+	refused := func(own *tls.Certificate) error {
+		if roots == nil || len(hosts) == 0 {
+			return nil
+		}
+		return refusedByPeers(own, roots, hosts)
+	}
 	own, err := front.RereadCertificate(log, func() (*tls.Certificate, error) { return loadPair(source, prefix, cert, key) },
-		func(c *tls.Certificate) *tls.Certificate { return c }, cert, key)
+		func(c *tls.Certificate) *tls.Certificate { return c }, refused, cert, key)
 	return roots, own, err
 }
 

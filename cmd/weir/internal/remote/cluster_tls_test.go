@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"crypto/x509"
 	"log/slog"
 	"net"
 	"os"
@@ -118,5 +119,49 @@ func TestForwardingReadsRenewedCertificates(t *testing.T) {
 	})
 	if err := dial(); err != nil || log.count(kept) != 1 {
 		t.Errorf("%v\n%s", err, &log.text)
+	}
+}
+
+// TestPeersRefuseCertificate: the log says why other nodes will not accept the certificate of this one, and nothing if they will.
+func TestPeersRefuseCertificate(t *testing.T) {
+	good, other := fronttest.SelfSigned(t, "node1"), fronttest.SelfSigned(t, "other")
+	only := func(usage x509.ExtKeyUsage) fronttest.Certificate {
+		return fronttest.Changed(t, "node1", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{usage} })
+	}
+	servers, clients := only(x509.ExtKeyUsageServerAuth), only(x509.ExtKeyUsageClientAuth)
+	expired := fronttest.Until(t, "node1", time.Now().Add(-time.Minute))
+	for name, c := range map[string]struct {
+		own       fronttest.Certificate
+		authority []byte
+		address   string
+		want      string // "" for nothing
+	}{
+		"good":                 {good, good.Text, "node1:7071", ""},
+		"an address":           {good, good.Text, "127.0.0.1:7071", ""},
+		"expired":              {expired, expired.Text, "node1:7071", ""}, // that is told of apart
+		"of another authority": {good, other.Text, "node1:7071", "certificate signed by unknown authority: must be of an authority in peer_ca_file"},
+		"for servers only":     {servers, servers.Text, "node1:7071", "must be for the authentication of clients"},
+		"for clients only":     {clients, clients.Text, "node1:7071", "must be for the authentication of servers"},
+		"for another host":     {good, good.Text, "node2:7071", "must be for node2, by which other nodes reach this one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string][]byte{"ca.pem": c.authority, "cert.pem": c.own.Text, "key.pem": c.own.Key}
+			for name, data := range files {
+				if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log logged
+			_, err := ClusterOptions(&config.Cluster{
+				Name: "a", Peers: map[string]string{"a": "https://localhost:2380"}, Address: c.address,
+				PeerCAFile:   filepath.Join(dir, "ca.pem"),
+				PeerCertFile: filepath.Join(dir, "cert.pem"), PeerKeyFile: filepath.Join(dir, "key.pem"),
+			}, slog.New(slog.NewTextHandler(&log, nil)))
+			told := log.count("others will not accept the certificate")
+			if err != nil || c.want == "" && told != 0 || c.want != "" && (told != 1 || log.count(c.want) != 1) {
+				t.Errorf("%v, told %d times\n%s", err, told, &log.text)
+			}
+		})
 	}
 }

@@ -28,11 +28,17 @@ type Certificate struct {
 // SelfSigned makes the certificate of a name, of localhost and of 127.0.0.1.
 func SelfSigned(tb testing.TB, name string) Certificate {
 	tb.Helper()
-	return Until(tb, name, time.Now().Add(24*time.Hour))
+	return Changed(tb, name, func(*x509.Certificate) {})
 }
 
 // Until is [SelfSigned] for a certificate that expires then.
-func Until(tb testing.TB, name string, expires time.Time) (c Certificate) {
+func Until(tb testing.TB, name string, expires time.Time) Certificate {
+	tb.Helper()
+	return Changed(tb, name, func(c *x509.Certificate) { c.NotAfter = expires })
+}
+
+// Changed is [SelfSigned] for a certificate that is changed before it is signed.
+func Changed(tb testing.TB, name string, change func(c *x509.Certificate)) (c Certificate) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,9 +47,10 @@ func Until(tb testing.TB, name string, expires time.Time) (c Certificate) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: expires,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	change(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		tb.Fatal(err)
