@@ -93,7 +93,7 @@ func TestProxyWithAConfiguration(t *testing.T) {
 			service := startService(t, nil)
 			kind, store := "", ""
 			if home == "redis" {
-				kind, store = ", consistency: coherent", "store: {url: '"+startRedis(t).url()+"'}\n"
+				kind, store = ", consistency: coherent", "store: {url: '"+startRedis(t).url()+"', timeout: 1m}\n"
 			}
 			path := filepath.Join(t.TempDir(), "weir.yaml")
 			writeConfig(t, path, proxied(kind, store, 2))
