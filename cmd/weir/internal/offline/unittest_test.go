@@ -63,7 +63,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // not nil, which stands for those of this process
 	err = cmd.ExecuteContext(t.Context())
 	return out.String(), errs.String(), err
 }
