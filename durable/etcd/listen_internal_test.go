@@ -48,7 +48,7 @@ func TestPeersAreAcceptedAfterAnError(t *testing.T) {
 		}
 		select {
 		case err := <-accepted:
-			if err != nil || begun != 3 {
+			if err != nil || begun < 3 { // more, where something else had the port for a moment
 				t.Errorf("after %d listeners: %v", begun, err)
 			}
 			if err := l.Close(); err != nil {
