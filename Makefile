@@ -30,8 +30,9 @@ SOAK ?=
 MODULES := $(sort $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod \
 	-not -path './lab/tools/*' -not -path '*/testdata/*' -not -path '*/node_modules/*'))))
 
-# The program without the traces of gRPC, which nothing of it shows, is a seventh smaller: docs/decisions/0018-a-lean-program.md.
-export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
+# The program without the traces of gRPC, which nothing of it shows, is a seventh smaller: docs/decisions/0018-a-lean-program.md. The
+# example with Gin needs no MessagePack, for which Gin has the package that takes longer than any other to compile.
+export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace,nomsgpack)
 
 # The tools are built from the pinned sources and kept in Go's build cache. -modfile excludes a workspace.
 TOOL := GOWORK=off go tool -modfile=$(CURDIR)/lab/tools/go.mod
