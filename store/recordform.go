@@ -266,7 +266,8 @@ func (d *decoder) holds(r *record) {
 		}
 		void := d.byte()
 		h.void = void == 1
-		if d.failed || h.id == "" || void > 1 || h.expires < before || h.rate != (weir.Rate{}) && h.rate.Check() != nil {
+		if d.failed || h.id == "" || void > 1 || h.expires < before ||
+			h.rate != (weir.Rate{}) && (r.terms.bucket == nil || h.rate.Check() != nil) {
 			d.failed = true
 			return
 		}
