@@ -136,7 +136,7 @@ func framesOf(t *testing.T, program []byte) []byte {
 			p.raw(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.Flags(next())&http2.FlagHeadersPadded, last, string([]byte{next() & 3, 0x82, 0x86, next()}))
 			last += 2
 		case 15:
-			p.raw(http2.FrameType(0x20+next()), http2.Flags(next()), stream(), "unknown")
+			p.raw(http2.FrameType(0x20|next()), http2.Flags(next()), stream(), "unknown")
 		}
 	}
 	p.must(p.w.WritePing(false, lastPing))
