@@ -67,13 +67,19 @@ func (a *authority) save(t *testing.T, name, kind string, der []byte) {
 // issue makes a certificate for loopback, as files name.pem and name.key.
 func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	t.Helper()
+	return a.issueFor(t, name, []string{"localhost"}, net.IPv4(127, 0, 0, 1), etcd.Loopback)
+}
+
+// issueFor is issue for other hosts and addresses.
+func (a *authority) issueFor(t *testing.T, name string, hosts []string, addresses ...net.IP) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), etcd.Loopback}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		IPAddresses: addresses, DNSNames: hosts, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)

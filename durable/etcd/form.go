@@ -22,6 +22,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+
+	"github.com/weirhq/weir/durable/etcd/internal/strangers"
 )
 
 // A node with an empty directory cannot know whether it has been here before, and one that has would vote with a memory that is
@@ -240,7 +242,8 @@ func (f *former) serve(ctx context.Context, info transport.TLSInfo) (stop func()
 	}
 	s := &http.Server{
 		Handler: f, ReadTimeout: formTime, WriteTimeout: formTime, MaxHeaderBytes: formBytes,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a node that cannot connect tells why
+		ConnState: new(strangers.Strangers).Changed,
+		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a node that cannot connect tells why
 	}
 	s.SetKeepAlivesEnabled(false)
 	done := make(chan struct{})

@@ -1,65 +1,57 @@
 package etcd
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"sync"
-	"time"
+	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 )
 
-// listenPeers listens for other nodes at the URL.
+// listenPeers listens for other nodes at the URL. The handshakes of TLS are left to the server, which bounds them: the listener
+// of etcd makes them by itself, any number at a time, and takes no connection any more after the first one that it cannot take.
 func listenPeers(u *url.URL, secure *transport.TLSInfo, log *slog.Logger) (net.Listener, error) {
-	listen := func() (net.Listener, error) {
-		return transport.NewListenerWithOpts(u.Host, u.Scheme,
-			transport.WithTLSInfo(secure), transport.WithTimeout(rafthttp.ConnReadTimeout, rafthttp.ConnWriteTimeout))
+	times := transport.WithTimeout(rafthttp.ConnReadTimeout, rafthttp.ConnWriteTimeout)
+	l, err := transport.NewListenerWithOpts(u.Host, "http", times)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the address
 	}
-	l, err := listen()
-	if err != nil || u.Scheme != secureScheme {
-		return l, err //nolint:wrapcheck // it names the address
+	l = peerListener{l, log}
+	if u.Scheme != secureScheme {
+		return l, nil
 	}
-	return &peerListener{listen: listen, log: log, now: l, done: make(chan struct{})}, nil
+	config, err := secure.ServerConfig()
+	if err != nil {
+		_ = l.Close()
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	return tls.NewListener(l, fromItsAddress(config)), nil
 }
 
-// peerListener is a listener of etcd for TLS, which takes no connection any more after the first one that it cannot take, as when
-// there are too many open files: then it listens anew.
+// peerListener is a listener that tells of connections that it cannot take, as when there are too many open files. The server of
+// its connections tries again.
 type peerListener struct {
-	listen func() (net.Listener, error)
-	log    *slog.Logger
-	done   chan struct{} // closed by Close
+	net.Listener
 
-	mu     sync.Mutex
-	now    net.Listener
-	closed bool
+	log *slog.Logger
 }
-
-const (
-	// listenPause is how long it listens no more after an error, at first and at most.
-	listenPause, longListenPause = 5 * time.Millisecond, time.Second
-)
 
 // Accept implements [net.Listener].
-func (l *peerListener) Accept() (net.Conn, error) {
-	for pause := listenPause; ; pause = min(2*pause, longListenPause) {
-		now := l.current()
-		c, err := now.Accept()
-		if err == nil || !brief(err) {
-			return c, err //nolint:wrapcheck // it is that of a listener
-		}
-		l.log.Warn("other nodes cannot connect to the etcd server of the durable limits", "address", now.Addr().String(),
-			"error", err.Error(), "again_in", pause.String())
-		_ = now.Close() // otherwise nothing can listen there
-		for err = l.anew(pause); err != nil; err = l.anew(longListenPause) {
-			if errors.Is(err, net.ErrClosed) {
-				return nil, err
-			}
-			l.log.Error("the etcd server of the durable limits cannot listen for other nodes", "error", err.Error())
-		}
+func (l peerListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil && brief(err) {
+		l.log.Warn("other nodes cannot connect to the etcd server of the durable limits", "address", l.Addr().String(),
+			"error", err.Error())
 	}
+	return c, err //nolint:wrapcheck // it is that of a listener
 }
 
 // brief reports whether an error of a listener may go away.
@@ -71,43 +63,53 @@ func brief(err error) bool {
 	return ok && e.Temporary()
 }
 
-// anew listens again after a pause, unless the listener is closed.
-func (l *peerListener) anew(pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.done:
+// fromItsAddress has a configuration refuse a certificate of a client that is of another address, as etcd does.
+func fromItsAddress(config *tls.Config) *tls.Config {
+	shared := config.Clone()
+	shared.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		own := config.Clone()
+		own.VerifyConnection = func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return nil
+			}
+			return isAt(hello.Context(), state.PeerCertificates[0], hello.Conn.RemoteAddr().String())
+		}
+		return own, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return net.ErrClosed
-	}
-	next, err := l.listen()
-	if err == nil {
-		l.now = next
-	}
-	return err
+	return shared
 }
 
-func (l *peerListener) current() net.Listener {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now
-}
+var errElsewhere = errors.New("the certificate is for another address")
 
-// Addr implements [net.Listener].
-func (l *peerListener) Addr() net.Addr { return l.current().Addr() }
-
-// Close implements [net.Listener].
-func (l *peerListener) Close() error {
-	l.mu.Lock()
-	if !l.closed {
-		l.closed = true
-		close(l.done)
+// isAt returns nil if a certificate is for an address, or for a host that has it, or for none in particular.
+func isAt(ctx context.Context, c *x509.Certificate, address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the address
 	}
-	now := l.now
-	l.mu.Unlock()
-	return now.Close() //nolint:wrapcheck // it is that of a listener
+	ip := net.ParseIP(host)
+	if len(c.IPAddresses)+len(c.DNSNames) == 0 || slices.ContainsFunc(c.IPAddresses, ip.Equal) {
+		return nil
+	}
+	if len(c.DNSNames) > 0 {
+		names, _ := net.DefaultResolver.LookupAddr(ctx, host) // a host may have no name
+		for _, name := range names {
+			name = strings.TrimSuffix(name, ".")
+			if slices.ContainsFunc(c.DNSNames, func(of string) bool {
+				below, every := strings.CutPrefix(of, "*")
+				return of == name || every && strings.HasPrefix(below, ".") && strings.HasSuffix(name, below)
+			}) {
+				return nil
+			}
+		}
+	}
+	for _, name := range c.DNSNames {
+		if strings.HasPrefix(name, "*.") {
+			continue
+		}
+		if all, err := net.DefaultResolver.LookupHost(ctx, name); err == nil && slices.Contains(all, host) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w than %s", errElsewhere, host)
 }

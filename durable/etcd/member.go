@@ -17,6 +17,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/features"
+
+	"github.com/weirhq/weir/durable/etcd/internal/strangers"
 )
 
 const (
@@ -33,6 +35,8 @@ const (
 	tokenSeconds   = 300
 	bcryptCost     = 10
 	peerReadTime   = 5 * time.Minute
+	// peerHeaderTime bounds a handshake as well.
+	peerHeaderTime = 10 * time.Second
 	peerCloseTime  = time.Second
 )
 
@@ -141,8 +145,13 @@ func (m *member) servePeers(cfg *config.ServerConfig, leave http.HandlerFunc) {
 	paths := http.NewServeMux()
 	paths.Handle("/", etcdhttp.NewPeerHandler(cfg.Logger, m.Server))
 	paths.HandleFunc(leavePath, leave)
+	m.serve(paths)
+}
+
+// serve serves peers by a handler.
+func (m *member) serve(h http.Handler) {
 	m.http = &http.Server{
-		Handler: paths, ReadTimeout: peerReadTime,
+		Handler: h, ReadTimeout: peerReadTime, ReadHeaderTimeout: peerHeaderTime, ConnState: new(strangers.Strangers).Changed,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	go func() {

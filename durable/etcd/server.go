@@ -188,7 +188,7 @@ func (s *Server) start(ctx context.Context, cfg *config.ServerConfig, o *Embedde
 	started := make(chan result, 1)
 	_, missing := os.Stat(filepath.Join(o.Directory, "member"))
 	used := missing == nil
-	go func() {
+	go func() { //nolint:contextcheck // handshakes of peers have their own
 		r := result{err: errFailed}
 		defer func() {
 			if p := recover(); p != nil {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd/internal/strangers"
 )
 
 // The messages are those of durable.AppendMessage, as they are.
@@ -69,11 +70,12 @@ const (
 )
 
 // NewServer is a server for [Register], with TLS unless that is nil. It limits messages, headers, streams of a connection and
-// pings, so that a hostile peer does little harm. A peer that is silent for 3 s is given up, and its requests are withdrawn.
+// pings, so that a hostile peer does little harm, and how many connections have shown no certificate yet. A peer that is silent
+// for 3 s is given up, and its requests are withdrawn.
 func NewServer(t *tls.Config) *grpc.Server {
 	secure := insecure.NewCredentials()
 	if t != nil {
-		secure = credentials.NewTLS(t)
+		secure = &strangers.Credentials{TransportCredentials: credentials.NewTLS(t)}
 	}
 	return grpc.NewServer(grpc.Creds(secure),
 		grpc.MaxRecvMsgSize(durable.MostMessageBytes), grpc.MaxSendMsgSize(durable.MostMessageBytes),
