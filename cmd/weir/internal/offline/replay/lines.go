@@ -55,7 +55,7 @@ type lineCounts struct {
 func (c *lineCounts) readAll(ctx context.Context, read func(*accesslog.Record), files []string, stdin io.Reader, b *bar) error {
 	defer b.end()
 	for _, name := range files {
-		source, err := accesslog.Open(name, stdin)
+		source, err := open(ctx, name, stdin)
 		if err != nil {
 			return err
 		}
@@ -70,6 +70,23 @@ func (c *lineCounts) readAll(ctx context.Context, read func(*accesslog.Record), 
 		}
 	}
 	return nil
+}
+
+// open opens a log. Where it is a named pipe, that waits for a writer, but not beyond the end of ctx.
+func open(ctx context.Context, name string, stdin io.Reader) (*accesslog.Source, error) {
+	var source *accesslog.Source
+	var err error
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		source, err = accesslog.Open(name, stdin)
+	}()
+	select {
+	case <-opened:
+		return source, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (c *lineCounts) add(name string, r *accesslog.Reader) {
