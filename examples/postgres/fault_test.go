@@ -205,6 +205,7 @@ func TestServerStopped(t *testing.T) {
 // TestConnectionsCut has an administrator end all connections, again and again.
 func TestConnectionsCut(t *testing.T) {
 	const most, cuts = 100_000, 20
+	empty(t)
 	stores := quick(t, shared, store.LockedOptions{Lease: 100 * time.Millisecond})
 	c := charge("cut "+t.Name(), "k", most)
 	l := startLoad(t, 16, func(caller int, d []weir.Decision) error {
@@ -231,6 +232,7 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'cli
 // TestOwnerDies leaves a lock behind: others go on when its lease has passed, by the clock of the database, and not before.
 func TestOwnerDies(t *testing.T) {
 	locks, ctx := shared.locks(t), context.Background()
+	empty(t)
 	c := charge("dead", "k", 10)
 	const name, lease = "4:dead:k", 250 * time.Millisecond
 	s := newStore(t, locks, nil)
@@ -272,6 +274,7 @@ func TestOwnerDies(t *testing.T) {
 // TestContention has 64 callers of two handles ask for more than there is: as many are allowed as the limit permits.
 func TestContention(t *testing.T) {
 	const callers, each, most = 64, 10, 300
+	empty(t)
 	stores := [2]store.Home{newStore(t, shared.locks(t), nil), newStore(t, shared.locks(t), nil)}
 	c := charge("contention", "k", most)
 	var admitted atomic.Int64

@@ -116,12 +116,18 @@ UPDATE weir_states SET dropped = dropped - $2::text::interval, until = until - $
 	}
 }
 
+// empty deletes what tests have left in the shared server: an earlier run of the same one, too.
+func empty(t *testing.T) {
+	t.Helper()
+	if _, err := shared.admin.ExecContext(context.Background(), `TRUNCATE weir_states`); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestSweep deletes the rows that are not needed any more, at most so many at a time, and nothing else.
 func TestSweep(t *testing.T) {
 	locks, ctx := shared.locks(t), context.Background()
-	if _, err := shared.admin.ExecContext(ctx, `TRUNCATE weir_states`); err != nil {
-		t.Fatal(err)
-	}
+	empty(t)
 	for _, key := range []string{"old", "old too", "old but locked", "fresh"} {
 		if _, err := locks.LockAndGet(ctx, key, "a", time.Minute); err != nil {
 			t.Fatal(err)
