@@ -45,7 +45,7 @@ type Options struct {
 
 const maxHops = 100
 
-// Resolver finds the client of a request. It is safe for concurrent use.
+// Resolver finds the client of a request. It is safe for concurrent use. The zero Resolver is not usable: call [New].
 type Resolver struct {
 	prefixes        Prefixes
 	trusted         []netip.Prefix

@@ -66,7 +66,8 @@ var (
 // limits the address. Both ignore the port of an address, so a new connection has no new limit.
 //
 // All methods are safe for concurrent use. A Dispatcher has no goroutine and nothing to close. It keeps nothing about a
-// connection: that is in its [Peer]. A handler that panics does so through Dispatch, and no permit is lost.
+// connection: that is in its [Peer]. A handler that panics does so through Dispatch, and no permit is lost. The zero Dispatcher
+// is not usable: call [New].
 type Dispatcher[C, M any] struct {
 	o       Options[C, M]
 	start   time.Time

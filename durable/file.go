@@ -35,7 +35,7 @@ type FileOptions struct {
 // has opened the file meanwhile, it has the file, and all writes of this one fail.
 //
 // All records are in memory as well. The file is written anew when it is twice as long as they are and 1 MiB: beside the old one,
-// whose place it takes at once. Writes wait for that.
+// whose place it takes at once. Writes wait for that. The zero File is not usable: call [OpenFile].
 type File struct {
 	election
 	contents // its records are guarded by data, and the rest is of the goroutine that writes

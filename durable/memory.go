@@ -19,7 +19,7 @@ type MemoryOptions struct {
 }
 
 // Memory is a cluster in the memory of this process: for tests, and for a program without a cluster whose limits need not
-// survive. Its records are lost with the process. A [File] keeps them.
+// survive. Its records are lost with the process. A [File] keeps them. The zero Memory is not usable: call [NewMemory].
 type Memory struct {
 	election
 

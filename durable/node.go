@@ -51,7 +51,8 @@ type NodeOptions struct {
 }
 
 // Node is a process of the cluster. It decides itself if it is the owner, and asks the owner otherwise, so that callers need not
-// know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close.
+// know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close. The zero Node is not usable:
+// call [NewNode].
 type Node struct {
 	options NodeOptions
 	ctx     context.Context //nolint:containedctx // until Close

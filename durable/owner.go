@@ -49,7 +49,7 @@ type OwnerOptions struct {
 //
 // K follows demand. It doubles while records are used up within 50 ms, or within four writes, and is at least what is waited for.
 // It is halved when half of a record remains after a second. A key that is not used is never written; its record is deleted once
-// all its permits are back.
+// all its permits are back. The zero Owner is not usable: call [NewOwner].
 type Owner struct {
 	options OwnerOptions
 	term    Term

@@ -65,7 +65,7 @@ func (o *outstanding) remove(weight int) {
 }
 
 // StreamPeer is a [Peer] over a stream, which carries all requests of the node at once. It has two goroutines until Close, or
-// until the stream ends.
+// until the stream ends. The zero StreamPeer is not usable: call [NewStreamPeer].
 type StreamPeer struct {
 	stream Stream
 	out    outbox

@@ -18,7 +18,7 @@ import (
 
 // Client paces the calls of gRPC clients by two interceptors, and obeys servers that ask to come back later. All methods are
 // safe for concurrent use; one Client may serve several connections. It has no goroutine and nothing to close; what it asks
-// stays the caller's.
+// stays the caller's. The zero Client is not usable: call [NewClient].
 type Client struct {
 	o     ClientOptions
 	holds holds

@@ -17,7 +17,7 @@ import (
 )
 
 // Server limits the calls of a gRPC server by two interceptors. All methods are safe for concurrent use. It has no goroutine
-// and nothing to close; what it asks stays the caller's.
+// and nothing to close; what it asks stays the caller's. The zero Server is not usable: call [NewServer].
 type Server struct {
 	o       ServerOptions
 	clients *clientip.Resolver

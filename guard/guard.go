@@ -40,7 +40,7 @@ var ErrNoEndpoint = errors.New("weir: no endpoint")
 // Memory is bounded by MaxTrackedEndpoints: an endpoint costs 80 to 95 bytes. An endpoint is forgotten only if it gains nothing
 // by that: it is not locked out, its bucket is full, its violations do not count any more, and, if lockouts escalate, it has
 // cooled down. If InitialTokens is 0, it is also kept until another token would have come. So neither cleanups nor a flood of new
-// endpoints can end a lockout (TestGuardLockoutSurvivesTenMillionEndpoints).
+// endpoints can end a lockout (TestGuardLockoutSurvivesTenMillionEndpoints). The zero Guard is not usable: call [New].
 type Guard struct {
 	o         Options
 	algorithm algo.TokenBucket

@@ -34,7 +34,8 @@ import (
 // were reserved.
 //
 // A Metered takes permits once for each request that it is given. To obey the limits of the server too, and to send refused
-// requests again, make it the Base of a [Transport]: then each attempt has its permits.
+// requests again, make it the Base of a [Transport]: then each attempt has its permits. The zero Metered is not usable: call
+// [NewMetered].
 type Metered struct{ options MeteredOptions }
 
 // NoQueue as QueueLimit refuses a request at once whose permits are not there.

@@ -33,7 +33,7 @@ import (
 // deadline of its context, or after MaxWait, fails at once with a [LimitedError], which has how long it would have taken.
 //
 // A server can hold a host back for MaxHold at most after each response, and invalid values are ignored. Memory is bounded by
-// MaxHosts and QueueLimit.
+// MaxHosts and QueueLimit. The zero Transport is not usable: call [New].
 type Transport struct {
 	options Options
 	hosts   *hosts

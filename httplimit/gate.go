@@ -27,7 +27,7 @@ import (
 // permits are given back when the handler returns or panics; the status of a refusal is set before the hook, which may change it.
 //
 // A request is charged once, also where it passes several gates with the same engine. [Mux] is a Gate whose handlers name their
-// policies in code. All methods are safe for concurrent use.
+// policies in code. All methods are safe for concurrent use. The zero Gate is not usable: call [NewGate].
 type Gate struct {
 	front
 

@@ -38,7 +38,7 @@ type MuxOptions struct {
 // The same key in two policies is two keys.
 //
 // Register the handlers first. Handler then checks the whole, and returns an error for a route with a policy that is not in the
-// Set: a spelling mistake cannot leave a route without a limit.
+// Set: a spelling mistake cannot leave a route without a limit. The zero Mux is not usable: call [NewMux].
 type Mux struct {
 	options MuxOptions
 	mux     *http.ServeMux

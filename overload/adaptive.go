@@ -140,6 +140,8 @@ func (o *AdaptiveOptions) check() error {
 //   - A latency counts only if its request began after the last step, so that no step is made twice.
 //   - Nothing is learned from idleness: the limit does not grow while at most half of it is in use.
 //   - If a share of the requests of a window is dropped, the gradient is at most 1 less that share.
+//
+// The zero Adaptive is not usable: call [NewAdaptive].
 type Adaptive struct {
 	weir.Acquirer // permits
 

@@ -191,7 +191,7 @@ func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 // the last peak: small changes have no effect (TestHysteresisIgnoresWhatTrembles).
 //
 // A source that fails, or returns something other than a pressure, is counted and left out until it recovers. Stats has its last
-// error. If all sources fail, the pressure falls as if they were at rest.
+// error. If all sources fail, the pressure falls as if they were at rest. The zero Shedder is not usable: call [NewShedder].
 type Shedder struct {
 	policy  string
 	clock   *clock.Steady
@@ -286,6 +286,9 @@ func (s *Shedder) share(priority int, pressure float64) float64 {
 
 // refresh reads all sources, unless another caller is just doing it.
 func (s *Shedder) refresh(now int64) {
+	if s.sources == nil { // it would allow everything
+		panic("weir: zero Shedder: make it by NewShedder")
+	}
 	if !s.mu.TryLock() {
 		return
 	}

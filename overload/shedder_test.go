@@ -299,6 +299,21 @@ func TestTextOfPriorities(t *testing.T) {
 	}
 }
 
+// TestZeroShedderSaysHowItIsMade at each call: one that was not made has nothing to read, and must not allow everything.
+func TestZeroShedderSaysHowItIsMade(t *testing.T) {
+	s := new(overload.Shedder)
+	for range 2 {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, "NewShedder") {
+					t.Error(got)
+				}
+			}()
+			t.Error(s.Allow(overload.PriorityNormal))
+		}()
+	}
+}
+
 // TestContentionShedder counts what many goroutines were told, while others read the statistics.
 func TestContentionShedder(t *testing.T) {
 	g := &gauge{value: 0.95}

@@ -75,7 +75,8 @@ type EngineOptions struct {
 // # Failures
 //
 // If the store fails, the Fail of each policy decides; a *[store.Fleet] does that itself, and knows FailLocal. An invalid
-// request, such as one with more charges than a store takes, is refused with ReasonUnavailable whatever Fail is.
+// request, such as one with more charges than a store takes, is refused with ReasonUnavailable whatever Fail is. The zero
+// Engine is not usable: call [NewEngine].
 type Engine struct {
 	options  EngineOptions
 	clock    *clock.Steady

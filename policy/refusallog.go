@@ -65,6 +65,7 @@ func (k LoggedKeys) MarshalText() ([]byte, error) { return []byte(k.String()), n
 // A line has the policy, the limit and the rule of the refusal, its reason, the cost, what remained, and how many refusals of
 // this policy were not logged since the line before it. retry_after is a duration such as 1h0m0s or 250ms, or never, as text in
 // every format. A refusal that is not logged costs some 50 ns, and no allocation (TestRefusalsThatAreNotLoggedAllocateNothing).
+// The zero RefusalLog is not usable: call [NewRefusalLog].
 type RefusalLog struct {
 	o RefusalLogOptions
 

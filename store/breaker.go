@@ -87,7 +87,7 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 //
 // Before the breaker opens, an outage costs this: if no call takes longer than T, and N callers make one call at a time each, at
 // most N + Failures - 1 calls wait for T, and the breaker is open after ceil(Failures / N) times T (TestBreakerBoundsWaiting).
-// Then one caller waits for T each time the cooldown is over.
+// Then one caller waits for T each time the cooldown is over. The zero Breaker is not usable: call [NewBreaker].
 type Breaker struct {
 	inner Home
 	o     BreakerOptions

@@ -24,7 +24,8 @@ import (
 //
 // The Fail of a charge decides. FailClosed and FailLocal refuse with weir.ReasonUnavailable and a RetryAfter of 1 s, also callers
 // that wait for an owner that ends. FailOpen allows, and the store is not told later. A [Fleet] decides about its own charges
-// itself. An invalid request, a store that was closed and a canceled context are errors, as with any store.
+// itself. An invalid request, a store that was closed and a canceled context are errors, as with any store. The zero Divided is
+// not usable: call [NewDivided].
 type Divided struct {
 	// Failed gets the charges that a store could not decide on, and why. The call is part of the request, and must not keep the
 	// charges. Set it before the first call. Default: nil, no call.

@@ -86,7 +86,7 @@ type FleetOptions struct {
 //
 // Reservations that the store made are settled by the store. If it cannot be reached, Commit and Cancel return [ErrUnavailable],
 // and the fleet keeps up to 10,000 of them and tries again when the store is back. Callers need not try again; reservations that
-// have expired by then were canceled by themselves.
+// have expired by then were canceled by themselves. The zero Fleet is not usable: call [NewFleet].
 type Fleet struct {
 	breaker    *Breaker
 	leased     *Leased

@@ -78,7 +78,7 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // was lent under its own. Why the limit is kept otherwise is in docs/decisions/0014.
 //
 // A Leased has one goroutine that gives back what is not used, from the first key on, and one for each call of Lend and Return
-// that is under way. All end with Close.
+// that is under way. All end with Close. The zero Leased is not usable: call [NewLeased].
 type Leased struct {
 	near[leasedKey]
 

@@ -57,7 +57,7 @@ type LockedOptions struct {
 // This is also true where clocks stay apart, as that of one process of several may: from the second time on that a record was
 // taken back, up to 4 clocks that are ahead are told apart by how far (TestLockedClocks). Time then passes by the clock that is
 // furthest behind, calendars included. A key that was not used in the time by which clocks are apart may get back that much less,
-// once.
+// once. The zero Locked is not usable: call [NewLocked].
 type Locked struct {
 	locks  Locks
 	clock  weir.Clock

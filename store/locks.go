@@ -39,7 +39,8 @@ var (
 // MemoryLocks is a [Locks] in the memory of this process, for tests, and the example of how to write one: three methods, each of
 // which is one step. In a database each of them is one transaction.
 //
-// Each lock also drops up to two other keys whose time has passed, so memory is used only for what is in use.
+// Each lock also drops up to two other keys whose time has passed, so memory is used only for what is in use. The zero
+// MemoryLocks is not usable: call [NewMemoryLocks].
 type MemoryLocks struct {
 	clock weir.Clock
 	mu    sync.Mutex

@@ -33,7 +33,7 @@ const defaultMaxKeys = 1_000_000
 // takes memory. A key that is not used is forgotten when room is needed or other keys are added.
 //
 // A clock that is set back neither gives permits back nor keeps them from coming back: time goes on from where it was, a
-// sixteenth slower than the clock until the two agree again.
+// sixteenth slower than the clock until the two agree again. The zero Memory is not usable: call [NewMemory].
 type Memory struct {
 	maxKeys int
 	clock   weir.Clock

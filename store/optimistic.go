@@ -122,7 +122,7 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 //
 // Reserve, Lend, Debit and Inspect tell the store what is owed and go to it, as do concurrency limits. A goroutine runs from the
 // first key on until Close, and up to four more while they tell the store what is owed. A call to the store goes on for up to
-// Timeout after its request is given up.
+// Timeout after its request is given up. The zero Optimistic is not usable: call [NewOptimistic].
 type Optimistic struct {
 	near[optimisticKey]
 

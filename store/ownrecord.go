@@ -14,7 +14,8 @@ import (
 //
 // Times are Unix nanoseconds. A time before the last one gives nothing back and takes nothing. If it is behind by up to
 // [MostAhead], the record waits for the clock, and its waits count from the last time. If it is further behind, the record goes
-// on from there, with what was taken. A time that jumps ahead restores at most everything (TestStepsOfAClock).
+// on from there, with what was taken. A time that jumps ahead restores at most everything (TestStepsOfAClock). The zero Record
+// is not usable: call [NewRecord].
 type Record struct{ record }
 
 // NewRecord is the record of a key that has never been seen. The error is an *[weir.OptionError].

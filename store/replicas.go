@@ -69,7 +69,7 @@ func (o ReplicasOptions) checked() (ReplicasOptions, error) {
 // until the others have reported. So the count errs upwards, which is the stricter side for a limit that is divided by it. The
 // exception is a process that starts while the store is unavailable.
 //
-// More than 10,000 processes are counted as 10,000.
+// More than 10,000 processes are counted as 10,000. The zero Replicas is not usable: call [NewReplicas].
 type Replicas struct {
 	store  Home
 	o      ReplicasOptions

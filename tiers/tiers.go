@@ -71,7 +71,7 @@ var (
 // quiet until its buckets are full and its lockouts over.
 //
 // One in SweepEvery checks starts a goroutine that sweeps for some microseconds; between sweeps there is none. A limiter in use
-// is not swept away.
+// is not swept away. The zero Tiers is not usable: call [New].
 type Tiers struct {
 	name      string
 	rps       []float64

@@ -18,7 +18,7 @@ import (
 const scope = "github.com/weirhq/weir/weirotel"
 
 // Instruments record what engines decide: they are their [policy.Observer], and watch their reports. All methods are safe for
-// concurrent use.
+// concurrent use. The zero Instruments is not usable: call [New].
 type Instruments struct {
 	spans  Spans
 	hash   func(string) string

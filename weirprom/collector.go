@@ -9,6 +9,7 @@ import (
 )
 
 // Collector is a [prometheus.Collector] of the counts of one limiter, store or engine. Its methods are safe for concurrent use.
+// The zero Collector is not usable: call a function such as [NewLimiter].
 type Collector struct {
 	descriptions []*prometheus.Desc
 	collect      func(chan<- prometheus.Metric)

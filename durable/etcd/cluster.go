@@ -22,6 +22,7 @@ import (
 )
 
 // Cluster is a node with all that it needs: an etcd server or a client of one, an engine, and a listener for the other nodes.
+// The zero Cluster is not usable: call [Join].
 type Cluster struct {
 	node     *durable.Node
 	engine   *Engine

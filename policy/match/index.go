@@ -17,7 +17,8 @@ import (
 //
 // What a request costs is bounded by the rules, and not by what it says: no more segments of a path and no more labels of a
 // host are looked at than the longest pattern has, each node of the tree of paths is visited at most once, and what is longer
-// than any value of the rules is not even hashed. Only to make the path and the host clean they are read as a whole, once.
+// than any value of the rules is not even hashed. Only to make the path and the host clean they are read as a whole, once. The
+// zero Index is not usable: call [NewIndex].
 type Index struct {
 	rules   []Conditions // by the number of the rule
 	briefs  []brief      // of the rules
