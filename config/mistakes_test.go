@@ -187,6 +187,7 @@ func TestMistakes(t *testing.T) {
 		"store TLS":        {stored("redis://h?tls=true"), `2:8: store: "redis://h?tls=true": has a parameter that is not known: accepted are addr, db, master_set or skip_verify; remove it; for TLS write rediss://`},
 		"store #":          {stored("redis://u:1#secret@h"), `2:8: store: "redis://u:xxxxx@h": has a #, after which nothing is read: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write %23 if it is of the password`},
 		"store addr":       {stored("redis://h?addr=i"), `2:8: store: "redis://h?addr=i": has an addr that is not host:port; write ?addr=10.0.0.2:6379, for instance`},
+		"store set":        {stored("redis://h?master_set="), `2:8: store: "redis://h?master_set=": has an empty master_set: must be the name of the set that sentinels watch; write ?master_set=mymaster, for instance, or remove it`},
 		"store socket":     {stored("unix://run/redis.sock"), `2:8: store: "unix://run/redis.sock": has a host, which a socket has not: must be unix:///path/to/socket; write unix:///run/redis/redis.sock, for instance`},
 		"store path":       {stored("unix://"), `2:8: store: "unix://": has no path: must be unix:///path/to/socket; write unix:///run/redis/redis.sock, for instance`},
 		"store kind":       {stored("[a]"), `2:1: store: is a list: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write redis://127.0.0.1:6379, for instance`},

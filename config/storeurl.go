@@ -71,6 +71,10 @@ func urlFlaw(text string) (message, fix string) {
 			return "has an addr that is not host:port", "write ?addr=10.0.0.2:6379, for instance"
 		}
 	}
+	if query.Has("master_set") && query.Get("master_set") == "" {
+		return "has an empty master_set: must be the name of the set that sentinels watch",
+			"write ?master_set=mymaster, for instance, or remove it"
+	}
 	return placeFlaw(u, query)
 }
 

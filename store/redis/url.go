@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -78,6 +79,11 @@ func (s *servers) parse(text string) (masterSet string, err error) {
 		s.login.Username = u.User.Username()
 		s.login.Password, _ = u.User.Password()
 	}
+	return s.parseQuery(q, u.Hostname())
+}
+
+// parseQuery takes the parameters of a URL with this host.
+func (s *servers) parseQuery(q url.Values, host string) (masterSet string, err error) {
 	if err := s.parseDB(q.Get("db")); err != nil {
 		return "", err
 	}
@@ -86,14 +92,17 @@ func (s *servers) parse(text string) (masterSet string, err error) {
 			return "", fmt.Errorf("%s is %.20q", name, q.Get(name))
 		}
 	}
-	if err := s.parseAddresses(q["addr"], u.Hostname()); err != nil {
+	if err := s.parseAddresses(q["addr"], host); err != nil {
 		return "", err
 	}
 	if err := s.parseVerify(q); err != nil {
 		return "", err
 	}
+	if masterSet = q.Get("master_set"); masterSet == "" && q.Has("master_set") {
+		return "", errors.New("master_set is empty: it is the name of the set that sentinels watch")
+	}
 	s.login.Old = q.Get("protocol") == "2"
-	return q.Get("master_set"), nil
+	return masterSet, nil
 }
 
 // parseAddresses takes those of further servers, which may lack what the first has.
@@ -103,7 +112,7 @@ func (s *servers) parseAddresses(more []string, host string) error {
 		s.addresses = append(s.addresses, address)
 	}
 	if !s.login.Unix && slices.ContainsFunc(s.addresses, neverReached) {
-		return errors.New("a port is not from 1 to 65535")
+		return errors.New("a server is not host:port, with an address of IPv6 in brackets and a port from 1 to 65535")
 	}
 	return nil
 }
@@ -138,8 +147,11 @@ func (s *servers) parseDB(text string) error {
 
 // neverReached reports whether an address is not host:port, or no port has this number.
 func neverReached(address string) bool {
-	_, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
+		return true
+	}
+	if ip, _ := netip.ParseAddr(host); strings.Contains(host, ":") && !ip.IsValid() { // h:1:2, taken for one of IPv6
 		return true
 	}
 	n, err := strconv.Atoi(port)
