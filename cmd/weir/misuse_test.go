@@ -38,6 +38,7 @@ func TestMisuse(t *testing.T) {
 		"serve --shutdown-timeout -1s":         `--shutdown-timeout "-1s": must be a duration such as 500ms, 10s or 1m30s, from 0s to 1h`,
 		"serve --shutdown-timeout 5":           `--shutdown-timeout "5": must be a duration`,
 		"serve --by path":                      `unknown flag "--by"; "weir proxy" and "weir replay" have it; run`,
+		"bench --json http":                    `unknown flag "--json"; write it after a command, such as "weir bench http --json"; run "weir bench --help"`,
 		"serve --listen :8080":                 `unknown flag "--listen"; did you mean "--http"?`,
 		"proxy --port 8080":                    `unknown flag "--port"; did you mean "--listen"?`,
 		"serve --rate 1/s":                     `unknown flag "--rate"; did you mean "--limit"?`,

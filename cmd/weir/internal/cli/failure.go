@@ -154,12 +154,19 @@ func nearestFlag(cmd *cobra.Command, mistyped string) string {
 	return elsewhere(cmd, mistyped)
 }
 
-// elsewhere names the commands beside cmd that have a flag, or is "".
+// elsewhere names a command below cmd that has a flag, or those beside it, or is "".
 func elsewhere(cmd *cobra.Command, name string) string {
+	has := func(other *cobra.Command) bool {
+		f := other.Flags().Lookup(name)
+		return f != nil && !f.Hidden && other.IsAvailableCommand()
+	}
+	if subs := cmd.Commands(); slices.ContainsFunc(subs, has) {
+		return fmt.Sprintf("; write it after a command, such as %q", subs[slices.IndexFunc(subs, has)].CommandPath()+" --"+name)
+	}
 	var have []string
 	if cmd.HasParent() {
 		for _, other := range cmd.Parent().Commands() {
-			if f := other.Flags().Lookup(name); f != nil && !f.Hidden && other.IsAvailableCommand() {
+			if has(other) {
 				have = append(have, strconv.Quote(other.CommandPath()))
 			}
 		}
