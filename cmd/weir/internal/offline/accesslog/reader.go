@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 )
@@ -48,7 +49,8 @@ func (s cached) Read(b []byte) (int, error) { return s.Reader.Read(b[:min(len(b)
 // source, as they are. An error comes after the records of all complete lines
 // before it and is returned by every further call; a last line that the error
 // cut short is counted as malformed, because what is left of it could read as a
-// different record. After an error rec is unspecified.
+// different record. After context.Canceled it is not counted: nothing is wrong
+// with it. After an error rec is unspecified.
 func (r *Reader) Next(rec *Record) error {
 	for {
 		line, err := r.readLine()
@@ -110,7 +112,7 @@ func (r *Reader) readLine() ([]byte, error) {
 // lastLine returns what stands after the last line ending, once the source has
 // no more.
 func (r *Reader) lastLine(line []byte) ([]byte, error) {
-	if len(line) == 0 {
+	if len(line) == 0 || errors.Is(r.err, context.Canceled) {
 		return nil, r.err
 	}
 	r.line++

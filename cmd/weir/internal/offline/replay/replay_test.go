@@ -357,13 +357,16 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
+// TestInterrupt in the middle of a line: what was read before counts, and nothing is wrong with that line.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	pipe, w := io.Pipe()
+	log := randomLog(rand.New(rand.NewPCG(9, 9)))
+	malformed := runJSON(t, log, "-").Malformed
 	go func() {
-		// The second write returns when the first has been read, and then nothing more comes.
-		for range 2 {
-			_, _ = io.WriteString(w, randomLog(rand.New(rand.NewPCG(9, 9))))
+		// Each write returns when the one before has been read, and then nothing more comes.
+		for _, text := range []string{log, `192.0.2.1 - - [03/Mar/20`, "26:1"} {
+			_, _ = io.WriteString(w, text)
 		}
 		cancel()
 	}()
@@ -371,7 +374,7 @@ func TestInterrupt(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if got := parse(t, text); got.Complete || got.Error != "interrupted" {
+	if got := parse(t, text); got.Complete || got.Error != "interrupted" || got.Malformed != malformed || got.Lines == 0 {
 		t.Errorf("%+v", got)
 	}
 	if err := w.Close(); err != nil {
