@@ -280,7 +280,7 @@ func ended(ctx context.Context, n int64) error {
 	if errors.Is(cause, err) {
 		return &endedError{n, cause}
 	}
-	return fmt.Errorf("weir: acquire %d permits: %w: %w", n, err, cause)
+	return fmt.Errorf("weir: acquire %s: %w: %w", permitsText(n), err, cause)
 }
 
 // endedError is an error that is formatted when it is read: many callers may give up at once.
@@ -290,7 +290,7 @@ type endedError struct {
 }
 
 func (e *endedError) Error() string {
-	return fmt.Sprintf("weir: acquire %d permits: %v", e.permits, e.cause)
+	return fmt.Sprintf("weir: acquire %s: %v", permitsText(e.permits), e.cause)
 }
 
 func (e *endedError) Unwrap() error { return e.cause }

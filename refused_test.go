@@ -486,3 +486,13 @@ func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 		}
 	}
 }
+
+// TestOnePermitIsNoPlural in the error of a call that was given up.
+func TestOnePermitIsNoPlural(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := mustConcurrency(t, 1, weir.Options{}).Acquire(ctx, 1)
+	if got := fmt.Sprint(err); got != "weir: acquire 1 permit: context canceled" {
+		t.Error(got)
+	}
+}

@@ -177,11 +177,8 @@ func (p explanationWriter) rules(e *ExplanationJSON, all bool) {
 			others++
 		}
 	}
-	switch {
-	case others == 1:
-		p.linef("1 other rule does not match")
-	case others > 1:
-		p.linef("%d other rules do not match", others)
+	if others > 0 {
+		p.linef("%s not match", terminal.Plural(others, "other rule does", "other rules do"))
 	}
 }
 

@@ -244,7 +244,8 @@ func writeLimit(w io.Writer, out terminal.Output, l *KeyLimit, indent string, lo
 		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), why)
 	}
 	if l.Waiters > 0 || l.Queued > 0 {
-		fmt.Fprintf(w, "%s  %s wait for %s permits\n", indent, terminal.Number(l.Waiters), terminal.Number(l.Queued))
+		fmt.Fprintf(w, "%s  %s for %s\n", indent, terminal.Plural(l.Waiters, "waits", "wait"),
+			terminal.Plural(l.Queued, "permit", "permits"))
 	}
 	if l.Refused > 0 {
 		fmt.Fprintf(w, "%s  refused %s\n", indent, times(l.Refused))

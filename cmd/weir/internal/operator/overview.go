@@ -432,28 +432,28 @@ func WritePolicy(w io.Writer, out terminal.Output, p *Policy) {
 		if len(p.Limits) > 1 && p.MaxKeys > 0 {
 			where = " in the fullest table of its limits"
 		}
-		fmt.Fprintf(w, "%s of %s keys%s, %s permits waited for, ", terminal.Number(p.Keys), terminal.Number(p.MaxKeys), where,
-			terminal.Number(p.Queued))
+		fmt.Fprintf(w, "%s of %s%s, %s waited for, ", terminal.Number(p.Keys), terminal.Plural(p.MaxKeys, "key", "keys"), where,
+			terminal.Plural(p.Queued, "permit", "permits"))
 	}
-	fmt.Fprintf(w, "%s keys locked out, %s overridden\n", terminal.Number(p.Locked), terminal.Number(p.Overridden))
+	fmt.Fprintf(w, "%s locked out, %s overridden\n", terminal.Plural(p.Locked, "key", "keys"), terminal.Number(p.Overridden))
 	if p.Untracked+p.Full > 0 {
 		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", terminal.Number(p.Untracked),
 			terminal.Number(p.Full))
 	}
 	if p.Forgiven > 0 {
-		fmt.Fprintf(w, "  %s permits beyond the largest debt were forgiven\n", terminal.Number(p.Forgiven))
+		fmt.Fprintf(w, "  %s forgiven, beyond the largest debt\n", terminal.Plural(p.Forgiven, "permit", "permits"))
 	}
 	if p.Unavailable > 0 {
 		fmt.Fprintf(w, "  %s the store could not decide on\n", terminal.Number(p.Unavailable))
 	}
 	if d := p.Difference; d != nil {
-		fmt.Fprintf(w, "  of %s requests the other limits would have refused %s more, and allowed %s more\n",
-			terminal.Number(d.Requests), terminal.Number(d.NewlyRefused), terminal.Number(d.NewlyAdmitted))
+		fmt.Fprintf(w, "  of %s the other limits would have refused %s more, and allowed %s more\n",
+			terminal.Plural(d.Requests, "request", "requests"), terminal.Number(d.NewlyRefused), terminal.Number(d.NewlyAdmitted))
 		for _, k := range d.RefusedKeys {
-			fmt.Fprintf(w, "    refused more: %s, %s times\n", ShownKey(k.Key), terminal.Number(k.Count))
+			fmt.Fprintf(w, "    refused more: %s, %s\n", ShownKey(k.Key), times(k.Count))
 		}
 		for _, k := range d.AdmittedKeys {
-			fmt.Fprintf(w, "    allowed more: %s, %s times\n", ShownKey(k.Key), terminal.Number(k.Count))
+			fmt.Fprintf(w, "    allowed more: %s, %s\n", ShownKey(k.Key), times(k.Count))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/policy"
 )
 
 // TestConfigurationTellsHowRulesCharge: of a rule there is what it applies, and whether its requests are charged afterwards.
@@ -58,6 +59,22 @@ func TestOverviewTellsThatItIsNotReady(t *testing.T) {
 		operator.WriteOverview(&text, terminal.Output{}, &operator.Overview{NotReady: why})
 		if got := text.String(); strings.Count(got, line) != want || strings.Count(got, "not ready") != want {
 			t.Errorf("%q: %s", why, got)
+		}
+	}
+}
+
+// TestOneIsNoPlural in the report of a policy.
+func TestOneIsNoPlural(t *testing.T) {
+	p := operator.Policy{Limits: []operator.Limit{{Holds: "1/s"}}}
+	p.Keys, p.MaxKeys, p.Queued, p.Locked, p.Forgiven = 1, 1, 1, 1, 1
+	p.Difference = &policy.Difference{Requests: 1, NewlyRefused: 1, RefusedKeys: []policy.KeyCount{{Key: "k", Count: 1}}}
+	var b strings.Builder
+	operator.WritePolicy(&b, terminal.Output{}, &p)
+	for _, want := range []string{
+		"1 of 1 key, 1 permit waited for, 1 key locked out", "1 permit forgiven", "of 1 request the other", "refused more: k, once",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 }

@@ -192,8 +192,8 @@ with 0. If no answer comes in time it is not known whether it was done: see
 			if n < 0 {
 				did = "taken from"
 			}
-			fmt.Fprintf(w, "%s %s %s of %s: %s remain\n", terminal.Plural(max(a.Permits, -a.Permits), "permit", "permits"), did,
-				terminal.Printable(a.Limit), ShownKey(q.key), terminal.Number(a.Remaining))
+			fmt.Fprintf(w, "%s %s %s of %s: %s\n", terminal.Plural(max(a.Permits, -a.Permits), "permit", "permits"), did,
+				terminal.Printable(a.Limit), ShownKey(q.key), terminal.Plural(a.Remaining, "remains", "remain"))
 			switch {
 			case a.Permits == n:
 			case n > 0:

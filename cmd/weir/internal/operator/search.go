@@ -102,7 +102,7 @@ func writeSearch(w io.Writer, out terminal.Output, s *Search, now time.Time) {
 		}
 	}
 	if s.More > 0 {
-		fmt.Fprintf(w, "and %s more keys\n", terminal.Number(s.More))
+		fmt.Fprintf(w, "and %s\n", terminal.Plural(s.More, "more key", "more keys"))
 	}
 	if len(idle) > 0 {
 		fmt.Fprintf(w, "nothing is kept of it by %s\n", strings.Join(idle, ", "))
@@ -118,7 +118,8 @@ func writeSearch(w io.Writer, out terminal.Output, s *Search, now time.Time) {
 		WriteRefusal(w, out, &last[i], now)
 	}
 	if s.Refusals.Missed > 0 {
-		fmt.Fprintf(w, "%s refusals were not noted, as there were too many at a time\n", terminal.Number(s.Refusals.Missed))
+		fmt.Fprintf(w, "%s not noted, as there were too many at a time\n",
+			terminal.Plural(s.Refusals.Missed, "refusal was", "refusals were"))
 	}
 	if s.Others {
 		fmt.Fprintf(w, "other servers know of their own limits, lockouts and refusals: ask each with --server\n")
@@ -159,7 +160,7 @@ func searchVerdict(s *Search, now time.Time) (verdict string, refused bool) {
 	}
 	left := ""
 	if n := len(s.Unsearched); n > 0 {
-		left = fmt.Sprintf("; %d of %d policies cannot be searched for it", n, s.Policies)
+		left = fmt.Sprintf("; %d of %s cannot be searched for it", n, terminal.Plural(s.Policies, "policy", "policies"))
 	}
 	switch {
 	case refusing > 0:

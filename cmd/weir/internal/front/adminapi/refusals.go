@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
@@ -361,7 +362,7 @@ func (l *limitEntry) holds() string {
 		permits = l.limit.Rate().Permits
 	}
 	if l.max != permits && l.max > 0 {
-		return fmt.Sprintf("%d permits, another limit than that of the policy", l.max)
+		return terminal.Plural(l.max, "permit", "permits") + ", another limit than that of the policy"
 	}
 	return l.limit.String()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
 )
@@ -17,8 +18,8 @@ func lockoutInWords(o *policy.Lockout) string {
 	if o.InARow {
 		row = " in a row"
 	}
-	return fmt.Sprintf("after %d refusals%s within %s, for %s",
-		o.Refusals, row, inwords.Short(o.Within), inwords.Short(o.For))
+	return fmt.Sprintf("after %s%s within %s, for %s",
+		terminal.Plural(o.Refusals, "refusal", "refusals"), row, inwords.Short(o.Within), inwords.Short(o.For))
 }
 
 // mostListed is how many of something are listed.

@@ -622,7 +622,7 @@ func TestShutdownCutsOff(t *testing.T) {
 		if got := s.Status()["connections"]; got != 0 {
 			t.Errorf("%v connections after Shutdown", got)
 		}
-		if err != nil && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 RESP connections were cut off")) {
+		if err != nil && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 RESP connection was cut off")) {
 			t.Error(err)
 		}
 		return err != nil

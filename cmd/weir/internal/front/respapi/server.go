@@ -17,6 +17,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/room"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // Options configure a [Server].
@@ -176,7 +177,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			_ = c.plain.Close()
 		})
 	if err != nil {
-		return fmt.Errorf("weir: %d RESP connections were cut off: %w", left, err)
+		return fmt.Errorf("weir: %s cut off: %w", terminal.Plural(left, "RESP connection was", "RESP connections were"), err)
 	}
 	return nil
 }

@@ -87,11 +87,8 @@ func (p printer) policyTable(r *comparisonReport) {
 	}
 	fmt.Fprintln(p.w)
 	p.table(rows, headers)
-	switch silent := len(r.Policies) + 1 - len(subjects); {
-	case silent == 1:
-		fmt.Fprintln(p.w, "1 more policy applied to no request")
-	case silent > 1:
-		fmt.Fprintf(p.w, "%s more policies applied to no request\n", terminal.Number(int64(silent)))
+	if silent := len(r.Policies) + 1 - len(subjects); silent > 0 {
+		fmt.Fprintf(p.w, "%s applied to no request\n", terminal.Plural(silent, "more policy", "more policies"))
 	}
 }
 

@@ -158,7 +158,7 @@ function kept(p) {
   const most = p.max_keys ? ` of at most ${count(p.max_keys)}` : '';
   // Each limit has a table of its own, in which a key has a place.
   const where = p.limits.length > 1 ? ` in the fullest table of its ${p.limits.length} limits,` : '';
-  return `Tracked: ${count(p.keys)} keys${where}${most}.`;
+  return `Tracked: ${count(p.keys)} ${p.keys === 1 ? 'key' : 'keys'}${where}${most}.`;
 }
 
 const overrideText = (o) =>
@@ -256,9 +256,9 @@ function searchNotes(s, keys) {
   const idle = keys.filter((k) => !known(k)).map((k) => `${printable(k.policy)} (key ${quoted(k.key)})`);
   const shown = idle.slice(0, 20).join(', ') + (idle.length > 20 ? ` and ${count(idle.length - 20)} more` : '');
   return [
-    s.more > 0 && h('p', `${count(s.more)} more keys were found.`),
+    s.more > 0 && h('p', `More keys that were found: ${count(s.more)}.`),
     idle.length > 0 && h('p', `Nothing is kept of it by ${shown}.`),
-    s.refusals.missed > 0 && h('p', `${count(s.refusals.missed)} refusals were not noted, as there were too many at a time.`),
+    s.refusals.missed > 0 && h('p', `Refusals not noted, as there were too many at a time: ${count(s.refusals.missed)}.`),
     s.others && h('p', 'What other servers keep for themselves is not known here: ask each of them.'),
   ].filter(Boolean);
 }
