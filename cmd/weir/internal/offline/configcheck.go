@@ -78,10 +78,12 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 			return check(cmd, files, asJSON, func(name string) *checked { return checkOne(name, store != nil) })
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().Var(url.Flag(), "store",
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.Var(url.Flag(), "store",
 		"the store that weir serve has by --store: shared policies need none in the file (default: none)")
-	rates.register(cmd.Flags())
+	rates.register(fs)
+	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
