@@ -53,8 +53,9 @@ func NewKeyed[K comparable](limit Limit, o KeyedOptions) (*Keyed[K], error) {
 //
 // What it returns takes effect at once, and the key keeps its state: permits that are available stay so, up to the new limit, and
 // are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a sliding window, must
-// be those of limit. A Limit that cannot be used refuses the request with ReasonInvalid. Keys may have up to 65,534 different
-// limits at a time; a key that would have another one is treated like a new key that finds the table full.
+// be those of limit. A Limit that cannot be used refuses the request with ReasonInvalid. The error of Acquire, Reserve and Wait
+// then wraps an *[OptionError] with what is wrong with it. Keys may have up to 65,534 different limits at a time; a key that
+// would have another one is treated like a new key that finds the table full.
 //
 // Callers that wait for a key are under what the function returned in the last call for that key. When its plan changes, call
 // Peek(key, 0): the new limit then applies to them at once (TestPeekTellsThoseWhoWaitTheNewLimit).
