@@ -171,8 +171,8 @@ func (f *finder) made(i int) {
 			continue
 		case isNamed(key):
 			if len(of.keys) == 1 {
-				of.becausef("its keys are those that callers name: of those that have the word as a part " +
-					"only those that were refused most are known by name")
+				of.becausef("callers name its keys: one that has the word as a part " +
+					"is known only if it is among those refused most")
 			}
 			continue
 		}

@@ -59,6 +59,7 @@ is removed at the end.`,
 		},
 	}
 	cmd.AddCommand(demoClusterCommand())
+	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(flags.Listen(&address), "http", "address of the server; port 0 is any that is free")
 	return cmd
 }
