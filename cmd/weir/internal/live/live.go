@@ -125,7 +125,8 @@ func (l *Limits) Reload(cause string) (changes int, err error) {
 	return l.reload(cause, false)
 }
 
-// reloadIfChanged is Reload, unless the file has the content that was read last: then the error is [ErrUnchanged].
+// reloadIfChanged is Reload, unless the file has the content that was read last, or cannot be read for the same reason: then the
+// error is [ErrUnchanged] as well.
 func (l *Limits) reloadIfChanged() error {
 	_, err := l.reload("file", true)
 	return err
@@ -143,7 +144,7 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 		digest = sha256.Sum256([]byte(err.Error())) // a file that is gone is told of once
 	}
 	if onlyIfChanged && digest == l.digest {
-		return 0, ErrUnchanged
+		return 0, errors.Join(ErrUnchanged, err)
 	}
 	l.digest = digest
 	if err != nil {

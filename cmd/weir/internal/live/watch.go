@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"slices"
@@ -55,8 +56,11 @@ func (l *Limits) watch(ctx context.Context) {
 			changed = time.Time{}
 		case settled || !changed.IsZero() && now.at.Sub(changed) > longest:
 			// The error is logged and kept for the status, unless it is that nothing has changed.
-			_ = l.reloadIfChanged() //nolint:contextcheck // overrides that end ask their store
+			err := l.reloadIfChanged() //nolint:contextcheck // overrides that end ask their store
 			read, changed = now, time.Time{}
+			if _, unread := errors.AsType[*fs.PathError](err); unread {
+				read = look{} // it may look the same once it can be read, as where there were too many open files
+			}
 		case changed.IsZero():
 			changed = now.at
 		}
