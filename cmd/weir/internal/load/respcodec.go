@@ -113,7 +113,7 @@ func numbers(b []byte) (n int, first byte, known bool) {
 		return 0, 0, false
 	case len(b) < 4:
 		return 0, 0, true
-	case b[1] < '1' || b[1] > '9' || b[2] != '\r' || b[3] != '\n':
+	case b[1] < '1' || b[1] > '9' || string(b[2:4]) != "\r\n":
 		return 0, 0, false
 	}
 	n = 4
