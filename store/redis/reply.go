@@ -104,6 +104,11 @@ func (w *law) decision(r *reader, n int64, policy string) weir.Decision {
 	buf := states.Get().(*state)
 	words := buf[:w.Words()]
 	w.state(words, r, at)
+	if !w.Valid(words) { // what follows need not end for it
+		r.wrong = true
+		states.Put(buf)
+		return weir.Decision{}
+	}
 	result := w.Peek(words, at*w.unit, asked)
 	states.Put(buf)
 	result.Allowed = answer == answerAllowed
