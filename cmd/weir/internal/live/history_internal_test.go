@@ -130,6 +130,7 @@ func TestTextIsWithheld(t *testing.T) {
 		"store:\n  \"\\x70assword\": p4ss\n",
 		"store: \"redis://u:p4\\\n  ss@host\"\n",
 		"a: 1\n---\nstore:\n  password: >-\n    p4ss\n",
+		"store: {user: \"{password: \", password: \"p4ss\"}\n",
 	} {
 		l := new(Limits)
 		l.secrets.Store(newRedactor(nil, nil))

@@ -96,9 +96,10 @@ const (
 	withheld = "# This file is not shown: a password is in it in a form that cannot be taken out.\n"
 )
 
-// withoutPasswords is the text of a file without passwords, or withheld. What was taken out as text is looked for again as YAML,
-// of which there are more ways to write a password than those above.
+// withoutPasswords is the text of a file without passwords, or withheld. What was taken out as text is compared as YAML with what
+// was there, of which there are more ways to write a password than those above.
 func withoutPasswords(text string) string {
+	was := yaml.NewDecoder(strings.NewReader(text))
 	for _, of := range passwords {
 		text = of.ReplaceAllStringFunc(text, func(s string) string {
 			parts := of.FindStringSubmatch(s)
@@ -109,17 +110,35 @@ func withoutPasswords(text string) string {
 			return parts[1] + hidden + parts[3]
 		})
 	}
-	documents := yaml.NewDecoder(strings.NewReader(text))
+	is := yaml.NewDecoder(strings.NewReader(text))
 	for {
-		var document yaml.Node
-		err := documents.Decode(&document)
-		if errors.Is(err, io.EOF) {
+		var before, after yaml.Node
+		wrong, err := was.Decode(&before), is.Decode(&after)
+		if errors.Is(wrong, io.EOF) && errors.Is(err, io.EOF) {
 			return text
 		}
-		if err != nil || hasPassword(&document) {
+		if wrong != nil || err != nil || hasPassword(&after) || !isSame(&before, &after) {
 			return withheld
 		}
 	}
+}
+
+// isSame reports whether a node is what it was apart from passwords: a text that looks like one may have been part of another.
+func isSame(was, is *yaml.Node) bool {
+	if was.Kind != is.Kind || len(was.Content) != len(is.Content) {
+		return false
+	}
+	if len(was.Content) == 0 {
+		return was.Value == is.Value || isURLWithPassword(was.Value)
+	}
+	for i, child := range was.Content {
+		told := is.Content[i]
+		isHidden := told.Value == hidden && was.Kind == yaml.MappingNode && i%2 == 1 && isPassword.MatchString(was.Content[i-1].Value)
+		if !isHidden && !isSame(child, told) {
+			return false
+		}
+	}
+	return true
 }
 
 // isShown reports whether a text in the place of a password is none.
