@@ -31,7 +31,10 @@ const (
 // mostUsages is how many reports a message has at most.
 const mostUsages = 100_000
 
-var errDomain = errors.New("weir: domain: must be UTF-8")
+var (
+	errDomain = errors.New("weir: domain: must be UTF-8")
+	errNumber = errors.New("weir: the number of a field: must be at most 536870911")
+)
 
 // UnmarshalWire decodes a message for the codec of the server, and keeps its bytes.
 func (m *reports) UnmarshalWire(wire []byte) error {
@@ -41,6 +44,9 @@ func (m *reports) UnmarshalWire(wire []byte) error {
 		number, kind, head := protowire.ConsumeTag(wire)
 		if head < 0 {
 			return protowire.ParseError(head)
+		}
+		if number > protowire.MaxValidNumber { // which no decoder of protocol buffers takes
+			return errNumber
 		}
 		n := protowire.ConsumeFieldValue(number, kind, wire[head:])
 		if n < 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // messageOf is a message with so many reports, and fields that are not known before and after each.
-func messageOf(t *testing.T, n int) []byte {
+func messageOf(t testing.TB, n int) []byte {
 	t.Helper()
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 99, protowire.BytesType), "x")
 	wire := append([]byte(nil), unknown...)
