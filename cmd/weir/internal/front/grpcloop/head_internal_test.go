@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"testing"
 	"weak"
@@ -85,4 +86,31 @@ func TestBlocksAreNotKept(t *testing.T) {
 	if h, ok := d.read([]byte("\x86\x83\x04\x02/a")); !ok || h.refused == nil {
 		t.Errorf("%+v afterwards", h)
 	}
+}
+
+// FuzzBlocks decodes blocks of any bytes that come again: each means the same as if it had not been kept, by the table as it is then.
+func FuzzBlocks(f *testing.F) {
+	const call = "\x83\x86\x04\x02/a\x01\x01x\x0f\x10\x10" + grpcType
+	f.Add([]byte(call), []byte("\x83\x86\x44\x02/b\xbe"), []byte{0, 0, 1, 0})
+	f.Add([]byte(call+"\x40\x01b\x01c"), []byte(call+"\xbe"), []byte{0, 1, 1, 0, 1})
+	f.Add([]byte("\x3f\xe1\x1f"+call), []byte("\x20"+call), []byte{0, 0, 1, 1, 0})
+	f.Add([]byte("\x20\x3f\xe1\x1f"+call), []byte("\x3f\xe0\x1f"+call), []byte{0, 1, 0, 1})
+	f.Fuzz(func(t *testing.T, a, b, order []byte) {
+		kept, fresh := newBlocks(noCalls{}), newBlocks(noCalls{})
+		for i, which := range order[:min(len(order), 20)] {
+			block := a
+			if which%2 > 0 {
+				block = b
+			}
+			fresh.known = nil
+			got, ok := kept.read(block)
+			want, wantOK := fresh.read(block)
+			if ok != wantOK || !reflect.DeepEqual(got, want) {
+				t.Fatalf("%d: %x: %+v %v, want %+v %v", i, block, got, ok, want, wantOK)
+			}
+			if !ok {
+				return
+			}
+		}
+	})
 }

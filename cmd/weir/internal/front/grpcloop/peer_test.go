@@ -22,13 +22,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{10, 1, 11, 12, 3, 4, 13, 14, 15, 0, 0, 9, 9})
 	pipes := fronttest.Pipes()
 	serve(f, optionsOf(f, newEchoes(false)), pipes)
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	other, theirs := fronttest.Pipes(), &http.Server{
-		ReadHeaderTimeout: time.Minute, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReadFrameSize: 16 << 10},
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
-		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }),
-	}
+	other, theirs := fronttest.Pipes(), newNetHTTP()
 	served := make(chan error, 1)
 	go func() { served <- theirs.Serve(other) }()
 	f.Cleanup(func() {
@@ -51,6 +45,17 @@ func FuzzFrames(f *testing.F) {
 			t.Errorf("%+v, net/http %+v", got, want)
 		}
 	})
+}
+
+// newNetHTTP is a server of net/http that sends back what it gets.
+func newNetHTTP() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		ReadHeaderTimeout: time.Minute, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReadFrameSize: 16 << 10},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
+		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }),
+	}
 }
 
 // outcome is what has become of a connection.
