@@ -266,7 +266,7 @@ func (p *headParts) pseudo(f *hpack.HeaderField) bool {
 	default:
 		return false
 	}
-	if *to != "" {
+	if *to != "" || f.Value == "" { // or a second one would not be noticed
 		return false
 	}
 	*to = f.Value
