@@ -133,8 +133,11 @@ func isSame(was, is *yaml.Node) bool {
 	}
 	for i, child := range was.Content {
 		told := is.Content[i]
-		isHidden := told.Value == hidden && was.Kind == yaml.MappingNode && i%2 == 1 && isPassword.MatchString(was.Content[i-1].Value)
-		if !isHidden && !isSame(child, told) {
+		isValue := was.Kind == yaml.MappingNode && i%2 == 1
+		if isValue && told.Value == hidden && isPassword.MatchString(was.Content[i-1].Value) {
+			continue
+		}
+		if !isSame(child, told) {
 			return false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // timeless are the commands about the connection without those that tell how it has been used, and when.
-type timeless struct{ connectionCommands }
+type timeless struct{}
 
 func (timeless) commands() []command {
 	all := connectionCommands{}.commands()
