@@ -269,6 +269,9 @@ func (p *peer) fieldsOf(r *result, f *http2.HeadersFrame) {
 	if b := f.HeaderBlockFragment(); !p.heard {
 		p.heard, p.shrunk = true, b[0]&0xe0 == 0x20
 	}
+	if p.decode == nil {
+		return
+	}
 	fields, err := p.decode.DecodeFull(f.HeaderBlockFragment())
 	p.must(err)
 	for _, field := range fields {

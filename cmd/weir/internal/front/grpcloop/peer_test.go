@@ -35,12 +35,17 @@ func FuzzFrames(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := outcomeOf(t, ours, sent)
+		got := newPeer(t, ours).outcome(sent)
 		client, err := other.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := outcomeOf(t, client, sent)
+		theirPeer := newPeer(t, client)
+		theirPeer.decode = nil // net/http may change the size of its table within a block
+		want := theirPeer.outcome(sent)
+		if got.code == http2.ErrCodeEnhanceYourCalm { // net/http has no such bounds
+			return
+		}
 		if got.alive != want.alive || !got.alive && want.told && got.code != want.code {
 			t.Errorf("%+v, net/http %+v", got, want)
 		}
@@ -64,17 +69,16 @@ type outcome struct {
 	code        http2.ErrCode
 }
 
-// outcomeOf sends frames, and closes the connection when it is known what has become of it.
-func outcomeOf(t *testing.T, nc net.Conn, sent []byte) (o outcome) {
-	t.Helper()
-	p := newPeer(t, nc)
+// outcome sends frames, and closes the connection when it is known what has become of it.
+func (p *peer) outcome(sent []byte) (o outcome) {
+	p.t.Helper()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_, _ = nc.Write(sent) // the server may close the connection first
+		_, _ = p.nc.Write(sent) // the server may close the connection first
 	}()
 	s := p.read(func(s *seen) bool { return s.pings > 0 || len(s.goAways) > 0 })
-	_ = nc.Close() // it was read to its end
+	_ = p.nc.Close() // it was read to its end
 	<-written
 	if o.alive = s.pings > 0; len(s.goAways) > 0 {
 		o.told, o.code = true, s.goAways[0].ErrCode
@@ -96,8 +100,15 @@ func framesOf(t *testing.T, program []byte) []byte {
 		program = program[1:]
 		return b
 	}
-	last, ended := uint32(1), map[uint32]bool{}
-	stream := func() uint32 { return uint32(next()) % (last + 3) }
+	last, known, begun, ended := uint32(1), uint32(0), uint32(0), map[uint32]bool{}
+	other := func() uint32 { return uint32(next()) % (last + 3) }
+	stream := func() uint32 {
+		id := other()
+		if known < id && id < last { // to x/net, which did not understand its header, it may be idle
+			return known
+		}
+		return id
+	}
 	for n := 0; len(program) > 0 && n < 64; n++ {
 		switch op := next() % 16; op {
 		case 0, 1, 2: // a call
@@ -108,7 +119,7 @@ func framesOf(t *testing.T, program []byte) []byte {
 			block := p.head(echoMethod, more...)
 			p.raw(http2.FrameHeaders, flags&http2.FlagHeadersEndStream|http2.FlagHeadersEndHeaders, last, string(block))
 			ended[last] = flags&http2.FlagHeadersEndStream != 0
-			last += 2
+			known, last = last, last+2
 		case 3, 4, 5: // DATA, padded or not, of any stream that has not ended
 			id, flags := stream(), http2.Flags(next())&(http2.FlagDataEndStream|http2.FlagDataPadded)
 			if ended[id] {
@@ -117,7 +128,11 @@ func framesOf(t *testing.T, program []byte) []byte {
 			p.raw(http2.FrameData, flags, id, string(bytes.Repeat([]byte{next()}, 1+int(next()))))
 			ended[id] = flags.Has(http2.FlagDataEndStream)
 		case 6:
-			p.raw(http2.FrameSettings, 0, 0, string([]byte{0, next() % 8, next(), next(), next(), next()}))
+			setting := []byte{0, next() % 8, next(), next(), next(), next()}
+			if http2.SettingID(setting[1]) == http2.SettingInitialWindowSize { // of calls that have not been answered: none, or too much
+				setting = []byte{0, setting[1], setting[2] & 0x80, 0, 0xff, 0xff}
+			}
+			p.raw(http2.FrameSettings, 0, 0, string(setting))
 		case 7:
 			p.raw(http2.FrameSettings, http2.Flags(next()&1), uint32(next()&1), string(bytes.Repeat([]byte{1}, int(next()%8))))
 		case 8:
@@ -131,14 +146,27 @@ func framesOf(t *testing.T, program []byte) []byte {
 		case 11:
 			p.raw(http2.FramePriority, 0, stream(), "\x00\x00\x00\x00\x05")
 		case 12:
-			p.raw(http2.FrameContinuation, http2.Flags(next()), stream(), "\x82")
+			flags, id := http2.Flags(next()), other()
+			if id == begun { // x/net goes on with no block that is wrong already
+				flags, begun = flags|http2.FlagContinuationEndHeaders, 0
+			}
+			p.raw(http2.FrameContinuation, flags, id, "\x82")
 		case 13: // a header in pieces, of which the last may not come
-			block := p.head(echoMethod)
+			block, flags := p.head(echoMethod), http2.Flags(next())&http2.FlagContinuationEndHeaders
 			p.raw(http2.FrameHeaders, 0, last, string(block[:5]))
-			p.raw(http2.FrameContinuation, http2.Flags(next())&http2.FlagContinuationEndHeaders, last, string(block[5:]))
+			p.raw(http2.FrameContinuation, flags, last, string(block[5:]))
+			if flags != 0 {
+				known = last
+			} else {
+				begun = last
+			}
 			last += 2
 		case 14:
-			p.raw(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.Flags(next())&http2.FlagHeadersPadded, last, string([]byte{next() & 3, 0x82, 0x86, next()}))
+			flags, padding, field := http2.FlagHeadersEndHeaders|http2.Flags(next())&http2.FlagHeadersPadded, next()&3, next()
+			if field&0xe0 == 0x20 { // a smaller table: later blocks cannot be decoded, and x/net decodes before they are whole
+				field |= 0x80
+			}
+			p.raw(http2.FrameHeaders, flags, last, string([]byte{padding, 0x82, 0x86, field}))
 			last += 2
 		case 15:
 			p.raw(http2.FrameType(0x20|next()), http2.Flags(next()), stream(), "unknown")

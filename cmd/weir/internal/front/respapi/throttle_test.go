@@ -312,6 +312,10 @@ func FuzzThrottle(f *testing.F) {
 		asks.t = t
 		clock.Advance(time.Millisecond)
 		line := []string{[]string{"cl.throttle", "throttle", "rl.throttle", "gcra"}[kind%4], key, burst, count, period}
+		asked := int64(1)
+		if kind&12 != 0 {
+			asked, _ = strconv.ParseInt(quantity, 10, 64) // of 0 and less a new key for which there is no room has nothing
+		}
 		if kind&4 != 0 {
 			line = append(line, quantity)
 		}
@@ -322,7 +326,7 @@ func FuzzThrottle(f *testing.F) {
 		limited, limit, left, retry, reset := 0, int64(0), int64(0), int64(0), int64(0)
 		if n, err := fmt.Sscanf(reply, "*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", &limited, &limit, &left, &retry, &reset); err == nil && n == 5 {
 			if limited < 0 || limited > 1 || limit < 1 || left < 0 || left > limit || retry < -1 || retry == 0 || limited == 0 && retry != -1 ||
-				reset < 0 || left < limit && reset == 0 && limited == 0 {
+				reset < 0 || left < limit && reset == 0 && limited == 0 && (left > 0 || asked > 0) {
 				t.Errorf("%q answers %q", line, reply)
 			}
 			return
