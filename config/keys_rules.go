@@ -90,7 +90,8 @@ var matchTable = tableOf(yamlread.Kind{What: "match", Hints: map[string]string{
 		`{"type": "string", "pattern": "^/[^*?#]*$|\\$\\{"}`,
 	), yamlread.About{
 		Text: "A pattern as in net/http: one segment, the rest, all below, or exactly this. Its wildcards are `path.id` " +
-			"in expressions. `*`, `?` and `#` are mistakes; as characters of a path they are `%2A`, `%3F` and `%23`.",
+			"in expressions. `*`, `?` and `#` are mistakes; as characters of a path they are `%2A`, `%3F` and `%23`. " +
+			"`/login` is not `/login/`.",
 		Examples: `["/login/{user}"]`,
 	}),
 	shown[*placedRule]("header", shape{
