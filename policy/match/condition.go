@@ -297,7 +297,8 @@ func parseHost(s string) (h hostPattern, accepted string) {
 	}
 	clean := keytext.CleanHost(text)
 	if clean == "" || len(text) > maxHost || strings.IndexByte(text, '%') >= 0 ||
-		hasPort(text, clean) || clean[0] == '.' || strings.Contains(clean, "..") {
+		clean[0] == '.' || strings.Contains(text, "..") ||
+		strings.ContainsAny(text, "[]:") && (h.below || !isIPv6(text)) {
 		return h, hostForm
 	}
 	for i := range len(clean) {
@@ -313,10 +314,15 @@ func parseHost(s string) (h hostPattern, accepted string) {
 	return h, ""
 }
 
-// hasPort reports whether a host, which is clean without its port, has one, or anything else behind brackets.
-func hasPort(host, clean string) bool {
-	_, behind, _ := strings.Cut(host, "]")
-	return strings.Contains(host, ":") && !strings.Contains(clean, ":") || strings.TrimSuffix(behind, ".") != ""
+// isIPv6 reports whether a host is an IPv6 address, in brackets or without.
+func isIPv6(host string) bool {
+	if inside, ok := strings.CutPrefix(host, "["); ok {
+		if host, ok = strings.CutSuffix(inside, "]"); !ok {
+			return false
+		}
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Is6()
 }
 
 // quote is s in quotes, shortened if it is long.

@@ -85,6 +85,22 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestHostsOfRules: a rule names a host, or an IPv6 address in brackets or without, and nothing that services read differently.
+func TestHostsOfRules(t *testing.T) {
+	for host, want := range map[string]bool{
+		"a": true, "A.example.com": true, "a.example.com.": true, "*.example.com": true, "10.0.0.1": true, "a_b": true,
+		"::1": true, "[::1]": true, "[2001:DB8::1]": true, "::ffff:10.0.0.1": true,
+		"": false, ".": false, "*": false, "*.": false, "a..": false, "a..b": false, ".a": false, "a:80": false, "a:80:80": false,
+		"[::1]:80": false, "[::1]0": false, "[::1].": false, "[::1.]": false, "[::1......]": false, "[::1": false, "::1]": false,
+		"[a]": false, "[10.0.0.1]": false, "[]": false, "[[::1]]": false, "*.::1": false, "*.[::1]": false, "[fe80::1%eth0]": false,
+		"b\u00fccher.example": false, "a%2eb": false, "a b": false, strings.Repeat("a", maxHost+1): false,
+	} {
+		if _, err := newIndex([]written{{Hosts: []string{host}}}); (err == nil) != want {
+			t.Errorf("%q: %v, want accepted: %v", host, err, want)
+		}
+	}
+}
+
 // TestMatchIsNotDodgedBySpelling: a path or a host in another spelling meets the same rule.
 func TestMatchIsNotDodgedBySpelling(t *testing.T) {
 	x := one(t, written{Hosts: []string{"example.com"}, Paths: []string{"/a/b", "/users/{id}/keys"}})

@@ -266,6 +266,7 @@ func FuzzIndexIsTheReference(f *testing.F) {
 	f.Add(uint64(1), "/{tenant}/x/7", "*.example.com", "/acme/x/7", "a.example.com:80")
 	f.Add(uint64(2), "/a/{rest...}", "[::1]", "//a/./b/..", "[::1]:80")
 	f.Add(uint64(3), "/%41/{$}", "a", "/A/", "A.")
+	f.Add(uint64(2), "/a/{rest...}", "[::1......]", "//a/./b/..", "[::1]")
 	f.Fuzz(func(t *testing.T, seed uint64, pattern, host, path, asked string) {
 		w := world{rand.New(rand.NewPCG(seed, 2)), seed%4 == 0}
 		var rules []written
