@@ -44,14 +44,6 @@ func (*RefusedError) Is(target error) bool { return target == ErrRefused }
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// permitsText is "1 permit" or "3 permits".
-func permitsText(n int64) string {
-	if n == 1 {
-		return "1 permit"
-	}
-	return fmt.Sprintf("%d permits", n)
-}
-
 // Error names the limiter, what was asked for, the reason, and when to come back.
 func (e *RefusedError) Error() string {
 	var b strings.Builder
@@ -59,7 +51,7 @@ func (e *RefusedError) Error() string {
 	if e.Decision.Policy != "" {
 		fmt.Fprintf(&b, "%q ", e.Decision.Policy)
 	}
-	b.WriteString("refused " + permitsText(e.Permits))
+	b.WriteString("refused " + inwords.Permits(e.Permits))
 	if e.Decision.Reason != ReasonNone {
 		b.WriteString(": " + e.Decision.Reason.String())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/internal/queue"
 )
 
@@ -280,7 +281,7 @@ func ended(ctx context.Context, n int64) error {
 	if errors.Is(cause, err) {
 		return &endedError{n, cause}
 	}
-	return fmt.Errorf("weir: acquire %s: %w: %w", permitsText(n), err, cause)
+	return fmt.Errorf("weir: acquire %s: %w: %w", inwords.Permits(n), err, cause)
 }
 
 // endedError is an error that is formatted when it is read: many callers may give up at once.
@@ -290,7 +291,7 @@ type endedError struct {
 }
 
 func (e *endedError) Error() string {
-	return fmt.Sprintf("weir: acquire %s: %v", permitsText(e.permits), e.cause)
+	return fmt.Sprintf("weir: acquire %s: %v", inwords.Permits(e.permits), e.cause)
 }
 
 func (e *endedError) Unwrap() error { return e.cause }

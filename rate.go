@@ -47,7 +47,7 @@ func (r Rate) Check() error {
 
 // flaw is what is wrong with r, and what would be accepted; nothing is wrong if that is "".
 func (r Rate) flaw() (value, accepted string) {
-	value = fmt.Sprintf("%d permits per %v", r.Permits, r.Period)
+	value = fmt.Sprintf("%s per %v", inwords.Permits(r.Permits), r.Period)
 	switch {
 	case r.Permits < 1 || r.Permits > algo.MaxPermits:
 		return value, "from 1 to 10^15 permits"

@@ -123,7 +123,7 @@ func TestParseRateRefuses(t *testing.T) {
 		{"10/0m0s", "rate of 10 permits per 0s: must be per 1ns to 87840h (3660 days)"},
 		{"10/87840h1s", "rate of 10 permits per 87840h0m1s: must be per 1ns to 87840h (3660 days)"},
 		{"0.333333333/s", `rate "0.333333333/s": in whole numbers 333333333 permits per 277777h46m40s: must be per 1ns to 87840h (3660 days)`},
-		{"0.5/3660d", `rate "0.5/3660d": in whole numbers 1 permits per 175680h0m0s: must be per 1ns to 87840h (3660 days)`},
+		{"0.5/3660d", `rate "0.5/3660d": in whole numbers 1 permit per 175680h0m0s: must be per 1ns to 87840h (3660 days)`},
 		{"1.5/ns", `rate "1.5/ns": in whole numbers 3 permits per 2ns: must be at most 1000000000 permits per second`},
 		{"0.000000001/3660d", `rate "0.000000001/3660d": less than 1 per 87840h (3660 days)`},
 		{"2/ns", "rate of 2 permits per 1ns: must be at most 1000000000 permits per second"},

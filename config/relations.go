@@ -256,7 +256,7 @@ func (d *decoder) written(path, value string) string {
 // spellGranted is how many permits a limit grants, as it may be shown.
 func (d *decoder) spellGranted(l placedLimit) string {
 	if l.Rate().Period == 0 {
-		return d.written(l.at.Path+".permits", yamlread.Count(l.Permits())+" permits")
+		return d.written(l.at.Path+".permits", spellPermits(l.Permits()))
 	}
 	return d.written(l.at.Path, d.written(l.at.Path+".rate", l.Rate().String()))
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // Home keeps the states of limits: the memory of a process, Redis, a database with locks, the owner of a cluster, or a layer over
@@ -279,7 +280,7 @@ func Refusal(ctx context.Context, charges []Charge, decisions []weir.Decision) e
 		e.Err = fmt.Errorf("%w: %w", ended, context.Cause(ctx))
 	}
 	if why == weir.ReasonCanceled {
-		return fmt.Errorf("weir: acquire %d permits: %w", e.Permits, e.Err)
+		return fmt.Errorf("weir: acquire %s: %w", inwords.Permits(e.Permits), e.Err)
 	}
 	return e
 }

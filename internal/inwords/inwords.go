@@ -1,4 +1,4 @@
-// Package inwords writes durations for people.
+// Package inwords writes durations and counts for people.
 package inwords
 
 import (
@@ -106,6 +106,9 @@ func up(d, unit time.Duration) time.Duration {
 func appendSeconds(b []byte, d time.Duration) []byte {
 	return strconv.AppendFloat(b, d.Seconds(), 'f', -1, 64)
 }
+
+// Permits is "1 permit" or "3 permits".
+func Permits(n int64) string { return string(appendCount(nil, n, "permit")) }
 
 func appendCount(b []byte, n int64, noun string) []byte {
 	b = append(append(strconv.AppendInt(b, n, 10), ' '), noun...)

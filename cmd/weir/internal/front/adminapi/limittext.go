@@ -49,5 +49,8 @@ func parseLimit(text string, like weir.Limit) (weir.Limit, error) {
 	if like.Algorithm() == weir.AlgorithmTokenBucket {
 		return l, nil
 	}
+	if strings.Contains(text, " segments") && l.Segments() != like.Segments() {
+		return like, &limitError{fmt.Sprintf("must have %d segments, as the limit of the policy has, or name none", like.Segments())}
+	}
 	return limits.WithRate(like, l.Rate()), nil
 }

@@ -36,6 +36,7 @@ func TestLimitsAreReadAsTheyAreShown(t *testing.T) {
 	for text, like := range map[string]weir.Limit{
 		"4 at once": weir.TokenBucket(weir.PerSecond(1), 1), "10/s, burst 20": weir.FixedWindow(weir.PerSecond(1)),
 		"5 per day": weir.CalendarWindow(3, month), "10/s": weir.AtOnce(3),
+		"sliding-window 3/min in 10 segments": weir.SlidingWindow(weir.PerSecond(1), 5),
 	} {
 		if l, err := parseLimit(text, like); err == nil {
 			t.Errorf("%q for %v is read as %v", text, like, l)
