@@ -54,7 +54,10 @@ type fault struct {
 	want  string
 }
 
-var tooLong = fault{field: "line", want: "longer than 1 MiB"}
+var (
+	tooLong = fault{field: "line", want: "longer than 1 MiB"}
+	isUTF16 = fault{field: "line", want: "in UTF-16: make it UTF-8, as with iconv -f UTF-16 -t UTF-8"}
+)
 
 func (f fault) String() string {
 	if f.at > 0 {

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -67,6 +68,9 @@ func (r *Reader) Next(rec *Record) error {
 			continue
 		}
 		if !r.p.parse(line, rec) {
+			if r.line == 1 && (bytes.HasPrefix(line, []byte("\xff\xfe")) || bytes.HasPrefix(line, []byte("\xfe\xff"))) {
+				r.p.fault = isUTF16
+			}
 			r.reject(line, r.p.fault)
 			continue
 		}

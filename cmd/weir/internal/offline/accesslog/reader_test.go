@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -102,6 +103,21 @@ func TestReaderEndlessLine(t *testing.T) {
 	}
 	if r.Malformed() != 1 || r.lines.Size() > maxLine+2 {
 		t.Errorf("%d malformed, buffer of %d bytes", r.Malformed(), r.lines.Size())
+	}
+}
+
+// TestReaderUTF16: a log in UTF-16, of either order of bytes, has no records, and the first error says what to do.
+func TestReaderUTF16(t *testing.T) {
+	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+		var log []byte
+		for _, c := range "\ufeff" + goodLine + "\n" + goodLine + "\n" {
+			log = order.AppendUint16(log, uint16(c))
+		}
+		_, r := readAll(t, log)
+		list := r.Errors()
+		if r.Records() != 0 || len(list) < 2 || list[0].Reason != isUTF16.String() || list[1].Reason == isUTF16.String() {
+			t.Errorf("%v: %d records, errors %v", order, r.Records(), list)
+		}
 	}
 }
 
