@@ -139,8 +139,12 @@ func (p *livePolicy) limitState(i int, s *keyset.State[string], tracked bool) Li
 		Allowed: s.RetryAfter == 0, Limit: s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
 		Policy: p.limits[i].name,
 	}
-	if !d.Allowed {
+	switch {
+	case d.Allowed:
+	case tracked:
 		d.Reason = weir.ReasonLimited
+	default: // all is available, but there is no room for the key
+		d.Reason = weir.ReasonTableFull
 	}
 	return LimitState{
 		Limit: p.Limits[i].Name, Holds: s.Held.String(), Tracked: tracked, Decision: d,

@@ -83,6 +83,21 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// TestKeyThatFindsNoRoom: nothing is taken of such a key, and it is refused nevertheless.
+func TestKeyThatFindsNoRoom(t *testing.T) {
+	e := engine(t, login(func(p *policy.Policy) { p.Limits, p.MaxKeys = one(perHour(3)), 1 }))
+	wantTakes(t, e, ann, 1, 1)
+	r := request(ben)
+	want := take(e, r).Decision()
+	if want.Reason != weir.ReasonTableFull {
+		t.Fatalf("%+v", want)
+	}
+	want.Remaining = 3
+	if l := key(t, e, ben).Limits[0]; l.Tracked || l.Decision != want {
+		t.Errorf("%+v, want %+v", l, want)
+	}
+}
+
 func TestKeyThatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, login(func(p *policy.Policy) {
