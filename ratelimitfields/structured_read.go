@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // itemKind is the type of a bare item of RFC 9651. Values of types that no limit is told in are read over, not kept.
@@ -249,18 +250,30 @@ func (r *fieldReader) bytes() (b bareItem, ok bool) {
 	return bareItem{kind: bytesItem, text: string(decoded)}, err == nil && !strings.ContainsAny(text, "\r\n")
 }
 
+// displayString reads over a text of which bytes beyond ASCII are written as "%c3", in lower case. All of it must be UTF-8.
 func (r *fieldReader) displayString() bool {
 	if r.peek() != '"' {
 		return false
 	}
+	var text []byte
 	for i := 1; i < len(r.rest); i++ {
-		switch c := r.rest[i]; {
+		c := r.rest[i]
+		switch {
 		case c == '"':
 			r.rest = r.rest[i+1:]
-			return true
+			return utf8.Valid(text)
 		case c < 0x20 || c > 0x7e:
 			return false
+		case c == '%':
+			if len(r.rest) < i+3 || !isLowerHex(r.rest[i+1]) || !isLowerHex(r.rest[i+2]) {
+				return false
+			}
+			b, _ := strconv.ParseUint(r.rest[i+1:i+3], 16, 8) // it was checked
+			c, i = byte(b), i+2
 		}
+		text = append(text, c)
 	}
 	return false
 }
+
+func isLowerHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' }

@@ -178,7 +178,8 @@ func TestParseIgnoresMalformedFields(t *testing.T) {
 	for _, field := range []string{
 		`"a";r=1;t=1,`, `"a";r=1;t=1 "b";r=1`, `"a;r=1`, `"a";r`, `"a";r=-1`, `"a";r=1;t=-1`, `"a";r=1;t=1.5`, `"a";r="1"`, `"a";t=1`,
 		`("a" "b");r=1`, `5;r=1`, `"a";r=1;pk=x`, `"a";r=1;pk=:!:`, `"a";r=1;pk=:YQ==`, `"ä";r=1`, `"a\x";r=1`, `"a";r=1, "b"`,
-		`"a";R=1`, `"a";r=1234567890123456`, `"a";r=?2`, `"a";r=1;x=@1.5`, `"a";r=1;x=%"`, `limit=1, reset=2`, `limit=1, remaining=-1`,
+		`"a";R=1`, `"a";r=1234567890123456`, `"a";r=?2`, `"a";r=1;x=@1.5`, `"a";r=1;x=%"`,
+		`"a";r=1;x=%"%C3%BC"`, `"a";r=1;x=%"%4"`, `"a";r=1;x=%"%"`, `"a";r=1;x=%"%ff"`, `limit=1, reset=2`, `limit=1, remaining=-1`,
 		`limit=1, remaining=x`, `remaining=1, Limit=2`, ``, ` `, strings.Repeat("a", 9000) + `;r=1`, strings.Repeat(`"a";r=1,`, 64) + `"a";r=1`,
 		`"a";r=1` + strings.Repeat(";x", 40),
 	} {
