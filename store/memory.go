@@ -29,8 +29,8 @@ const defaultMaxKeys = 1_000_000
 // Memory is a [Home] in the memory of this process: for a single node, for tests, and as the reference for every other one. It
 // is exact, and a request is one step whatever it charges. It starts no goroutine.
 //
-// A reservation that has expired is canceled when its key is used next, as of the time at which it expired. Until then it only
-// takes memory. A key that is not used is forgotten when room is needed or other keys are added.
+// A reservation that has expired is canceled when its key is used next, as of then. Until then it only takes memory.
+// A key that is not used is forgotten when room is needed or other keys are added.
 //
 // A clock that is set back neither gives permits back nor keeps them from coming back: time goes on from where it was, a
 // sixteenth slower than the clock until the two agree again. The zero Memory is not usable: call [NewMemory].
