@@ -75,7 +75,9 @@ func (s *script) policy(name string) policy.Policy {
 	if s.one(2) {
 		p.Key = policy.AttributeText("key")
 	}
-	p.Mode = []policy.Mode{policy.ModeEnforce, policy.ModeEnforce, policy.ModeEnforce, policy.ModeShadow, policy.ModeTag, policy.ModeOff}[s.below(6)]
+	if s.one(2) {
+		p.Mode = []policy.Mode{policy.ModeEnforce, policy.ModeShadow, policy.ModeTag, policy.ModeOff}[s.below(4)]
+	}
 	if s.one(4) {
 		p.TierBy = policy.AttributeText("tier")
 		p.Tiers = map[string][]policy.Limit{"gold": s.limits(names)}
@@ -87,7 +89,8 @@ func (s *script) policy(name string) policy.Policy {
 		p.Candidate = s.limits([]int{s.below(6)})
 	}
 	if s.one(5) {
-		p.Lockout = &policy.Lockout{Refusals: 1 + s.below(3), Within: time.Minute, For: time.Duration(1+s.below(3)) * time.Minute, InARow: s.one(2)}
+		p.Lockout = &policy.Lockout{Refusals: 1 + s.below(3), Within: time.Minute, InARow: s.one(2)}
+		p.Lockout.For = time.Duration(1+s.below(3)) * time.Minute
 	}
 	if s.one(6) {
 		p.MaxKeys, p.AdmitWhenFull = 1+s.below(2), s.one(2)
@@ -96,8 +99,14 @@ func (s *script) policy(name string) policy.Policy {
 		p.QueueLimit = int64(s.below(3))
 	}
 	// A key that has all of a tier may be forgotten, and has all of another one then. When a store does that is not to be told.
-	if s.one(4) {
-		p.Consistency, p.Tiers, p.TierBy = policy.ConsistencyCoherent, nil, nil
+	switch s.below(8) {
+	case 1, 2:
+		p.Consistency = policy.ConsistencyCoherent
+	case 3:
+		p.Durability = policy.DurabilityCluster
+	}
+	if p.Shared() {
+		p.Tiers, p.TierBy = nil, nil
 		p.Hold = 24 * time.Hour // no reservation expires, as those are canceled when the key is looked at
 	}
 	return p
@@ -131,8 +140,8 @@ func (s *script) set(stay []policy.Policy) *policy.Set {
 	return set
 }
 
-// reloads are three engines: one that is reloaded, also with sets that cannot be used and with the one in force, one that only gets
-// what is new and can be used, and one with the policies that stay alone.
+// reloads are three engines: one that is reloaded, also with sets that cannot be used and with the one in force; one that gets only
+// what is new and can be used; and one that has the policies that stay and is never reloaded.
 type reloads struct {
 	*testing.T
 	script
@@ -221,8 +230,8 @@ func (h *reloads) same(when string, a, b map[string]policy.KeyState) {
 	}
 }
 
-// carried looks at what has become of the state of each limit by a reload: one that is as before has the same, and another one has
-// no more than before, except that a limit that is higher has as much more.
+// carried looks at what has become of the state of each limit by a reload: one that is as before has the same, and another one
+// has no more than before, except that a limit that is higher has as much more.
 func (h *reloads) carried(before, after map[string]policy.KeyState, changes []policy.Change) {
 	anew := map[string]bool{}
 	for _, c := range changes {
@@ -235,7 +244,8 @@ func (h *reloads) carried(before, after map[string]policy.KeyState, changes []po
 		}
 		for _, l := range is.Limits {
 			i := slices.IndexFunc(was.Limits, func(o policy.LimitState) bool { return o.Limit == l.Limit })
-			if i < 0 || anew["policies."+is.Policy+".limits."+l.Limit] || anew["policies."+is.Policy+".consistency"] {
+			if i < 0 || anew["policies."+is.Policy+".limits."+l.Limit] || anew["policies."+is.Policy+".consistency"] ||
+				anew["policies."+is.Policy+".durability"] {
 				continue
 			}
 			h.carriedLimit(name, was.Limits[i], l)
@@ -315,35 +325,48 @@ func (h *reloads) release() {
 		return
 	}
 	i := h.below(len(h.held))
+	how, actual := h.below(3), int64(h.below(4))
 	for _, v := range h.held[i] {
-		v.Release()
+		switch how {
+		case 0:
+			v.Release()
+		case 1:
+			v.Cancel()
+		default:
+			v.Commit(func(*policy.Part) int64 { return actual - 1 })
+		}
 	}
 	h.held = slices.Delete(h.held, i, i+1)
 }
 
-// override changes the limits of a key for a while, or ends that.
+// override does what operators do: it changes the limits of a key for a while, or ends that, a lockout, or what was taken.
 func (h *reloads) override() {
 	name, key := h.policies[h.below(len(h.policies))], h.keyNames[h.below(len(h.keyNames))]
 	o := policy.Override{Policy: name, Key: key, For: time.Duration(1+h.below(120)) * time.Second, Unlimited: h.one(3)}
-	restore := h.one(4)
+	how := h.below(8)
 	if at := slices.IndexFunc(h.e.Set().Policies, func(p policy.Policy) bool { return p.Name == name }); at >= 0 && !o.Unlimited {
 		p := &h.e.Set().Policies[at]
-		o.Unlimited = p.Consistency.Shared() // as with tiers
+		o.Unlimited = p.Shared() // as with tiers
 		for i := 0; i < len(p.Limits) && !o.Unlimited; i++ {
 			o.Limits = append(o.Limits, policy.Limit{Limit: h.limit(slices.Index(scriptAlgorithms, p.Limits[i].Algorithm()))})
 		}
 	}
 	results := map[string]bool{}
 	for _, e := range h.engines(name == "stays" || name == "parent") {
-		if restore {
+		switch how {
+		case 0, 1:
 			results[strconv.FormatBool(e.Restore(name, key))] = true
-		} else {
+		case 2:
+			results[fmt.Sprint(e.Reset(h.Context(), name, key))] = true
+		case 3:
+			results[strconv.FormatBool(e.Unlock(name, key))] = true
+		default:
 			own := o
 			results[fmt.Sprint(e.Override(&own))] = true
 		}
 	}
 	if len(results) != 1 {
-		h.Fatalf("override %+v: %v", o, results)
+		h.Fatalf("override %d %+v: %v", how, o, results)
 	}
 }
 
@@ -390,7 +413,8 @@ func newReloads(t *testing.T, stay, text string) (*reloads, bool) {
 		e   **policy.Engine
 		set *policy.Set
 	}{{&h.e, first}, {&h.plain, first}, {&h.steady, steady}} {
-		e, err := policy.NewEngine(of.set, policy.EngineOptions{Clock: clock, Store: memory(t, clock)})
+		o := policy.EngineOptions{Clock: clock, Store: memory(t, clock), Durable: newOwner(t, clock)}
+		e, err := policy.NewEngine(of.set, o)
 		if err != nil {
 			return nil, false
 		}
@@ -419,8 +443,8 @@ func (h *reloads) step() {
 	}
 }
 
-// FuzzReload compares an engine under reloads with one that gets no set which it refuses or has already, and with one that is never
-// reloaded and has the policies that stay: neither can be told from it. What a reload keeps of other limits is never more.
+// FuzzReload compares an engine under reloads with one that gets no set which it refuses or has already, and with one that is
+// never reloaded and has the policies that stay: neither can be told from it. What a reload keeps of other limits is never more.
 func FuzzReload(f *testing.F) {
 	r := rand.New(rand.NewPCG(12, 1))
 	for range 40 {

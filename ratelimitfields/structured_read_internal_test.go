@@ -191,8 +191,10 @@ func sorted(names []string, value func(name string) string) string {
 // refused.
 func FuzzStructuredFields(f *testing.F) {
 	for _, seed := range []string{
-		`"burst";r=50;t=30, "daily";r=900;  t=36000;r=-7`, "limit=100;x, remaining=50\t,\treset=0005", `a;pk=:YQ==:;x=@5;y=?1;z=%"%c3%bc"`,
-		"a, b\nc", "*=1.5, a.b_c-d*", `"a\"b\\"`, "1234567890123.1", "1.2345", "-, 5", "a=?2", `a;x=%"%C3%BC"`, `a;x=%"%ff"`, `a;x=%"%4"`, "::, :a:",
+		`"burst";r=50;t=30, "daily";r=900;  t=36000;r=-7`, "limit=100;x, remaining=50\t,\treset=0005",
+		`a;pk=:YQ==:;x=@5;y=?1;z=%"%c3%bc"`,
+		"a, b\nc", "*=1.5, a.b_c-d*", `"a\"b\\"`, "1234567890123.1", "1.2345", "-, 5", "a=?2",
+		`a;x=%"%C3%BC"`, `a;x=%"%ff"`, `a;x=%"%4"`, "::, :a:",
 	} {
 		f.Add(seed, true)
 		f.Add(seed, false)
