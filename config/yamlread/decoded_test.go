@@ -126,7 +126,8 @@ func FuzzDecoded(f *testing.F) {
 		}
 		var v any
 		if err := yaml.Unmarshal(data, &v); err != nil {
-			if bytes.Contains(data, []byte("!")) { // a tag that its value does not have, such as !!null x
+			// A value that does not have its tag, such as !!null x, and a second << in a mapping, which is merged as well.
+			if bytes.ContainsRune(data, '!') || bytes.Count(data, []byte("<<")) > 1 {
 				return
 			}
 			t.Fatalf("%q is read as %v, but not decoded: %v", data, got, err)
