@@ -252,11 +252,44 @@ func TestMistakes(t *testing.T) {
 		"{request: GET /, expect: {rules: [al]}}":        `did you mean "all"?`,
 		"{request: GET /, expect: {over: includet}}":     `did you mean "included"?`,
 		"{request: GET /, expect: {over: {a: 1}}}":       "must be the name of a policy",
+		"{request: GET /, times: 30, every: 3000d}":      "steps[0]: goes on after 2262",
 	} {
 		_, stderr, err := run(t, write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n  - "+step+"\n"))
 		var wrong *flags.InputError
 		if !errors.As(err, &wrong) || !strings.Contains(stderr, want) || !strings.Contains(stderr, "weir_test.yaml:5:") {
 			t.Errorf("%s: %v\n%s\nwant %s", step, err, stderr, want)
+		}
+	}
+}
+
+// TestTimeOfATestEnds: waits that the clock cannot make are a mistake, and not shortened.
+func TestTimeOfATestEnds(t *testing.T) {
+	waits := func(at string, n int) string {
+		return write(t, "config: weir.yaml\nat: "+at+"\ntests:\n- name: one\n  steps:\n"+
+			"  - {request: GET /a, client: 192.0.2.1, expect: {allowed: true}}\n"+strings.Repeat("  - {wait: 3660d}\n", n))
+	}
+	for at, n := range map[string]int{"2099-12-31T00:00:00Z": 16, "1970-01-01T00:00:00+14:00": 29} {
+		if stdout, stderr, err := run(t, waits(at, n)); err != nil {
+			t.Errorf("%s, %d waits: %v\n%s%s", at, n, err, stdout, stderr)
+		}
+		_, stderr, err := run(t, waits(at, n+1))
+		var wrong *flags.InputError
+		if want := fmt.Sprintf(":%d:5: tests[0].steps[%d]: goes on after 2262", n+7, n+1); !errors.As(err, &wrong) ||
+			!strings.Contains(stderr, want) {
+			t.Errorf("%s, %d waits: %v\n%s\nwant %s", at, n+1, err, stderr, want)
+		}
+	}
+}
+
+// TestNothingIsExpected: a test that expects nothing passes whatever the configuration does, so it is a mistake.
+func TestNothingIsExpected(t *testing.T) {
+	for _, steps := range []string{"{wait: 1s}", "{release: true}", "{request: GET /a}, {wait: 1s}"} {
+		file := write(t, "config: weir.yaml\ntests:\n- {name: one, steps: [{request: GET /a, expect: {allowed: true}}]}\n"+
+			"- {name: two, steps: ["+steps+"]}\n")
+		stdout, stderr, err := run(t, file)
+		var wrong *flags.InputError
+		if !errors.As(err, &wrong) || stdout != "" || !strings.Contains(stderr, "weir_test.yaml:4:3: tests[1]: expects nothing") {
+			t.Errorf("%s: %v\n%s%s", steps, err, stdout, stderr)
 		}
 	}
 }

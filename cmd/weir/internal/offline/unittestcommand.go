@@ -164,7 +164,7 @@ func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*f
 			"give its name as seen from this file")
 		return nil, flags.InvalidFile(stderr, s.file.Errors())
 	}
-	if err := s.checkNames(file.Set); err != nil {
+	if err := s.check(file.Set); err != nil {
 		return nil, flags.InvalidFile(stderr, err)
 	}
 	flags.WarnMistakes(stderr, terminal.Of(stderr), file.Warnings)

@@ -3,6 +3,7 @@ package offline
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/textproto"
 	"path/filepath"
 	"slices"
@@ -196,10 +197,26 @@ func (r *reader) test(v yamlread.Value, s *suite) test {
 		o.Missing("steps", "is missing: a test has a list of steps", "add steps: with a list below it")
 		return t
 	}
+	remaining := math.MaxInt64 - max(0, t.at.UnixNano())
 	for _, item := range r.items(steps, "steps") {
-		t.steps = append(t.steps, r.step(item, t.request))
+		one := r.step(item, t.request)
+		if remaining = one.after(remaining); remaining < 0 {
+			r.Wrong(item, "goes on after 2262-04-11T23:47:16Z, when the time of tests ends", "wait for less")
+			return t
+		}
+		t.steps = append(t.steps, one)
 	}
 	return t
+}
+
+// after returns how many nanoseconds remain of some after a step, less than none if it takes longer.
+func (s *step) after(remaining int64) int64 {
+	remaining -= int64(s.wait)
+	between := s.times - 1
+	if between > 0 && int64(s.every) > remaining/between {
+		return -1
+	}
+	return remaining - int64(s.every)*between
 }
 
 func (r *reader) step(v yamlread.Value, request *policy.Request) step {
@@ -364,9 +381,9 @@ func listed(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// checkNames returns mistakes for policies and rules that tests expect and the configuration does not have: a test that expects
-// one of them could never pass.
-func (s *suite) checkNames(set *policy.Set) error {
+// check returns mistakes for policies and rules that tests expect and the configuration does not have, and for tests that expect
+// nothing: the first could never pass, the others never fail.
+func (s *suite) check(set *policy.Set) error {
 	policies, ruleNames := make([]string, 0, len(set.Policies)), make([]string, 0, len(set.Rules))
 	for i := range set.Policies {
 		policies = append(policies, set.Policies[i].Name)
@@ -385,6 +402,9 @@ func (s *suite) checkNames(set *policy.Set) error {
 		s.file.WrongAs(e.place.Itself(), name, "the configuration has no such "+what, yamlread.Meant(name, known, fix))
 	}
 	for _, t := range s.tests {
+		if !slices.ContainsFunc(t.steps, func(one step) bool { return len(one.expect) > 0 }) {
+			s.file.Wrong(t.place, "expects nothing of any request", "add expect: {allowed: true} to a step, for instance")
+		}
 		for _, one := range t.steps {
 			for i := range one.expect {
 				e := &one.expect[i]
