@@ -90,6 +90,9 @@ func TestSystemdUnit(t *testing.T) {
 			t.Errorf("systemd-analyze %q: %v\n%s", args, err, out)
 		}
 	}
+	if !strings.Contains(text, "\nMemoryMax=2G\n") || !strings.Contains(text, "\nEnvironment=GOMEMLIMIT=1840MiB\n") {
+		t.Error("the garbage collector is not told a tenth less than the memory of the unit")
+	}
 	command := regexp.MustCompile(`(?s)\nExecStart=/usr/local/bin/weir (.*?[^\\])\n`).FindStringSubmatch(text)
 	if command == nil {
 		t.Fatal("there is no ExecStart")

@@ -29,12 +29,27 @@ func BadValue(name, value, accepted string) *Error {
 // maxQuoted is how much of a wrong value is repeated.
 const maxQuoted = 60
 
-// Quote is value in quotes, with what does not print escaped, and cut when it is long.
+// Quote is value in quotes, without the password of a URL, with what does not print escaped, and cut when it is long.
 func Quote(value string) string {
+	value = withoutPassword(value)
 	if len(value) > maxQuoted {
 		value = value[:maxQuoted] + "..."
 	}
 	return fmt.Sprintf("%q", value)
+}
+
+// withoutPassword puts xxxxx in place of the password of a URL, or of what stands alone in place of a user and could be one.
+func withoutPassword(value string) string {
+	scheme, rest, isURL := strings.Cut(value, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !isURL || at < 0 {
+		return value
+	}
+	hidden := "xxxxx"
+	if user, _, has := strings.Cut(rest[:at], ":"); has {
+		hidden = user + ":" + hidden
+	}
+	return scheme + "://" + hidden + rest[at:]
 }
 
 // Nearest returns which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two

@@ -36,3 +36,21 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestQuotedURLsHaveNoPassword: a password in a URL is not repeated in an error, which is in the log of whatever has started the
+// program.
+func TestQuotedURLsHaveNoPassword(t *testing.T) {
+	for value, want := range map[string]string{
+		"http://u:p4ss@h:x":  "http://u:xxxxx@h:x",
+		"https://p4ss@h":     "https://xxxxx@h",
+		"http://:p4@ss/@h/a": "http://:xxxxx@h/a",
+		"http://u:" + strings.Repeat("p4ss", 20) + "@h": "http://u:xxxxx@h",
+		"http://u:xxxxx@h": "http://u:xxxxx@h",
+		"http://h/a":       "http://h/a",
+		"a@b":              "a@b",
+	} {
+		if got := flags.BadValue("server", value, "must be another").Error(); got != `--server "`+want+`": must be another` {
+			t.Errorf("%s: %s", value, got)
+		}
+	}
+}
