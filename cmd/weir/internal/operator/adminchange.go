@@ -194,8 +194,9 @@ is shared: others go on as before.
 
 A limit is a rate, or a rate and a burst; one that has no rate is a number.
 Where a policy has several limits they are told apart by their names, and those
-that are not given stay as they are. A lockout goes on: "weir admin unlock"
-ends it.`,
+that are not given stay as they are, but of a policy with tiers all must be
+given, unless the key has limits of its own. A lockout goes on:
+"weir admin unlock" ends it.`,
 		Example: `  weir admin override --policy api --key acme --limit '100/s, burst 200' --for 1d --reason 'launch day'
   weir admin override --policy api --key acme --unlimited --for 10m --reason 'incident 17'
   weir admin override --policy login --key 192.0.2.1 --limit 1m=1/min --limit 1h=9/h --reason 'guesses'`,

@@ -149,7 +149,7 @@ func (h *Handler) override(q *call) (any, *answer.Problem) {
 		For: time.Duration(asked.For * float64(time.Second)),
 	}
 	if !asked.Unlimited {
-		if o.Limits, p = h.overriding(asked.Policy, asked.Limits); p != nil {
+		if o.Limits, p = h.overriding(asked.Policy, asked.Key, asked.Limits); p != nil {
 			return nil, p
 		}
 	}
@@ -176,16 +176,27 @@ func detailOf(o *policy.Override) string {
 	return text + " for " + inwords.Short(o.For)
 }
 
-// overriding are the limits of a policy with those in place of them that were asked for.
-func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Limit, *answer.Problem) {
+// overriding are the limits of a key of a policy with those in place of them that were asked for.
+func (h *Handler) overriding(name, key string, asked map[string]string) ([]policy.Limit, *answer.Problem) {
 	of := h.o.Limits.Policy(name)
 	if of == nil {
 		return nil, h.policyNamed(name)
 	}
 	limits := slices.Clone(of.Limits)
 	names := make([]string, len(limits))
+	own := of.Keys[h.o.Limits.Engine().CountedKey(name, key)]
+	if own == nil {
+		own = of.Keys[key]
+	}
 	for i := range limits {
 		names[i] = limits[i].Name
+		if own != nil {
+			limits[i].Limit = own[i].Limit
+		}
+	}
+	if own == nil && of.TierBy != nil && len(asked) < len(limits) { // whose tier is not known without a request
+		return nil, answer.BadField(http.StatusBadRequest, "limits", "", fmt.Sprintf(
+			"must have all limits of policy %s, as those of the tier cannot stay: %s", name, strings.Join(names, ", ")))
 	}
 	if _, unnamed := asked[""]; unnamed && len(limits) == 1 && len(asked) > 1 { // both names are those of one limit
 		return nil, answer.BadField(http.StatusBadRequest, "limits", "",

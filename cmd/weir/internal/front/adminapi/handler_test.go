@@ -381,6 +381,30 @@ func (n *nodes) AddMember(_ context.Context, name, at string) error {
 }
 
 // TestMembers: nodes are listed, removed and added, and what cannot be done is told.
+// TestLimitsLeftOutStay: an override of one limit leaves a key the others of its own. Those of a tier are not known without a
+// request, so that all must be named.
+func TestLimitsLeftOutStay(t *testing.T) {
+	s := newServer(t, `version: 1
+policies:
+  org:
+    key: request.headers["x-org"]
+    limits: [{rate: 5/s, name: short}, {rate: 100/h, name: long}]
+    keys: {acme: {limits: [{rate: 20/s, name: short}, {rate: 5000/h, name: long}]}}
+    tiers:
+      by: request.headers["x-plan"]
+      gold: {limits: [{rate: 50/s, name: short}, {rate: 9000/h, name: long}]}
+rules: [{name: all, limits: org}]
+`)
+	s.ask("POST", operator.OverridePath, `{"policy":"org","key":"acme","limits":{"short":"30/s"},"for":60}`, 200, nil)
+	var key operator.Key
+	s.ask("GET", operator.KeyPath+"?policy=org&key=acme", "", 200, &key)
+	if key.Limits[0].Holds != "30/s, burst 30" || key.Limits[1].Holds != "5000/h, burst 5000" {
+		t.Errorf("%+v", key.Limits)
+	}
+	s.ask("POST", operator.OverridePath, `{"policy":"org","key":"other","limits":{"short":"30/s"},"for":60}`, 400, nil)
+	s.ask("POST", operator.OverridePath, `{"policy":"org","key":"other","limits":{"short":"30/s","long":"90/h"},"for":60}`, 200, nil)
+}
+
 func TestMembers(t *testing.T) {
 	s := newServer(t, configured)
 	var all []operator.Member
