@@ -1,8 +1,10 @@
 package front
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -191,9 +193,33 @@ func addAuthorities(what, path string, pools ...*x509.CertPool) error {
 }
 
 func readPEM(what, path string) ([]byte, error) {
-	data, err := regularfile.Read(path, mostBytes)
+	data, err := ReadPEM(path)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %s: %w", what, err)
 	}
 	return data, nil
+}
+
+// ReadPEM reads a file of certificates or of a private key. It refuses one that is not written to its end yet.
+func ReadPEM(path string) ([]byte, error) {
+	data, err := regularfile.Read(path, mostBytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w", err)
+	}
+	if !whole(data) {
+		return nil, fmt.Errorf("%s has a block of PEM that is cut off or broken", path)
+	}
+	return data, nil
+}
+
+// whole reports whether all blocks of PEM can be read. Those that cannot are left out in silence by all that read them: of a file
+// that is half written, an authority whose clients are refused then, or a certificate between that of the server and its
+// authority.
+func whole(text []byte) bool {
+	begun, ended := bytes.Count(text, []byte("-----BEGIN ")), bytes.Count(text, []byte("-----END "))
+	blocks := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		blocks++
+	}
+	return begun == blocks && ended == blocks
 }

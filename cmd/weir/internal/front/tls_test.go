@@ -224,6 +224,9 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	certificate, key := made(t, "server")
 	_, other := made(t, "other")
 	cert, private := d.write("cert", certificate), d.write("key", key)
+	// As a program leaves it that has not written all of it yet. What is whole could be used without the rest.
+	half := d.write("half", slices.Concat(certificate, certificate[:len(certificate)/2]))
+	behind := d.write("behind", slices.Concat(certificate[len(certificate)/2:], certificate))
 	for name, c := range map[string]struct {
 		files front.TLSFiles
 		want  string
@@ -234,6 +237,9 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		"not PEM":        {front.TLSFiles{Certificate: d.write("text", []byte("text")), Key: private}, "text and --tls-key "},
 		"long":           {front.TLSFiles{Certificate: d.write("long", make([]byte, 5<<20)), Key: private}, "it is too long: at most 4194304 bytes are taken"},
 		"no authority":   {front.TLSFiles{Certificate: cert, Key: private, ClientCA: private}, "weir: --tls-client-ca: "},
+		"half authority": {front.TLSFiles{Certificate: cert, Key: private, ClientCA: half}, "half has a block of PEM that is cut off or broken"},
+		"half chain":     {front.TLSFiles{Certificate: half, Key: private}, "half has a block of PEM that is cut off or broken"},
+		"broken before":  {front.TLSFiles{Certificate: behind, Key: private}, "behind has a block of PEM that is cut off or broken"},
 		"no admin":       {front.TLSFiles{Certificate: cert, Key: private, AdminCA: private}, "weir: --admin-client-ca: "},
 	} {
 		if _, err := front.LoadCertificates(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -14,7 +14,6 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flags"
 	"github.com/weirhq/weir/cmd/weir/internal/front"
 	"github.com/weirhq/weir/config"
-	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // etcdTLS is what secures the connections to the endpoints, nil if the file says nothing of it.
@@ -105,9 +104,6 @@ func expires(t *tls.Config) time.Time {
 	return shown.Leaf.NotAfter
 }
 
-// mostBytes is how long a file may be.
-const mostBytes = 4 << 20
-
 // load reads an authority, and a certificate with its key, as far as they are given. The authority stays, as it does for etcd;
 // the others are read again when their files change. Where other nodes reach this one by hosts, it is told why they will not
 // accept the certificate.
@@ -116,7 +112,7 @@ func load(
 ) (*x509.CertPool, *front.Reread[*tls.Certificate], error) {
 	var roots *x509.CertPool
 	if ca != "" {
-		text, err := regularfile.Read(ca, mostBytes)
+		text, err := front.ReadPEM(ca)
 		if err != nil {
 			return nil, nil, wrong(source, "%sca_file: %s", prefix, reason(err))
 		}
@@ -146,11 +142,11 @@ func load(
 
 // loadPair reads a certificate with its key.
 func loadPair(source, prefix, cert, key string) (*tls.Certificate, error) {
-	certificate, err := regularfile.Read(cert, mostBytes)
+	certificate, err := front.ReadPEM(cert)
 	if err != nil {
 		return nil, wrong(source, "%scert_file: %s", prefix, reason(err))
 	}
-	private, err := regularfile.Read(key, mostBytes)
+	private, err := front.ReadPEM(key)
 	if err != nil {
 		return nil, wrong(source, "%skey_file: %s", prefix, reason(err))
 	}
