@@ -58,7 +58,8 @@ type State[K comparable] struct {
 	// Limit, Remaining and ResetAfter are those of a decision now.
 	Limit, Remaining int64
 	ResetAfter       time.Duration
-	// RetryAfter is when a permit is available at the earliest, 0 if one is.
+	// RetryAfter is when a permit is available at the earliest, 0 if one is, or if that is not known, as of a concurrency limit
+	// without Remaining.
 	RetryAfter time.Duration
 	// Held is the limit that the key is under.
 	Held weir.Limit

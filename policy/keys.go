@@ -136,7 +136,10 @@ func (p *livePolicy) untracked(i int, key string, s keyset.State[string]) keyset
 // limitState is what a limit of this process says.
 func (p *livePolicy) limitState(i int, s *keyset.State[string], tracked bool) LimitState {
 	d := weir.Decision{
-		Allowed: s.RetryAfter == 0, Limit: s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
+		// That of a concurrency limit never says when there is a permit.
+		Allowed: s.RetryAfter == 0 && s.Remaining > 0,
+
+		Limit: s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
 		Policy: p.limits[i].name,
 	}
 	switch {

@@ -98,6 +98,26 @@ func TestKeyThatFindsNoRoom(t *testing.T) {
 	}
 }
 
+// TestKeyOfAFullConcurrencyLimit: the next request is refused, though it is not known for how long.
+func TestKeyOfAFullConcurrencyLimit(t *testing.T) {
+	e := engine(t, login(func(p *policy.Policy) { p.Limits = one(weir.AtOnce(2)) }))
+	var v policy.Verdict
+	for taken := range 2 {
+		if d := key(t, e, ann).Limits[0].Decision; !d.Allowed || d.Reason != weir.ReasonNone {
+			t.Errorf("%d taken of 2: %+v", taken, d)
+		}
+		if !reserveKey(t.Context(), e, "login", ann, 1, &v) {
+			t.Fatalf("%d taken of 2: %+v", taken, v)
+		}
+	}
+	if d := key(t, e, ann).Limits[0].Decision; d.Allowed || d.Reason != weir.ReasonLimited || d.Remaining != 0 {
+		t.Errorf("all taken: %+v", d)
+	}
+	if top, err := e.Top(t.Context(), "login", 1); err != nil || len(top) != 1 || top[0].Limits[0].Decision.Allowed {
+		t.Errorf("all taken: %+v, %v", top, err)
+	}
+}
+
 func TestKeyThatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, login(func(p *policy.Policy) {

@@ -270,6 +270,8 @@ func (o *outcome) write(w io.Writer, path string) {
 			fmt.Fprintf(w, "%s: \"weir admin unlock\" ends that\n", still)
 		} else if still = StillRefused(o.key); still != "" && path != RestorePath {
 			fmt.Fprintf(w, "%s: \"weir admin reset\" gives back what it has used\n", still)
+		} else if path == ResetPath && slices.ContainsFunc(o.key.Limits, allTaken) {
+			fmt.Fprintln(w, "one more would be refused now: what requests have taken comes back when they end")
 		}
 	}
 	if o.of != nil {

@@ -1,5 +1,7 @@
 package operator
 
+import "io"
+
 // WritePolicies writes the table of policies.
 var WritePolicies = policies.write
 
@@ -8,3 +10,9 @@ var WriteOverview = writeOverview
 
 // WriteReplicas writes the state of the servers that share limits.
 var WriteReplicas = writeReplicas
+
+// WriteKeys writes the table of keys.
+var WriteKeys = keys.write
+
+// WriteAfterReset writes how a key is after its reset.
+func WriteAfterReset(w io.Writer, k *Key) { (&outcome{key: k}).write(w, ResetPath) }

@@ -280,7 +280,7 @@ var keys = list[Key]{
 			if l.Holds != Unlimited {
 				row[0], row[1] = terminal.Number(l.Remaining), terminal.Number(l.Limit)
 			}
-			if !l.Allowed {
+			if !l.Allowed && l.RetryAfter != 0 {
 				row[4] = Seconds(l.RetryAfter)
 			}
 			row[6] = strings.TrimSpace(l.Name + " " + l.Holds)
@@ -312,6 +312,9 @@ var overrides = list[Override]{
 		return []string{Seconds(o.For), o.Policy, ShownKey(o.Key), OverrideText(o), o.By, Time(o.Since), o.Reason}
 	},
 }
+
+// allTaken reports whether requests have all permits of a concurrency limit, and it is not known for how long.
+func allTaken(l KeyLimit) bool { return !l.Allowed && l.RetryAfter == 0 }
 
 // soon is how many seconds to come back after are not worth a word: an override with a higher rate has let it in by then.
 const soon = 1

@@ -104,3 +104,26 @@ func TestUnseen(t *testing.T) {
 		t.Error("a key is seen that has a limit that is tracked, a lockout or an override, and no other one")
 	}
 }
+
+// TestConcurrencyLimitWithAllPermitsTaken: when the next one comes back is not known, and a reset does not bring it.
+func TestConcurrencyLimitWithAllPermitsTaken(t *testing.T) {
+	k := operator.Key{Named: true, Key: "ann", Limits: []operator.KeyLimit{
+		{Name: "concurrency", Holds: "3 at once", Tracked: true, Reason: "limited", Limit: 3},
+	}}
+	var b strings.Builder
+	operator.WriteAfterReset(&b, &k)
+	if want := "one more would be refused now: what requests have taken comes back when they end\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+	b.Reset()
+	operator.WriteKeys(&b, terminal.Output{}, &[]operator.Key{k})
+	if strings.Contains(b.String(), "0s") {
+		t.Errorf("a time that is not known:\n%s", b.String())
+	}
+	k.Limits[0].Allowed, k.Limits[0].Remaining = true, 1
+	b.Reset()
+	operator.WriteAfterReset(&b, &k)
+	if b.String() != "" {
+		t.Errorf("%q", b.String())
+	}
+}

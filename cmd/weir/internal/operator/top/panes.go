@@ -204,7 +204,7 @@ func keyRow(k *operator.Key) row {
 	if l.Holds == operator.Unlimited {
 		remaining, of = none, none
 	}
-	if !l.Allowed {
+	if !l.Allowed && l.RetryAfter != 0 { // a concurrency limit knows none
 		retry = seconds(l.RetryAfter)
 	}
 	if k.LockedFor != 0 {

@@ -24,8 +24,9 @@ export function sentence(k, policy) {
   const bad = worst(k);
   if (bad) {
     const by = k.limits.length > 1 ? ` by limit ${printable(bad.name)}` : '';
-    const wait = bad.retry_after < 0 ? 'no wait helps' : `retry after ${duration(bad.retry_after)}`;
-    return `The next request is refused${by}: ${wait}.`;
+    // A concurrency limit does not know when the next permit comes back.
+    const wait = bad.retry_after && (bad.retry_after < 0 ? ': no wait helps' : `: retry after ${duration(bad.retry_after)}`);
+    return `The next request is refused${by}${wait || ''}.`;
   }
   if (k.override?.unlimited) return 'The next request is allowed, whatever it asks for.';
   if (k.limits.some((l) => l.tracked)) return 'The next request is allowed.';
