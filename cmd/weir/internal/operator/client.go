@@ -71,6 +71,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 // Server is the URL of the server.
 func (c *Client) Server() string { return c.o.Server }
 
+// Timeout is how long an answer may take.
+func (c *Client) Timeout() time.Duration { return c.o.Timeout }
+
 // Close closes the connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -117,8 +120,8 @@ func (c *Client) read(ctx context.Context, method, path string, content []byte) 
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	answer, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
 	switch {
-	case err != nil && asked.Err() != nil:
-		return nil, asked.Err()
+	case err != nil && ctx.Err() != nil:
+		return nil, c.unanswered(asked, err)
 	case err != nil:
 		return nil, fmt.Errorf("weir: %s: its answer ends too early: %w", c.o.Server, err)
 	case len(answer) > mostAnswer:

@@ -211,6 +211,10 @@ func TestClientIsPatientForAWhile(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(w).Flush()
 		}
+		if r.URL.Path == operator.PoliciesPath { // it begins to answer
+			_, _ = io.WriteString(w, "[")
+			_ = http.NewResponseController(w).Flush()
+		}
 		select {
 		case <-r.Context().Done():
 		case <-gone:
@@ -220,6 +224,11 @@ func TestClientIsPatientForAWhile(t *testing.T) {
 	c := serve(t, operator.ClientOptions{Timeout: timeout}, h)
 	var v operator.Overview
 	if err := c.Get(t.Context(), operator.OverviewPath, nil, &v); err == nil || !strings.Contains(err.Error(), "has not answered within 20ms") {
+		t.Error(err)
+	}
+	var policies []operator.Policy
+	if err := c.Get(t.Context(), operator.PoliciesPath, nil, &policies); err == nil ||
+		!strings.Contains(err.Error(), "has not answered within 20ms") {
 		t.Error(err)
 	}
 	for { // until the server begins to answer before the timeout

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
@@ -124,6 +125,12 @@ func once(ctx context.Context, m *model, w io.Writer) error {
 	out := terminal.Of(w)
 	m.paint = plain(out)
 	var wrong error
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	silent := fmt.Errorf("weir: %s does not answer as weir serve does: it sends no figures", m.client.Server())
+	patience := m.client.Timeout()
+	late := time.AfterFunc(patience, func() { giveUp(silent) }) // other events may come for ever
+	defer late.Stop()
 	err := m.client.Events(ctx, func(e operator.Event) bool {
 		if e.Name != overviewEvent {
 			return true
@@ -133,9 +140,14 @@ func once(ctx context.Context, m *model, w io.Writer) error {
 			return false
 		}
 		m.take(o)
+		late.Reset(patience)
 		return m.rates == nil
 	})
-	if err != nil {
+	late.Stop()
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), silent):
+		return silent
+	case err != nil:
 		return err
 	}
 	if wrong != nil {

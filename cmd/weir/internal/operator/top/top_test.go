@@ -3,6 +3,9 @@ package top
 import (
 	"bytes"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -10,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/operator"
 	"github.com/weirhq/weir/cmd/weir/internal/screentest"
@@ -647,6 +651,29 @@ tenant               0           0        0     40            0  enforce        
 	out, _, status = run(t, "--once", "--server", f.server.URL, "--pane", "overrides", "--filter", "nothing")
 	if status != 0 || !strings.Contains(out, "nothing has this text") {
 		t.Errorf("%d\n%s", status, out)
+	}
+}
+
+// TestOnceOfAServerWithoutFigures: other events do not keep the command waiting.
+func TestOnceOfAServerWithoutFigures(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, "event: audit\ndata: {}\n\n"); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	for timeout := 100 * time.Millisecond; ; timeout *= 2 { // until the server begins to answer before the timeout
+		_, failed, status := run(t, "--once", "--server", server.URL, "--timeout", timeout.String())
+		if status == 1 && strings.Contains(failed, "does not answer as weir serve does: it sends no figures") {
+			break
+		}
+		if status != 1 || !strings.Contains(failed, "has not answered within") && !strings.Contains(failed, "has said nothing for") {
+			t.Fatalf("%d\n%s", status, failed)
+		}
 	}
 }
 
