@@ -58,11 +58,12 @@ func buildAndRun(m *testing.M) int {
 }
 
 // build builds the program as a release has it but for what only debuggers read, with what other checks of the repository have built
-// before, and as the same bytes each time unless it has the race detector.
+// before, and as the same bytes each time unless it has the race detector: then by the flags of lab/ci.
 func build(path string, detect bool, environment ...string) error {
 	args := []string{"build", "-o", path}
 	if detect {
-		args = append(args, "-race", "-ldflags=-s -w")
+		args = append(args, "-ldflags=-s -w", "-race",
+			"-gcflags=all=-l -dwarf=false", "-gcflags=std=-dwarf=false", "-gcflags=github.com/weirhq/weir/...=-dwarf=false")
 	} else {
 		workspace, err := filepath.Abs(filepath.Join("..", "..", "deploy", "release.work"))
 		if err != nil {

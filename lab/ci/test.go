@@ -37,6 +37,12 @@ const (
 // happens later than this after the last test. GORACE in the environment is used instead, if it is set.
 const raceOptions = "atexit_sleep_ms=50"
 
+// raceFlags have the race detector, and no function of a library in the place of its call: with the detector these take a third less
+// time to compile, and what they do is the same. The tests of cmd/weir build the program with the same flags.
+var raceFlags = []string{
+	"-race", "-gcflags=all=-l -dwarf=false", "-gcflags=std=-dwarf=false", "-gcflags=github.com/weirhq/weir/...=-dwarf=false",
+}
+
 // errNoTests says that a pass over all modules found nothing to run: the check would say nothing.
 var errNoTests = errors.New("no test ran")
 
@@ -69,7 +75,7 @@ func first(opts testOptions) (title string, args []string) {
 
 	if opts.race {
 		title += " with the race detector"
-		args = append(args, "-race")
+		args = append(args, raceFlags...)
 	}
 
 	if opts.short {
@@ -236,7 +242,7 @@ func compile(ctx context.Context, race bool, modules []string) {
 	args := []string{"list", "-export"}
 
 	if race {
-		args = append(args, "-race")
+		args = append(args, raceFlags...)
 	}
 
 	for _, module := range modules {

@@ -50,7 +50,7 @@ func parseLimit(text string, like weir.Limit) (weir.Limit, error) {
 		return l, nil
 	}
 	if strings.Contains(text, " segments") && l.Segments() != like.Segments() {
-		return like, &limitError{fmt.Sprintf("must have %d segments, as the limit of the policy has, or name none", like.Segments())}
+		return like, &limitError{fmt.Sprintf("must have the %d segments of the policy, or name none", like.Segments())}
 	}
 	return limits.WithRate(like, l.Rate()), nil
 }
