@@ -26,7 +26,7 @@ const shortening = "10x"
 
 // instrumented has the fuzzer see which code of weir an input reaches, and not which code of the libraries that weir calls: these
 // would be compiled once more, and a target would try a fifth as many inputs.
-const instrumented = "-gcflags=github.com/weirhq/weir/...=-d=libfuzzer"
+const instrumented = "-gcflags=github.com/weirhq/weir/...=-d=libfuzzer -dwarf=false"
 
 var errNoFuzzTargets = errors.New("no fuzz target found")
 
