@@ -142,6 +142,11 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	title, args := first(opts)
 
 	compile(ctx, opts.race, modules)
+
+	if opts.race { // for the rounds, and for tests that build the program without it: their time is bounded
+		compile(ctx, false, modules)
+	}
+
 	headingf(out, "%s", title)
 
 	told := &oneAtATime{out: out}
@@ -201,8 +206,6 @@ func (l *laterRounds) build(ctx context.Context, out io.Writer, modules []string
 	if len(l.all) == 0 {
 		return 0
 	}
-
-	compile(ctx, false, modules)
 
 	for _, module := range modules {
 		var needed []string
