@@ -135,7 +135,7 @@ func TestInstallsFromTheTags(t *testing.T) {
 	upstream := strings.TrimSpace(do(t, ".", nil, "go", "env", "GOPROXY"))
 	// With the flags of the Makefile most of what the program requires is compiled already, and of itself nothing is optimized: what a
 	// version lacks fails all the same.
-	flags := "-modcacherw -tags=grpcnotrace -gcflags=all=-dwarf=false '-gcflags=" + rootPath + "/...=-N -l'"
+	flags := "-modcacherw -tags=grpcnotrace -gcflags=all=-dwarf=false '-gcflags=" + rootPath + "/...=-N -l -dwarf=false'"
 	env := []string{
 		"GOPROXY=file://" + filepath.ToSlash(proxy) + "," + upstream, "GONOSUMDB=" + rootPath, "GOWORK=off", "GOFLAGS=" + flags,
 		"GOBIN=" + bin,
