@@ -37,8 +37,8 @@ const (
 // happens later than this after the last test. GORACE in the environment is used instead, if it is set.
 const raceOptions = "atexit_sleep_ms=50"
 
-// raceFlags have the race detector, and no function of a library in the place of its call: with the detector these take a third less
-// time to compile, and what they do is the same. The tests of cmd/weir build the program with the same flags.
+// raceFlags have the race detector, and no function of a library in the place of its call: with the detector these take a third
+// less time to compile, and what they do is the same. The tests of cmd/weir build the program with the same flags.
 var raceFlags = []string{
 	"-race", "-gcflags=all=-l -dwarf=false", "-gcflags=std=-dwarf=false", "-gcflags=github.com/weirhq/weir/...=-dwarf=false",
 }
