@@ -159,7 +159,7 @@ func (d *decoder) nodeURL(v yamlread.Value, listens bool) (string, bool) {
 		case isAddress(x.Text, false) && !x.FromEnv:
 			fix = "write http://" + x.Text
 		}
-		d.WrongAs(v, redacted(v.Node.Value), "must be "+nodeURLIs, fix)
+		d.WrongAs(v, Redacted(v.Node.Value), "must be "+nodeURLIs, fix)
 		return "", false
 	}
 	return x.Text, true
@@ -249,7 +249,7 @@ func (d *decoder) address(v yamlread.Value, listens bool) string {
 		if u, err := url.Parse(x.Text); err == nil && !x.FromEnv && u.Scheme != "" && isAddress(u.Host, listens) {
 			fix = "write " + u.Host
 		}
-		d.WrongAs(v, redacted(v.Node.Value), "must be "+addressIs, fix)
+		d.WrongAs(v, Redacted(v.Node.Value), "must be "+addressIs, fix)
 		return ""
 	}
 	return x.Text

@@ -163,7 +163,7 @@ func (d *decoder) storeAddresses(v yamlread.Value, s *Store) {
 			if x.Text != "" && !x.FromEnv && !strings.ContainsAny(x.Text, ":/@ ") {
 				fix = "write " + x.Text + ":6379"
 			}
-			d.WrongAs(item, redacted(item.Node.Value), "must be host:port", fix)
+			d.WrongAs(item, Redacted(item.Node.Value), "must be host:port", fix)
 			continue
 		}
 		s.Addresses = append(s.Addresses, x.Text)

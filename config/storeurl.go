@@ -25,7 +25,7 @@ const schemeUnix = "unix"
 
 // storeURL reads a URL. Its value is shown without password.
 func (d *decoder) storeURL(v yamlread.Value, s *Store) {
-	x, ok := d.ShownScalar(v, redacted, storeURLIs, storeFix)
+	x, ok := d.ShownScalar(v, Redacted, storeURLIs, storeFix)
 	if !ok {
 		return
 	}
@@ -33,11 +33,11 @@ func (d *decoder) storeURL(v yamlread.Value, s *Store) {
 		if x.FromEnv {
 			message, fix = "cannot be used once the environment is put in: must be "+storeURLIs, storeFix
 		}
-		d.WrongAs(v, redacted(v.Node.Value), message, fix)
+		d.WrongAs(v, Redacted(v.Node.Value), message, fix)
 		return
 	}
 	s.URL = x.Text
-	s.where = redacted(v.Node.Value)
+	s.where = Redacted(v.Node.Value)
 }
 
 // urlFlaw says what is wrong with the URL of a store, "" if nothing is, without anything of the URL that is secret.
@@ -112,8 +112,8 @@ func placeFlaw(u *url.URL, query url.Values) (message, fix string) {
 	return "", ""
 }
 
-// redacted is a URL, or text in its place, without passwords. What it refers to of the environment stays.
-func redacted(text string) string {
+// Redacted is a URL, or text in its place, without passwords. What it refers to of the environment stays.
+func Redacted(text string) string {
 	scheme, rest, hasScheme := strings.Cut(text, "://")
 	if !hasScheme {
 		scheme, rest = "", text
@@ -149,9 +149,9 @@ func isReference(text string) bool {
 // password that is in it.
 func ParseStore(text string) (*Store, error) {
 	if message, fix := urlFlaw(text); message != "" {
-		return nil, &StoreError{Value: redacted(text), Message: message, Fix: fix}
+		return nil, &StoreError{Value: Redacted(text), Message: message, Fix: fix}
 	}
-	return &Store{URL: text, where: redacted(text)}, nil
+	return &Store{URL: text, where: Redacted(text)}, nil
 }
 
 // StoreError is what is wrong with the URL of a store.

@@ -136,10 +136,8 @@ func (p *livePolicy) untracked(i int, key string, s keyset.State[string]) keyset
 // limitState is what a limit of this process says.
 func (p *livePolicy) limitState(i int, s *keyset.State[string], tracked bool) LimitState {
 	d := weir.Decision{
-		// That of a concurrency limit never says when there is a permit.
-		Allowed: s.RetryAfter == 0 && s.Remaining > 0,
-
-		Limit: s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
+		Allowed: s.RetryAfter == 0 && s.Remaining > 0, // a concurrency limit does not know when a permit comes back
+		Limit:   s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
 		Policy: p.limits[i].name,
 	}
 	switch {

@@ -8,6 +8,8 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/config"
 )
 
 // Error is one line that says what was given and what is accepted. The program adds how to get help.
@@ -31,25 +33,13 @@ const maxQuoted = 60
 
 // Quote is value in quotes, without the password of a URL, with what does not print escaped, and cut when it is long.
 func Quote(value string) string {
-	value = withoutPassword(value)
+	if strings.Contains(value, "://") {
+		value = config.Redacted(value)
+	}
 	if len(value) > maxQuoted {
 		value = value[:maxQuoted] + "..."
 	}
 	return fmt.Sprintf("%q", value)
-}
-
-// withoutPassword puts xxxxx in place of the password of a URL, or of what stands alone in place of a user and could be one.
-func withoutPassword(value string) string {
-	scheme, rest, isURL := strings.Cut(value, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !isURL || at < 0 {
-		return value
-	}
-	hidden := "xxxxx"
-	if user, _, has := strings.Cut(rest[:at], ":"); has {
-		hidden = user + ":" + hidden
-	}
-	return scheme + "://" + hidden + rest[at:]
 }
 
 // Nearest returns which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two
